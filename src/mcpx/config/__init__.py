@@ -1,0 +1,1 @@
+"""Configuration: text in, one frozen `Config` out, or every mistake at once with its place."""

@@ -1,0 +1,1 @@
+"""Plain values the whole house codes against: no I/O, no protocol, no gateway."""

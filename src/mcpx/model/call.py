@@ -1,0 +1,54 @@
+"""The one value that travels through the middle of mcpx, and who sent it.
+
+Everything that can answer a `Call` has the same shape, `async (Call) -> dict`. Params and results are raw
+JSON as it came off the wire: what only passes through is neither validated nor re-modelled.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+class Voice(Protocol):
+    """The way back to whoever made a call, while the call is running.
+
+    `ask` puts a question (sampling, elicitation, roots) to exactly that client; `tell` sends a notification
+    that belongs to the call (progress, log messages). `tell` never blocks and never fails.
+    """
+
+    async def ask(self, server: str, method: str, params: Json | None) -> Json: ...
+
+    def tell(self, method: str, params: Json) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Built by the front edge once per session (older protocol) or per request (modern)."""
+
+    principal: str = "anonymous"
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`clientInfo` as the client sent it; empty when unknown."""
+    version: str = "2025-11-25"
+    """Protocol revision this caller speaks."""
+    modern: bool = False
+    """2026-07-28 or later: no session, no questions pushed to the client."""
+    session: str | None = None
+    """Older protocol only: what tells this conversation from the others."""
+    solo: bool = False
+    """The front has exactly one client (stdio), so every link is private to it already."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    log_level: str | None = None
+    voice: Voice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    method: str
+    params: Json
+    """Raw, as it came; unknown fields survive."""
+    caller: Caller
+
+
+Handler = Callable[[Call], Awaitable[Json]]

@@ -1,0 +1,94 @@
+"""Every error of mcpx, as a tree, and the JSON-RPC codes they travel under.
+
+    McpxError
+    ├── RpcError               what goes back to a client as a JSON-RPC error; an upstream's own error is one
+    │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
+    │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
+    └── ConfigError            a user's mistake in a file or on the command line; exit code 2
+
+`RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Nothing else is raised
+on purpose; whatever else reaches the front is a bug and is answered as an internal error.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+"""Older revisions only; from 2026-07-28 on an unknown resource is INVALID_PARAMS."""
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+REQUEST_CANCELLED = -32800
+
+# Codes of our own, outside the range JSON-RPC reserves (-32768 … -32000).
+SERVER_DOWN = -33001
+SERVER_TIMEOUT = -33002
+SERVER_DIED = -33003
+SERVER_TOO_LARGE = -33004
+SERVER_GARBAGE = -33005
+OVERLOADED = -33006
+
+
+class McpxError(Exception):
+    """Root of what mcpx raises on purpose."""
+
+
+class RpcError(McpxError):
+    """A JSON-RPC error: code, message and data, kept exactly as they are."""
+
+    def __init__(self, code: int, message: str, data: Any = None, *, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.extra = extra
+        """Unknown fields of an upstream's error object; they survive."""
+
+    def to_json(self) -> dict[str, Any]:
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        if self.extra:
+            error.update(self.extra)
+        return error
+
+    @classmethod
+    def from_json(cls, error: Any) -> "RpcError":
+        if not isinstance(error, dict):
+            return cls(INTERNAL_ERROR, "the server sent an error that is not an object")
+        fields: dict[str, Any] = dict(error)  # pyright: ignore[reportUnknownArgumentType]
+        code, message, data = fields.pop("code", None), fields.pop("message", None), fields.pop("data", None)
+        return cls(
+            code if isinstance(code, int) else INTERNAL_ERROR,
+            message if isinstance(message, str) else str(message),
+            data,
+            extra=fields or None,
+        )
+
+
+class NotFound(RpcError):
+    """Nobody offers that name. A hidden tool reads exactly the same."""
+
+    def __init__(self, noun: str, name: str, code: int = INVALID_PARAMS) -> None:
+        super().__init__(code, f"Unknown {noun}: {name}", {"uri": name} if noun == "resource" else None)
+
+
+class Unavailable(RpcError):
+    """An error mcpx makes on a server's behalf; the message starts with the server's configured name."""
+
+    def __init__(self, server: str, code: int, reason: str) -> None:
+        super().__init__(code, f"{server}: {reason}", {"server": server})
+        self.server = server
+
+
+class ConfigError(McpxError):
+    """Something the user can mend. `problems` are ready to print, one per finding."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n\n".join(problems))
+        self.problems = list(problems)
