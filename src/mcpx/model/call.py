@@ -6,9 +6,14 @@ JSON as it came off the wire: what only passes through is neither validated nor 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 Json = dict[str, Any]
+
+
+def as_object(value: Any) -> Json:
+    """`value` if it is a JSON object, else an empty one: what strangers send may be anything."""
+    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 class Voice(Protocol):
@@ -21,6 +26,10 @@ class Voice(Protocol):
     async def ask(self, server: str, method: str, params: Json | None) -> Json: ...
 
     def tell(self, method: str, params: Json) -> None: ...
+
+    def pause(self, retry_ms: int) -> None:
+        """The server wants to be polled: a client that can poll is told to come back for the rest."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,14 @@ class Caller:
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log_level: str | None = None
     voice: Voice | None = None
+
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """The capabilities by which this caller can be asked something back."""
+        return {key: self.capabilities[key] for key in QUESTION_CAPABILITIES if key in self.capabilities}
+
+
+QUESTION_CAPABILITIES = ("sampling", "elicitation", "roots")
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,12 @@ class NotFound(RpcError):
 class Unavailable(RpcError):
     """An error mcpx makes on a server's behalf; the message starts with the server's configured name."""
 
-    def __init__(self, server: str, code: int, reason: str) -> None:
+    def __init__(self, server: str, code: int, reason: str, *, http_status: int | None = None) -> None:
         super().__init__(code, f"{server}: {reason}", {"server": server})
         self.server = server
+        self.http_status = http_status
+        self.unsent = False
+        """The server certainly did not act on the request, so it may be sent again."""
 
 
 class ConfigError(McpxError):

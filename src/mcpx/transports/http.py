@@ -1,10 +1,427 @@
-"""A server over streamable HTTP."""
+"""A server over streamable HTTP, both eras: a POST for each message, its reply as JSON or as a stream of its own.
 
+Because each request has its own stream, what comes before a reply (progress, logs, questions) is known to belong
+to that request. An older server may close a stream in mid-call and be polled (GET + `Last-Event-ID`), and has one
+more stream for what belongs to no request. Redirects are reported, never followed: they would carry the user's
+headers elsewhere.
+"""
+
+import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcpx.model.call import Json
+from mcpx.model.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    SERVER_DIED,
+    SERVER_DOWN,
+    SERVER_GARBAGE,
+    SERVER_TIMEOUT,
+    SERVER_TOO_LARGE,
+    RpcError,
+    Unavailable,
+)
+from mcpx.transports.dial import Dial
+from mcpx.wire import codec, era, jsonrpc
+from mcpx.wire.framing import SseEvent, SseReader
+from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
+from mcpx.wire.http_server import Headers
+from mcpx.wire.peer import Conversation, Errand, Wait, Waiting
+from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 1000
+"""How long to wait before a stream is resumed when the server named no `retry`."""
+LONGEST_RETRY = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    async def open(self, dial: Dial) -> Conversation:
+        return HttpConversation(self, dial)
+
+
+class HttpConversation:
+    """The client side of streamable HTTP. It starts without an era; whoever negotiates sets it."""
+
+    def __init__(self, spec: Http, dial: Dial) -> None:
+        self.name = dial.name
+        self.limit = dial.limit
+        self.inbound = dial.inbound
+        self.waiting = Waiting(dial.name)
+        self.tasks = Tasks(dial.name)
+        self.annotations = dial.annotations
+        self.modern = False
+        self._version: str | None = None
+        self._session: str | None = None
+        url = urlsplit(spec.url)
+        self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._own = [(k.encode(), v.encode()) for k, v in spec.headers.items()]
+        self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
+        self._ready: asyncio.Future[None] | None = None
+        self._lost: str | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._settle()
+
+    def settle(self, version: str) -> None:
+        """The negotiated revision; an older one also opens the stream for what belongs to no request."""
+        self._version = version
+        self.modern = version in era.MODERN
+        self._settle()
+        if not self.modern:
+            self.tasks.start(self._listen())
+
+    def _settle(self) -> None:
+        both = b"application/json, text/event-stream"
+        headers = [*self._own, (b"content-type", b"application/json"), (b"accept", both)]
+        if self._session is not None:
+            headers.append((b"mcp-session-id", self._session.encode()))
+        if self._version is not None and not self.modern and self._version >= "2025-06-18":
+            headers.append((b"mcp-protocol-version", self._version.encode()))
+        self._headers = headers
+
+    def _headers_for(self, method: str, params: Json) -> list[tuple[bytes, bytes]]:
+        if not self.modern and method != "server/discover":
+            return self._headers
+        extra = [("mcp-protocol-version", era.LATEST_MODERN), ("mcp-method", method)]
+        key = era.NAME_PARAM.get(method)
+        if key is not None and isinstance(name := params.get(key), str):
+            extra.append(("mcp-name", era.encode_header(name)))
+            if method == "tools/call" and name in self.annotations:
+                extra += era.headers_for(self.annotations[name], params.get("arguments"))
+        return [*self._headers, *((k.encode(), v.encode()) for k, v in extra)]
+
+    # Requests ----------------------------------------------------------------------------------------------
+
+    async def request(
+        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+    ) -> Json:
+        if self._lost is not None:
+            raise Unavailable(self.name, SERVER_DOWN, self._lost)
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        rid, wait, message = self.waiting.open(method, params, errand, timeout)
+        try:
+            body = codec.dump(message)
+        except codec.Unencodable as error:
+            self.waiting.drop(rid)
+            raise RpcError(INVALID_REQUEST, f"the message cannot be sent: {error}") from None
+        reply = _Reply(self, rid, wait)
+        reply.carrier = self._pool.start("POST", self._target, self._headers_for(method, params), body, reply)
+        try:
+            result = await wait.future
+        except (asyncio.CancelledError, Unavailable) as error:
+            # Closing the POST is the cancellation in the modern era; the older one says it in words.
+            gave_up = isinstance(error, asyncio.CancelledError) or error.code == SERVER_TIMEOUT
+            if gave_up and not self.modern and method not in ("initialize", "server/discover") and not self._lost:
+                self.notify("notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"})
+            raise
+        finally:
+            self.waiting.drop(rid)
+            reply.leave()
+        if method == "initialize" and reply.session is not None:
+            self._session = reply.session
+            self._settle()
+        return result
+
+    def notify(self, method: str, params: Json | None) -> None:
+        if self._lost is not None or self.modern:
+            return  # the modern era has no notifications from client to server over HTTP
+        done = _Delivery(self)
+        if method == "notifications/initialized":
+            self._ready = done.future  # nothing may overtake it on another connection
+        self._post(jsonrpc.notification(method, params), done)
+
+    def answer(self, message: Json) -> None:
+        self._post(message, _Delivery(self))
+
+    def _post(self, message: Json, sink: "_Delivery") -> None:
+        sink.carrier = self._pool.start("POST", self._target, self._headers, codec.dump(message), sink)
+
+    # What the server says ------------------------------------------------------------------------------------
+
+    def hear(self, raw: bytes, errand: Errand | None) -> None:
+        """One message from any stream of the server; `errand` is the request whose stream it was."""
+        try:
+            message = codec.load(raw)
+        except codec.BadJson:
+            self.waiting.noise += 1
+            return
+        match jsonrpc.classify(message):
+            case "response":
+                self.waiting.resolve(message)
+            case "notification":
+                method, params = message["method"], jsonrpc.params_of(message)
+                if method == "notifications/progress" and self.waiting.progressed(params):
+                    return
+                if errand is not None:
+                    errand.notification(method, params)
+                else:
+                    self.inbound.notification(method, params)
+            case "request":
+                self.tasks.start(self._asked(message, errand))
+            case "invalid":
+                self.waiting.noise += 1
+
+    async def _asked(self, message: Json, errand: Errand | None) -> None:
+        rid, method = message["id"], message["method"]
+        try:
+            if method == "ping" or errand is None:
+                value = {} if method == "ping" else await self.inbound.request(message)
+            else:
+                value = await errand.question(method, message.get("params"))
+            reply = jsonrpc.result(rid, value)
+        except RpcError as error:
+            reply = jsonrpc.failure(rid, error)
+        except Exception:
+            log.exception("[%s] answering %s failed", self.name, method)
+            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+        self.answer(reply)
+
+    def resume(self, reply: "_Reply", last_id: str, after_ms: int) -> None:
+        """Poll an older server's stream that was closed before its response."""
+
+        async def later() -> None:
+            await asyncio.sleep(after_ms / 1000)
+            if not reply.left:
+                headers = [*self._headers, (b"last-event-id", last_id.encode())]
+                reply.carrier = self._pool.start("GET", self._target, headers, b"", reply)
+
+        self.tasks.start(later())
+
+    async def _listen(self) -> None:
+        """Keep the stream open on which an older server sends what belongs to no request."""
+        last_id: str | None = None
+        delay = RETRY_MS / 1000
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        while self._lost is None:
+            headers = [h for h in self._headers if h[0] != b"accept"] + [(b"accept", b"text/event-stream")]
+            if last_id is not None:
+                headers.append((b"last-event-id", last_id.encode()))
+            ear = _Ear(self)
+            carrier = self._pool.start("GET", self._target, headers, b"", ear)
+            try:
+                offered = await ear.ended
+            finally:
+                carrier.abort()
+            if not offered:
+                return
+            last_id = ear.last_id or last_id
+            delay = RETRY_MS / 1000 if ear.heard else min(delay * 2, LONGEST_RETRY)
+            await asyncio.sleep(ear.retry_ms / 1000 if ear.retry_ms is not None and ear.heard else delay)
+
+    def end_session(self) -> None:
+        """404 on a session: the server has forgotten it, and did not act on the request."""
+        self.lose("the server ended the session")
+
+    def lose(self, reason: str) -> None:
+        if self._lost is None:
+            self._lost = reason
+            self.waiting.fail_all(SERVER_DIED, reason)
+            self.inbound.closed(reason)
+
+    @property
+    def in_session(self) -> bool:
+        return self._session is not None
+
+    async def close(self) -> None:
+        if self._lost is None and self._session is not None:
+            goodbye = _Delivery(self)
+            self._pool.start("DELETE", self._target, self._headers, b"", goodbye)
+            await asyncio.wait([goodbye.future], timeout=1.0)
+        self.lose("closed by the gateway")
+        await self.tasks.close()
+        await self._pool.close()
+
+
+def failure_of(name: str, status: int, headers: Headers | None, message: Any) -> RpcError:
+    """What an HTTP error means for the request that got it. A JSON-RPC error in the body is the server's own."""
+    if isinstance(message, dict) and "error" in message:
+        return RpcError.from_json(message["error"])
+    if status in (401, 403):
+        reason = f"refused the gateway's credentials (HTTP {status})"
+    elif 300 <= status < 400:
+        where = headers.get("location") if headers is not None else None
+        reason = f"redirects to {where}; put that address into the config"
+    elif status in (404, 405):
+        reason = f"no MCP endpoint at this address (HTTP {status}); an older server may need type: sse"
+    else:
+        reason = f"answered with HTTP {status}"
+    return Unavailable(name, SERVER_DOWN, reason, http_status=status)
+
+
+def _ignore(size: int, reason: str) -> None:
+    """Too large an event on a stream nobody waits for."""
+
+
+class _Reply:
+    """The stream of one request: a JSON body, or events up to the response, resumed where the server allows it."""
+
+    def __init__(self, talk: HttpConversation, rid: str | int, wait: Wait) -> None:
+        self._talk = talk
+        self._rid = rid
+        self._wait = wait
+        self.carrier: Abortable | None = None
+        self.session: str | None = None
+        self.left = False
+        self._status = 0
+        self._headers: Headers | None = None
+        self._events: SseReader | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._finished = False
+        self._last_id: str | None = None
+        self._retry_ms = RETRY_MS
+
+    def head(self, status: int, headers: Headers) -> None:
+        self._status, self._headers, self._finished = status, headers, False
+        self.session = headers.get("mcp-session-id") or self.session
+        if status == 200 and (headers.get("content-type") or "").startswith("text/event-stream"):
+            self._events = SseReader(self._event, limit=self._talk.limit, on_skipped=self._skipped)
+        else:
+            self._events = None
+
+    def body(self, data: bytes) -> None:
+        if self._events is not None:
+            self._events.feed(data)
+            return
+        self._size += len(data)
+        if self._size > self._talk.limit:
+            self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
+            self.leave()
+            return
+        self._chunks.append(data)
+
+    def _event(self, event: SseEvent) -> None:
+        if event.id:
+            self._last_id = event.id
+        if event.retry is not None:
+            self._retry_ms = min(event.retry, int(LONGEST_RETRY * 1000))
+        if event.data and event.event == "message":
+            self._talk.hear(event.data, self._wait.errand)
+
+    def _skipped(self, size: int, reason: str, head: bytes = b"") -> None:
+        self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
+
+    def end(self) -> None:
+        self._finished = True
+        if self._events is not None:
+            self._broken("the answer ended before the result", deliberate=True)
+            return
+        raw = b"".join(self._chunks)
+        self._chunks.clear()
+        try:
+            message = codec.load(raw) if raw else None
+        except codec.BadJson:
+            message = None
+        if self._status == 404 and self._talk.in_session:
+            error = Unavailable(self._talk.name, SERVER_DIED, "the server ended the session")
+            error.unsent = self._last_id is None  # a 404 to a resumed stream says nothing of the request itself
+            self._talk.waiting.fail(self._rid, error)
+            self._talk.end_session()
+        elif self._status >= 300:
+            error = failure_of(self._talk.name, self._status, self._headers, message)
+            self._talk.waiting.fail(self._rid, error)
+        elif jsonrpc.classify(message) == "response" and message is not None:
+            self._talk.waiting.resolve({**message, "id": self._rid})
+        else:
+            self._fail(SERVER_GARBAGE, "the answer is not a JSON-RPC response")
+
+    def failed(self, error: Exception) -> None:
+        self._finished = True
+        if isinstance(error, ConnectionLost) and not error.sent:
+            problem = Unavailable(self._talk.name, SERVER_DOWN, f"cannot connect: {error}")
+            problem.unsent = True
+            self._talk.waiting.fail(self._rid, problem)
+        else:
+            self._broken(str(error) or "the connection broke", deliberate=False)
+
+    def _broken(self, reason: str, *, deliberate: bool) -> None:
+        """The stream is over without a response: poll it if the server gave event ids, else the request failed."""
+        if self._wait.future.done() or self.left:
+            return
+        if self._last_id is not None and not self._talk.modern and self._status == 200:
+            if deliberate and self._wait.errand is not None:
+                self._wait.errand.paused(self._retry_ms)
+            self._talk.resume(self, self._last_id, self._retry_ms)
+        else:
+            self._fail(SERVER_DIED, reason)
+
+    def _fail(self, code: int, reason: str) -> None:
+        self._talk.waiting.fail(self._rid, Unavailable(self._talk.name, code, reason))
+
+    def leave(self) -> None:
+        """The request is over for its caller; whatever the stream still carries is not wanted."""
+        self.left = True
+        if self.carrier is not None and not self._finished:
+            self.carrier.abort()
+
+
+class _Delivery:
+    """A message that wants no reply, on its way."""
+
+    def __init__(self, talk: HttpConversation) -> None:
+        self._talk = talk
+        self.carrier: Abortable | None = None
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def head(self, status: int, headers: Headers) -> None:
+        if status >= 400:
+            log.debug("[%s] answered a notification with HTTP %d", self._talk.name, status)
+
+    def body(self, data: bytes) -> None:
+        pass
+
+    def end(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        self.end()
+
+
+class _Ear:
+    """The stream of an older server that belongs to no request. `ended` tells whether the server offers one."""
+
+    def __init__(self, talk: HttpConversation) -> None:
+        self._talk = talk
+        self._reader: SseReader | None = None
+        self.ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.last_id: str | None = None
+        self.retry_ms: int | None = None
+        self.heard = False
+
+    def head(self, status: int, headers: Headers) -> None:
+        if status == 200 and (headers.get("content-type") or "").startswith("text/event-stream"):
+            self._reader = SseReader(self._event, limit=self._talk.limit, on_skipped=_ignore)
+        elif status == 404 and self._talk.in_session:
+            self._talk.end_session()
+
+    def body(self, data: bytes) -> None:
+        if self._reader is not None:
+            self._reader.feed(data)
+
+    def _event(self, event: SseEvent) -> None:
+        self.heard = True
+        self.last_id = event.id or self.last_id
+        if event.retry is not None:
+            self.retry_ms = min(event.retry, int(LONGEST_RETRY * 1000))
+        if event.data and event.event == "message":
+            self._talk.hear(event.data, None)
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(self._reader is not None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(True)

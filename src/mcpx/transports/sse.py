@@ -1,10 +1,158 @@
-"""A server over the HTTP+SSE transport of 2024-11-05."""
+"""A server over HTTP+SSE, the transport of 2024-11-05: one GET stream down, a POST for each message up."""
 
+import asyncio
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+from mcpx.model.call import Json
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.transports.dial import Dial
+from mcpx.wire import codec
+from mcpx.wire.framing import SseEvent, SseReader
+from mcpx.wire.http_client import Abortable, Pool
+from mcpx.wire.http_server import Headers
+from mcpx.wire.peer import Conversation, Errand, Peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sse:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    async def open(self, dial: Dial) -> Conversation:
+        talk = SseConversation(self, dial)
+        await talk.start()
+        return talk
+
+
+class SseConversation:
+    def __init__(self, spec: Sse, dial: Dial) -> None:
+        self._spec = spec
+        self._dial = dial
+        self._headers = [(k.encode(), v.encode()) for k, v in spec.headers.items()]
+        self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
+        self._peer = Peer(dial.name, self._transmit, dial.inbound)
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._stream: Abortable | None = None
+        self._outbox: deque[bytes] = deque()
+        self._posting: _Post | None = None
+
+    async def start(self) -> None:
+        url = urlsplit(self._spec.url)
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        headers = [*self._headers, (b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+        self._stream = self._pool.start("GET", target, headers, b"", _Down(self, self._dial.limit))
+        try:
+            async with asyncio.timeout(self._dial.timeout):
+                await self._endpoint
+        except TimeoutError:
+            await self.close()
+            raise Unavailable(self._dial.name, SERVER_DOWN, "sent no endpoint event in time") from None
+        except Unavailable:
+            await self.close()
+            raise
+
+    def event(self, event: SseEvent) -> None:
+        if event.event == "endpoint" and not self._endpoint.done():
+            self._set_endpoint((event.data or b"").decode("utf-8", "replace"))
+        elif event.event == "message" and event.data:
+            self._peer.receive(event.data)
+
+    def _set_endpoint(self, given: str) -> None:
+        here, there = urlsplit(self._spec.url), urlsplit(urljoin(self._spec.url, given))
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            # A server must not send our messages, and our headers, to somebody else.
+            self.down(f"its endpoint {given!r} is on another origin")
+            return
+        self._endpoint.set_result(there.path + (f"?{there.query}" if there.query else ""))
+
+    def skipped(self, head: bytes) -> None:
+        self._peer.waiting.too_large(head, self._dial.limit)
+
+    def down(self, reason: str) -> None:
+        if not self._endpoint.done():
+            self._endpoint.set_exception(Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}"))
+        self._peer.lose(reason, SERVER_DIED)
+
+    async def request(
+        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+    ) -> Json:
+        return await self._peer.request(method, params, errand=errand, timeout=timeout)
+
+    def notify(self, method: str, params: Json | None) -> None:
+        self._peer.notify(method, params)
+
+    def _transmit(self, raw: bytes) -> None:
+        # One POST at a time: on several connections messages could overtake each other.
+        self._outbox.append(raw)
+        if self._posting is None:
+            self._post_next()
+
+    def _post_next(self) -> None:
+        if not self._outbox or self._peer.lost is not None:
+            self._posting = None
+            return
+        raw = self._outbox.popleft()
+        self._posting = _Post(self, raw)
+        headers = [*self._headers, (b"content-type", b"application/json"), (b"accept", b"application/json")]
+        self._pool.start("POST", self._endpoint.result(), headers, raw, self._posting)
+
+    def posted(self, raw: bytes, problem: str | None) -> None:
+        if problem is not None:
+            rid = codec.load(raw).get("id")
+            if rid is not None:
+                self._peer.waiting.fail(rid, Unavailable(self._dial.name, SERVER_DOWN, problem))
+        self._post_next()
+
+    async def close(self) -> None:
+        await self._peer.close()
+        if self._stream is not None:
+            self._stream.abort()
+        await self._pool.close()
+
+
+class _Down:
+    """The GET stream."""
+
+    def __init__(self, talk: SseConversation, limit: int) -> None:
+        self._talk = talk
+        self._reader = SseReader(talk.event, limit=limit, on_skipped=lambda size, reason, head=b"": talk.skipped(head))
+        self._good = False
+
+    def head(self, status: int, headers: Headers) -> None:
+        self._good = status == 200 and (headers.get("content-type") or "").startswith("text/event-stream")
+        if not self._good:
+            self._talk.down(f"HTTP {status} where an event stream was expected")
+
+    def body(self, data: bytes) -> None:
+        if self._good:
+            self._reader.feed(data)
+
+    def end(self) -> None:
+        self._talk.down("the event stream ended")
+
+    def failed(self, error: Exception) -> None:
+        self._talk.down(str(error) or "the event stream broke")
+
+
+class _Post:
+    """One message up."""
+
+    def __init__(self, talk: SseConversation, raw: bytes) -> None:
+        self._talk = talk
+        self._raw = raw
+        self._status = 0
+
+    def head(self, status: int, headers: Headers) -> None:
+        self._status = status
+
+    def body(self, data: bytes) -> None:
+        pass
+
+    def end(self) -> None:
+        self._talk.posted(self._raw, None if self._status < 300 else f"HTTP {self._status}")
+
+    def failed(self, error: Exception) -> None:
+        self._talk.posted(self._raw, str(error) or "the connection broke")

@@ -1,8 +1,20 @@
 """A server as a child process, spoken to over its standard input and output."""
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+from mcpx.model.call import Json
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
+from mcpx.transports import process
+from mcpx.transports.dial import Dial
+from mcpx.transports.stderrlog import StderrLog
+from mcpx.wire.framing import MessageReader, frame
+from mcpx.wire.peer import Conversation, Errand, Peer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,3 +25,81 @@ class Stdio:
     cwd: str | None = None
     inherit_env: bool | tuple[str, ...] = False
     framing: Literal["newline", "content-length"] = "newline"
+
+    async def open(self, dial: Dial) -> Conversation:
+        talk = ChildConversation(self, dial)
+        await talk.start()
+        return talk
+
+
+class ChildConversation:
+    """One child process and the peer that talks to it."""
+
+    def __init__(self, spec: Stdio, dial: Dial) -> None:
+        self._spec = spec
+        self._dial = dial
+        self._stderr = StderrLog(dial.name)
+        self._child: process.Child | None = None
+        self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
+        self._peer = Peer(dial.name, self._transmit, dial.inbound)
+
+    async def start(self) -> None:
+        spec, dial = self._spec, self._dial
+        env = process.child_environment(dial.environ, spec.env, spec.inherit_env)
+        try:
+            self._child = await process.spawn(
+                process.Spawn(command=spec.command, args=spec.args, env=env, cwd=spec.cwd),
+                on_stdout=self._reader.feed,
+                on_stderr=self._stderr.feed,
+                on_exit=self._exited,
+            )
+        except OSError as error:
+            culprit = error.filename or spec.command
+            reason = f"cannot start {spec.command!r}: {error.strerror or error}: {culprit}"
+            if isinstance(error, FileNotFoundError) and culprit == spec.command:
+                reason = f"cannot start: command not found: {spec.command!r}"
+            raise Unavailable(dial.name, SERVER_DOWN, reason) from None
+
+    async def request(
+        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+    ) -> Json:
+        child = self._child
+        if child is not None and child.congested:
+            # A child that stops reading must not grow our memory: wait for it, inside the request's own time.
+            try:
+                async with asyncio.timeout(timeout):
+                    await child.drain()
+            except TimeoutError:
+                raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read its input") from None
+        return await self._peer.request(method, params, errand=errand, timeout=timeout)
+
+    def notify(self, method: str, params: Json | None) -> None:
+        self._peer.notify(method, params)
+
+    def _transmit(self, raw: bytes) -> None:
+        if self._child is not None:
+            self._child.write(frame(raw, self._spec.framing))
+
+    def _received(self, raw: bytes) -> None:
+        noise = self._peer.waiting.noise
+        self._peer.receive(raw)
+        if self._peer.waiting.noise > noise == 0:
+            log.warning(
+                "[%s] prints things on standard output that are not messages; they are passed over", self._dial.name
+            )
+
+    def _skipped(self, size: int, reason: str, head: bytes = b"") -> None:
+        log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
+        self._peer.waiting.too_large(head, self._dial.limit)
+
+    def _exited(self, code: int) -> None:
+        how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+        tail = self._stderr.tail(3)
+        if self._peer.lost is None and tail:
+            log.warning("[%s] its last words: %s", self._dial.name, " | ".join(tail))
+        self._peer.lose(f"the process {how}", SERVER_DIED)
+
+    async def close(self) -> None:
+        await self._peer.close()
+        if self._child is not None:
+            await self._child.end()

@@ -1,0 +1,142 @@
+"""All offers of all sources as one immutable snapshot, under the names clients use.
+
+Promised: a public name leads to exactly one offer and an offer has exactly one public name, whatever
+servers send; lookups by name take the same time however many offers there are. Not promised: that an
+offer's server is up (a server that is down keeps its tools here), or that a URI that resolves can be read:
+the server says so itself. Who may see what is not decided here.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from mcpx.catalog.merge import Given, Source, merge
+from mcpx.catalog.naming import Naming, unwrap_uri, wrap_uri
+from mcpx.catalog.paging import page_of
+from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
+from mcpx.model.call import Json
+from mcpx.model.offer import KINDS, Kind, Offer
+
+__all__ = ["Catalog", "Given", "Source"]
+
+_NOTHING_GIVEN: Given = MappingProxyType({})
+_TEMPLATE_CHARACTERS = 65_536
+"""So much template text of one server is held against a URI: it bounds a lookup (tens of ms at the worst)."""
+
+
+class Catalog:
+    """Built by `build`, then only read."""
+
+    __slots__ = (
+        "_counts",
+        "_native",
+        "_plain",
+        "_public",
+        "_servers",
+        "_templates",
+        "naming",
+        "offers",
+        "warnings",
+    )
+
+    def __init__(
+        self,
+        offers: Mapping[Kind, Sequence[Offer]],
+        servers: Sequence[str],
+        naming: Naming,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """From offers whose public names are settled already; `build` is what settles them."""
+        self.naming = naming
+        self.offers: Mapping[Kind, tuple[Offer, ...]] = MappingProxyType(
+            {kind: tuple(offers.get(kind, ())) for kind in KINDS}
+        )
+        self._servers = frozenset(servers)
+        self._public = {kind: {offer.public: offer for offer in found} for kind, found in self.offers.items()}
+        self._native = {
+            kind: {(offer.server, offer.name): offer for offer in found} for kind, found in self.offers.items()
+        }
+        self._counts = Counter((offer.server, kind) for kind, found in self.offers.items() for offer in found)
+        self._plain: dict[str, str] = {}
+        for offer in self.offers["resources"]:
+            self._plain.setdefault(offer.name, offer.server)
+        self._templates, unmatched = _compiled(self.offers["templates"])
+        self.warnings = (*warnings, *unmatched)
+
+    @classmethod
+    def build(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> "Catalog":
+        """Merge `sources`, which come in the order of the config.
+
+        `given` is what clients were shown before (see `names`). Such a name stays with its owner, even
+        against a server earlier in the config (NAM-1). Names of offers that are not there are free again.
+        Leave out of it what the user has renamed: all if the naming changed, a server's if its prefix did.
+        A name that could not come from the present naming and prefix is passed over in any case.
+        """
+        offers, warnings = merge(sources, naming, given)
+        return cls(offers, [source.server for source in sources], naming, warnings)
+
+    def find(self, kind: Kind, public: str) -> Offer | None:
+        return self._public[kind].get(public)
+
+    def native(self, kind: Kind, server: str, name: str) -> Offer | None:
+        return self._native[kind].get((server, name))
+
+    def count(self, server: str, kind: Kind) -> int:
+        return self._counts[server, kind]
+
+    def names(self) -> dict[tuple[Kind, str, str], str]:
+        """What to hand to the next `build` as `given`: tools and prompts; URIs are not ours to settle."""
+        kinds: tuple[Kind, ...] = ("tools", "prompts")
+        return {(kind, offer.server, offer.name): offer.public for kind in kinds for offer in self.offers[kind]}
+
+    def page(self, kind: Kind, cursor: object = None, limit: object = None) -> tuple[list[Json], str | None]:
+        """One page of definitions, and the cursor of the next. A bad cursor or limit is an `RpcError`."""
+        found, following = page_of(self.offers[kind], cursor, limit)
+        return [offer.definition for offer in found], following
+
+    def public_uri(self, server: str, uri: str) -> str:
+        """How clients are shown a server's URI."""
+        return wrap_uri(server, uri) if self.naming.uris == "wrapped" else uri
+
+    def resolve_uri(self, uri: str) -> tuple[str, str] | None:
+        """(server, the server's own URI) for a URI in any form a client may use, or None (NAM-4)."""
+        # What we listed comes first: it leads back to who listed it, even if a gateway behind us wrapped it.
+        listed = self._public["resources"].get(uri)
+        if listed is not None:
+            return listed.server, listed.name
+        wrapped = unwrap_uri(uri)
+        if wrapped is not None and wrapped[0] in self._servers:
+            return wrapped
+        server = self._plain.get(uri)
+        # A wrapped URI of a server that is gone is nobody's: no catch-all template may swallow it.
+        if server is None and wrapped is None:
+            server = self._expanded_by(uri)
+        return None if server is None else (server, uri)
+
+    def _expanded_by(self, uri: str) -> str | None:
+        if len(uri) > LONGEST_EXPANSION:
+            return None
+        at: Positions | None = None
+        for server, template in self._templates:
+            if template.may_match(uri):
+                at = at or Positions(uri)
+                if template.matches(at):
+                    return server
+        return None
+
+
+def _compiled(offers: Sequence[Offer]) -> tuple[list[tuple[str, Template]], list[str]]:
+    """Server and template, in order, and a warning for each server some of whose templates match nothing."""
+    spent: Counter[str] = Counter()
+    unmatched: Counter[str] = Counter()
+    compiled: list[tuple[str, Template]] = []
+    for offer in offers:
+        spent[offer.server] += len(offer.name)
+        if spent[offer.server] <= _TEMPLATE_CHARACTERS and (template := Template(offer.name)).usable:
+            compiled.append((offer.server, template))
+        else:
+            unmatched[offer.server] += 1
+    return compiled, [
+        f"{server}: templates listed but never matched, malformed, too long or too many ({number})"
+        for server, number in unmatched.items()
+    ]

@@ -1,0 +1,182 @@
+"""From what the sources sent to offers with settled public names, and what there is to warn of.
+
+Promised: public names of one kind are all different; the same input gives the same names; a source added at
+the end renames nothing that came before it; what servers sent is not changed. The work is linear in the
+number of definitions, also when servers try to take each other's names. Not promised: that a definition
+makes sense beyond having a name; nothing else in it is looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any, cast
+
+from mcpx.catalog.naming import LONGEST_URI, Naming, public_name, safe_name, tagged_name, wrap_uri
+from mcpx.model.call import Json
+from mcpx.model.offer import KINDS, Kind, Offer
+
+Given = Mapping[tuple[Kind, str, str], str]
+"""(kind, server, native name) → the public name that clients were shown."""
+
+_KEY: Mapping[Kind, str] = {
+    "tools": "name",
+    "prompts": "name",
+    "resources": "uri",
+    "templates": "uriTemplate",
+}
+_CANDIDATES = 8
+"""Of the endless names an offer could get, so many are tried to recognise one it was given."""
+_EXAMPLES = 3
+_EXAMPLE_LENGTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one server (or one set of local commands) offers, as it sent it."""
+
+    server: str
+    prefix: str | None
+    definitions: Mapping[Kind, Sequence[Json]]
+    local: bool = False
+    """Local commands come from no server: their definitions get no `_meta.proxy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    source: Source
+    native: str
+    raw: Json
+
+
+class _Notes:
+    """Warnings, one line per server and reason however many names it is about: servers may send thousands."""
+
+    def __init__(self) -> None:
+        self._numbers: Counter[tuple[str, str]] = Counter()
+        self._examples: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, server: str, reason: str, example: str | None = None) -> None:
+        self._numbers[server, reason] += 1
+        examples = self._examples.setdefault((server, reason), [])
+        if example is not None and len(examples) < _EXAMPLES:
+            examples.append(example)
+
+    def lines(self) -> list[str]:
+        return [
+            f"{server}: {reason} ({number})" + (f", such as {', '.join(examples)}" if examples else "")
+            for ((server, reason), number), examples in zip(self._numbers.items(), self._examples.values(), strict=True)
+        ]
+
+
+def merge(sources: Sequence[Source], naming: Naming, given: Given) -> tuple[dict[Kind, list[Offer]], list[str]]:
+    """The offers by kind, in the order of `sources` and then the server's own, and the warnings."""
+    notes = _Notes()
+    offers: dict[Kind, list[Offer]] = {}
+    for kind in KINDS:
+        by_uri = kind == "templates" or (kind == "resources" and naming.uris == "plain")
+        entries = _entries(kind, sources, by_uri, notes)
+        if kind in ("tools", "prompts"):
+            publics = _settle(kind, entries, naming, given, notes)
+        elif by_uri:
+            publics = [entry.native for entry in entries]
+        else:
+            publics = [wrap_uri(entry.source.server, entry.native) for entry in entries]
+        offers[kind] = [
+            Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public))
+            for entry, public in zip(entries, publics, strict=True)
+        ]
+    return offers, notes.lines()
+
+
+def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes) -> list[_Entry]:
+    """What can be offered. Junk goes alone, the rest of the server's list stays.
+
+    A thing is listed once per server, or once in all if clients address it by its bare URI (`by_uri`): then
+    only the first in the config could ever answer, and the others would be a promise that nobody keeps.
+    """
+    key = _KEY[kind]
+    entries: list[_Entry] = []
+    owners: dict[str | tuple[str, str], str] = {}
+    for source in sources:
+        server = source.server
+        for definition in cast(Sequence[object], source.definitions.get(kind, ())):
+            raw = cast(Json, definition) if isinstance(definition, dict) else {}
+            native = raw.get(key)
+            if not isinstance(native, str) or not native or (key != "name" and len(native) > LONGEST_URI):
+                notes.add(server, f"{kind} left out, not an object with a usable `{key}`")
+                continue
+            mark = native if by_uri else (server, native)
+            owner = owners.get(mark)
+            if owner is None:
+                owners[mark] = server
+                entries.append(_Entry(source, native, raw))
+            elif owner == server:
+                notes.add(server, f"{kind} left out, listed before", _shown(native))
+            else:
+                notes.add(
+                    server,
+                    f"{kind} left out, {_shown(owner)} offers the same and comes first",
+                    _shown(native),
+                )
+    return entries
+
+
+def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> list[str]:
+    """One name for each entry, no two the same."""
+    wanted = [
+        safe_name(public_name(entry.source.server, entry.native, entry.source.prefix, naming), naming)
+        for entry in entries
+    ]
+    settled = [""] * len(entries)
+    owners: dict[str, _Entry] = {}
+    for index, entry in enumerate(entries if given else ()):
+        name = given.get((kind, entry.source.server, entry.native))
+        if name and name not in owners and _could_be(name, entry, wanted[index], naming):
+            settled[index] = name
+            owners[name] = entry
+    for index, entry in enumerate(entries):
+        if not settled[index]:
+            # The names an offer could have are endless and those taken are not, so one is found.
+            name = next(name for name in _candidates(entry, wanted[index], naming) if name not in owners)
+            settled[index] = name
+            owners[name] = entry
+    # From the outcome, not on the way: a collision is told as long as it lasts, given names or not.
+    for entry, want, name in zip(entries, wanted, settled, strict=True):
+        if name != want:
+            owner = owners.get(want)
+            why = f"because {_shown(owner.source.server)} has the name" if owner else "as it was before"
+            notes.add(entry.source.server, f"{kind} under another name, {why}", f"{_shown(entry.native)} is {name}")
+    return settled
+
+
+def _candidates(entry: _Entry, wanted: str, naming: Naming) -> Iterator[str]:
+    server, native = entry.source.server, entry.native
+    yield wanted
+    full = f"{server}{naming.separator}{native}"
+    yield safe_name(full, naming)
+    yield tagged_name(full, f"{server}\0{native}", naming)
+    for attempt in count(1):
+        yield tagged_name(full, f"{server}\0{native}\0{attempt}", naming)
+
+
+def _could_be(name: str, entry: _Entry, wanted: str, naming: Naming) -> bool:
+    """A given name counts while it is one we would make: it may come from a file, or from other settings."""
+    return name == wanted or name in islice(_candidates(entry, wanted, naming), _CANDIDATES)
+
+
+def _definition(kind: Kind, entry: _Entry, public: str) -> Json:
+    """As clients see it: a shallow copy with the public name and where it comes from (NAM-3)."""
+    shown = {**entry.raw, _KEY[kind]: public}
+    if not entry.source.local:
+        theirs = entry.raw.get("_meta")
+        meta: Json = {**cast(dict[str, Any], theirs)} if isinstance(theirs, dict) else {}
+        origin = "name" if kind in ("tools", "prompts") else "originalUri"
+        meta["proxy"] = {"server": entry.source.server, origin: entry.native}
+        shown["_meta"] = meta
+    return shown
+
+
+def _shown(text: str) -> str:
+    """Text of a server, fit for a log: escaped and cut."""
+    return repr(text if len(text) <= _EXAMPLE_LENGTH else f"{text[:_EXAMPLE_LENGTH]}…")

@@ -1,0 +1,199 @@
+"""References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`, and `$$` for a plain `$`.
+
+Promised: values only, never keys; what a variable or a file holds is text and is not looked into again; an
+unset variable without default is a finding, never a literal; the references of a disabled entry are left
+alone. The process environment wins over the `.env` file beside the config. Not done here: what values mean.
+"""
+
+import os
+import re
+from collections.abc import Container, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mcpx.config import dotenv
+from mcpx.config.problems import Findings
+from mcpx.config.source import UnreadableError, read_text
+from mcpx.config.tree import Expanded, KeyPath, Tree, Unresolved, as_bool, as_list, as_map, is_extra, shorten
+
+ENTRY_SECTIONS = ("mcp_servers", "mcpServers", "servers", "commands")
+"""Top keys whose entries can be switched off."""
+MAX_SECRET_FILE = 64 * 1024
+MAX_DOTENV = 1024 * 1024
+MAX_NESTING = 10
+"""Defaults within defaults."""
+MAX_FAILURES = 5
+"""Bad references told of one text."""
+
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_BRACES = re.compile(r"\$\$|\$\{|\}")
+_NOT_YET = ("input", "keyring", "command")
+
+
+class Environment:
+    """Where variables are looked up."""
+
+    def __init__(self, environ: Mapping[str, str], folder: Path, words: Mapping[str, str] | None = None) -> None:
+        """`words`: names a client program gives a meaning of its own."""
+        self._environ = environ
+        self.folder = folder
+        self.words = words or {}
+        self.warnings: list[str] = []
+
+    def get(self, name: str) -> str | None:
+        value = self._environ.get(name)
+        return self._dotenv.get(name) if value is None else value
+
+    @cached_property
+    def _dotenv(self) -> dict[str, str]:
+        path = self.folder / ".env"
+        if not os.path.isfile(path):  # some people's virtual environment has this name
+            return {}
+        try:
+            text = read_text(path, MAX_DOTENV)
+        except UnreadableError as error:
+            self.warnings.append(f"{path} {error}; it is passed over")
+            return {}
+        values, odd = dotenv.parse(text)
+        self.warnings += [f"{path}:{line}: not understood, passed over" for line in odd[:3]]
+        return values
+
+
+def client_words(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """What Cursor, VS Code and their kin replace beside variables."""
+    return {
+        "userHome": environ.get("HOME") or os.path.expanduser("~"),
+        "workspaceFolder": str(folder),
+        "workspaceFolderBasename": folder.name,
+        "cwd": str(folder),
+        "pathSeparator": "/",
+        "/": "/",
+    }
+
+
+def expand(tree: Tree, environment: Environment, findings: Findings, ours: Container[str] | None = None) -> Tree:
+    """The tree with its references replaced; under top keys that are not `ours` they are left alone."""
+    expander = _Expander(environment, findings)
+    return {
+        key: value if is_extra(key) or (ours and key not in ours) else _section(expander, key, value)
+        for key, value in tree.items()
+    }
+
+
+def _section(expander: "_Expander", key: str, value: Any) -> Any:
+    if key not in ENTRY_SECTIONS:
+        return expander.value(value, (key,))
+    if (entries := as_list(value)) is not None:
+        return [expander.entry(item, (key, index)) for index, item in enumerate(entries)]
+    if (named := as_map(value)) is not None:
+        return {name: expander.entry(item, (key, name)) for name, item in named.items()}
+    return expander.value(value, (key,))
+
+
+class _Expander:
+    def __init__(self, environment: Environment, findings: Findings) -> None:
+        self._environment = environment
+        self._findings = findings
+
+    def entry(self, value: Any, path: KeyPath) -> Any:
+        table = as_map(value)
+        if table is None:
+            return self.value(value, path)
+        switches = {key: self.value(table[key], (*path, key)) for key in ("enabled", "disabled") if key in table}
+        if as_bool(switches.get("enabled")) is False or as_bool(switches.get("disabled")) is True:
+            return {**_leave(table), **switches}
+        return self.value(table, path)
+
+    def value(self, value: Any, path: KeyPath) -> Any:
+        if isinstance(value, str):
+            return self.text(value, path)
+        if (table := as_map(value)) is not None:
+            return {key: self.value(item, (*path, key)) for key, item in table.items()}
+        if (items := as_list(value)) is not None:
+            return [self.value(item, (*path, index)) for index, item in enumerate(items)]
+        return value
+
+    def text(self, text: str, path: KeyPath, depth: int = 0) -> str:
+        """The text with its references replaced; `Unresolved` when one of them was reported."""
+        if "$" not in text:
+            return text
+        parts: list[str] = []
+        at, replaced, failures = 0, False, 0
+        while (dollar := text.find("$", at)) >= 0:
+            parts.append(text[at:dollar])
+            follows = text[dollar + 1 : dollar + 2]
+            if follows != "{":
+                parts.append("$")
+                at = dollar + (2 if follows == "$" else 1)
+                continue
+            end = _closing_brace(text, dollar + 2)
+            if end < 0:
+                self._findings.add("'${' without '}'", path, hint="a literal $ is written $$")
+                return Unresolved(text)
+            found = self._reference(text[dollar + 2 : end], path, depth)
+            failures += isinstance(found, Unresolved)
+            if failures > MAX_FAILURES:
+                break
+            parts.append(found)
+            at, replaced = end + 1, True
+        parts.append(text[at:])
+        result = "".join(parts)
+        return Unresolved(text) if failures else Expanded(result) if replaced else result
+
+    def _reference(self, body: str, path: KeyPath, depth: int) -> str:
+        if body in self._environment.words:
+            return self._environment.words[body]
+        if depth > MAX_NESTING:
+            return self._fail(f"defaults nested more than {MAX_NESTING} deep", path)
+        if match := _VARIABLE.fullmatch(body):
+            return self._variable(match[1], match[2], path, depth)
+        kind, colon, rest = body.partition(":")
+        if kind == "file" and colon:
+            return self._file(self.text(rest, path, depth + 1), path)
+        if kind in _NOT_YET and colon:
+            return self._fail(f"'${{{kind}:…}}' is not supported yet", path, "use ${VAR} or ${file:path}")
+        hint = "write ${VAR}, ${VAR:-default} or ${file:path}; a literal $ is $$"
+        return self._fail("a '${…}' that is not understood", path, hint)
+
+    def _variable(self, name: str, default: str | None, path: KeyPath, depth: int) -> str:
+        value = self._environment.get(name)
+        if value or (value is not None and default is None):
+            return value
+        if default is not None:
+            return self.text(default, path, depth + 1)
+        name = shorten(name)
+        looked = "neither in the environment nor in a .env file beside the config"
+        return self._fail(f"variable {name} is not set", path, f"{looked}; a default is written ${{{name}:-…}}")
+
+    def _file(self, name: str, path: KeyPath) -> str:
+        if isinstance(name, Unresolved):
+            return name
+        try:
+            return read_text(self._environment.folder / os.path.expanduser(name), MAX_SECRET_FILE).rstrip("\r\n")
+        except UnreadableError as error:
+            return self._fail(f"file {shorten(name)!r} {error}", path)
+
+    def _fail(self, message: str, path: KeyPath, hint: str = "") -> Unresolved:
+        self._findings.add(message, path, hint=hint)
+        return Unresolved()
+
+
+def _leave(value: Any) -> Any:
+    """The same with its references left as they are."""
+    if isinstance(value, str):
+        return Unresolved(value) if "${" in value else value.replace("$$", "$")
+    if (table := as_map(value)) is not None:
+        return {key: _leave(item) for key, item in table.items()}
+    if (items := as_list(value)) is not None:
+        return [_leave(item) for item in items]
+    return value
+
+
+def _closing_brace(text: str, start: int) -> int:
+    level = 1
+    for match in _BRACES.finditer(text, start):
+        level += {"${": 1, "}": -1}.get(match[0], 0)
+        if level == 0:
+            return match.start()
+    return -1

@@ -1,0 +1,42 @@
+"""What a field of the schema may hold beyond its bare type.
+
+Promised: declarations only; `validate` obeys them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """In `Annotated`: what a value of the right type must also hold."""
+
+    holds: Callable[[Any], bool]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """In `Annotated`: the classes of a union by what the key `type` says."""
+
+    classes: Mapping[str, type]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """In `Annotated`: the value may also stand alone in a mapping, under this key."""
+
+    key: str
+
+
+Seconds = Annotated[float, Rule(lambda number: number > 0, "must be more than 0")]
+Pause = Annotated[float, Rule(lambda number: number >= 0, "must not be less than 0")]
+Count = Annotated[int, Rule(lambda number: number >= 0, "must not be less than 0")]
+Size = Annotated[int, Rule(lambda number: number > 0, "must be more than 0")]
+Port = Annotated[int, Rule(lambda number: 0 <= number <= 65535, "must be a port, 0 to 65535")]
+NonEmpty = Annotated[str, Rule(bool, "must not be empty")]
+AuthRef = Annotated[str, Inside("ref")]
+
+NOT_IN_FILE = {"in_file": False}
+"""Metadata of a field that is ours to fill; in a file its key is unknown."""

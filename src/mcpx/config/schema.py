@@ -1,0 +1,175 @@
+"""The configuration as one frozen value: every key of the native shape, its type, its default, its meaning.
+
+Promised: what stands here is what a file may say, no more; `==` tells whether two configurations are the
+same; secrets stay out of `repr`. Values are effective: a server carries what `global` says where it says
+nothing itself, and paths are absolute. Not done here: reading (`load`), judging (`validate`, `checks`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from mcpx.catalog.naming import Naming
+from mcpx.config.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
+from mcpx.config.sections import AuthConfig, Command, FrontServer
+from mcpx.transports import TRANSPORTS, Transport
+
+Mode = Literal["direct", "inspect", "describe", "search", "auto"]
+Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerServer:
+    """Keys of `global` that may also stand at a server and then count for that server."""
+
+    call_timeout: Seconds = 300.0
+    """Seconds a call may take; progress starts them anew."""
+    max_retries: Count = 3
+    """Quick tries to reconnect before it is tried once a minute."""
+    retry_delay: Pause = 1.0
+    """Seconds before the first of those tries; doubled each time."""
+    health_check_enabled: bool = True
+    """Whether an idle connection is probed."""
+    health_check_interval: Seconds = 30.0
+    """Seconds between two probes."""
+    startup_wait: Pause = 0.5
+    """Seconds a first list waits for servers that are still starting."""
+    max_message: Size = 16 * 1024 * 1024
+    """Largest message taken from a server, in bytes."""
+    schema_compression_enabled: bool = True
+    """Whether compact surfaces show schemas as TypeScript."""
+    max_description_len: Count | None = None
+    """Characters of a parameter's description kept in a compact schema; absent: no parameter docs."""
+    toon_compression_enabled: bool = True
+    """Whether compact surfaces show values as TOON where that is smaller."""
+    toon_compression_min_size: Count = 3
+    """Rows or keys from which TOON is tried."""
+    structured_content: Literal["include", "omit"] = "include"
+    """Whether compact surfaces send `structuredContent` beside the text."""
+    result_limit: Size = 16_000
+    """Bytes of text from which a result is kept back and replaced by a preview and a handle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server(PerServer):
+    """One upstream MCP server."""
+
+    name: str
+    """What it is called in menus, errors and names; unique."""
+    description: str = ""
+    """What it is for; shown to people and models."""
+    enabled: bool = True
+    """A disabled server is neither started nor listed, and its variables are not looked up."""
+    prefix: str | None = None
+    """Put before the names of its tools and prompts."""
+    connection: Annotated[Transport, Tagged(TRANSPORTS)]
+    """How it is reached."""
+    timeout: Seconds = 30.0
+    """Seconds to connect and to list; `global.default_timeout` where it says nothing."""
+    isolation: Literal["shared", "per_session", "per_call"] = "shared"
+    """Who shares a connection."""
+    max_links: Size = 16
+    """Most connections held at a time."""
+    lazy: bool = False
+    """Started at the first call, asleep after `idle_timeout`."""
+    idle_timeout: Seconds = 300.0
+    """Seconds without a call after which a lazy server sleeps."""
+    auto_reconnect: bool = True
+    """Whether a lost connection is made again without being asked."""
+    retry_on_failure: bool = True
+    """Whether a failed start is tried again."""
+    cache_ttl: Seconds | None = None
+    """Seconds a result of a read-only tool may be answered again; absent: never."""
+    auth: AuthRef | None = None
+    """Name of the auth config used towards it."""
+    trust: str | None = None
+    """How far its definitions are trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A named view at its own path."""
+
+    name: str
+    """Its name and path; unique."""
+    servers: tuple[str, ...] | None = None
+    """Servers that are seen; absent: all."""
+    tools: tuple[str, ...] | None = None
+    """Patterns of tools that are seen; absent: all."""
+    mode: Mode | None = None
+    """How it is shown; absent: as everywhere."""
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    """Tokens that are let in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProxy:
+    """The three tools of the `search` surface."""
+
+    enable_search: bool = True
+    """Offer `mcp_search_tools`."""
+    enable_execute: bool = True
+    """Offer `mcp_execute_tool`."""
+    enable_list_services: bool = True
+    """Offer `mcp_list_services`."""
+    search_limit: Size = 20
+    """Hits a search gives when it does not say how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Global(PerServer):
+    """What counts for the whole gateway, and for servers that say nothing themselves."""
+
+    default_timeout: Seconds = 30.0
+    """`timeout` of servers and commands that name none."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    """Least serious log line that is written."""
+    log_file: str | None = None
+    """File for the log, relative to the config's folder; stderr keeps the warnings."""
+    hot_reload: bool = True
+    """Whether a changed file is taken up while running."""
+    hot_reload_interval: Seconds = 2.0
+    """Seconds between two looks at the file."""
+    tool_proxy_mode: bool = False
+    """Makes `search` the default mode."""
+    tool_proxy: ToolProxy = ToolProxy()
+    """The three tools of the `search` surface."""
+    menu_budget: Count = 2_000
+    """Tokens the generated menus of compact surfaces may take."""
+    auto_budget: Count = 10_000
+    """Tokens up to which `auto` shows every tool."""
+    max_request: Size = 4 * 1024 * 1024
+    """Largest request taken from a client, in bytes."""
+    script_paths: tuple[str, ...] = ()
+    """Folders scripts may stand in; the config's own where it says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One whole configuration."""
+
+    mode: Mode = "direct"
+    """What clients see by default."""
+    naming: Naming = field(default_factory=Naming)
+    """How public names are made."""
+    server: FrontServer = field(default_factory=FrontServer)
+    """Where clients find the gateway over HTTP."""
+    mcp_servers: tuple[Server, ...] = ()
+    """Upstream MCP servers, in the order of their tools."""
+    commands: tuple[Command, ...] = ()
+    """Local tools."""
+    auth_configs: tuple[AuthConfig, ...] = ()
+    """How the gateway proves itself, by name."""
+    profiles: tuple[Profile, ...] = ()
+    """Named views."""
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Rules over callers and tools."""
+    global_: Global = Global()
+    """`global` in the file."""
+    dialect: Dialect = field(default="native", metadata=NOT_IN_FILE)
+    """The shape the file had."""
+    path: Path | None = field(default=None, metadata=NOT_IN_FILE)
+    """The file, absolute; None when there is none."""
+    warnings: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """What is odd but not wrong, ready to print."""

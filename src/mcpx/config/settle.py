@@ -1,0 +1,69 @@
+"""What a file leaves unsaid, filled in on the native tree before it is judged.
+
+Promised: servers carry what `global` says where they say nothing, the mode is the dialect's own where none is
+given, paths are absolute. A mistake in `global` is still told once, where it stands. Wrong types are left for
+`validate` to tell.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mcpx.config.dialects import Translation
+from mcpx.config.schema import PerServer
+from mcpx.config.tree import KeyPath, Origins, Tree, Unresolved, as_bool, as_list, as_map, maps_in
+from mcpx.config.validate import keys_of
+
+_INHERITED = keys_of(PerServer)
+
+
+def settle(translation: Translation, folder: Path) -> Tree:
+    tree, origins = translation.tree, translation.origins
+    given: Any = tree.get("global")
+    common: Tree = {} if given is None else as_map(given) or {}
+    if given is None:
+        tree["global"] = common  # one of a wrong type stays, for `validate` to tell
+    if tree.get("mode") is None:
+        tree["mode"] = "search" if as_bool(common.get("tool_proxy_mode")) else translation.mode
+    for index, server in maps_in(tree.get("mcp_servers")):
+        at: KeyPath = ("mcp_servers", index)
+        if "default_timeout" in server:
+            _default(server, at, "timeout", server.pop("default_timeout"), (*at, "default_timeout"), origins)
+        for key in _INHERITED:
+            _default(server, at, key, common.get(key), ("global", key), origins)
+        _default(server, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
+        _absolute(as_map(server.get("connection")), "cwd", folder)
+    for index, command in maps_in(tree.get("commands")):
+        for kind in ("http", "script"):
+            section = as_map(command.get(kind))
+            if section is not None:
+                at = ("commands", index, kind)
+                _default(section, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
+        _absolute(as_map(command.get("script")), "path", folder)
+        _absolute(as_map(command.get("script")), "cwd", folder)
+    front = as_map(tree.get("server")) or {}
+    for key in ("cert", "key"):
+        _absolute(as_map(front.get("tls")), key, folder)
+    _absolute(common, "log_file", folder)
+    if common.get("script_paths") is None:
+        common["script_paths"] = ["."]
+    if (folders := as_list(common["script_paths"])) is not None:
+        common["script_paths"] = [_absolute_path(item, folder) for item in folders]
+    return tree
+
+
+def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins) -> None:
+    if value is not None and section.get(key) is None:
+        section[key] = value
+        origins[(*at, key)] = origins[source]
+
+
+def _absolute(section: Tree | None, key: str, folder: Path) -> None:
+    if section and key in section:
+        section[key] = _absolute_path(section[key], folder)
+
+
+def _absolute_path(path: Any, folder: Path) -> Any:
+    if not isinstance(path, str) or isinstance(path, Unresolved) or not path or "\0" in path:
+        return path
+    return os.path.normpath(folder / os.path.expanduser(path))

@@ -1,0 +1,249 @@
+"""The gateway: the servers of one configuration, the catalog of what they offer, and the door for every call.
+
+Everything built from one configuration is a `Generation`; the catalog is rebuilt when a server's offers change
+and swapped as a whole. Servers start in the background and never delay an answer beyond `startup_wait`.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcpx.catalog.catalog import Catalog, Source
+from mcpx.config import Config
+from mcpx.core.router import Surface, route
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
+from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.offer import Kind, Offer
+from mcpx.surfaces.direct import Direct
+from mcpx.upstreams.upstream import Upstream
+from mcpx.wire import era
+from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+ANNOUNCE_GAP = 0.25
+"""Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
+
+NOUNS: Mapping[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """All that was built from one `Config`."""
+
+    config: Config
+    upstreams: Mapping[str, Upstream]
+    surface: Surface
+
+
+class Gateway:
+    """Also the `Hub` its upstreams report to and the `Room` its router works in."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+        self.bus = Bus()
+        self._tasks = Tasks("gateway")
+        upstreams = {server.name: Upstream(server, self, environ) for server in config.mcp_servers}
+        self.generation = Generation(config, upstreams, Direct())
+        self._catalog: Catalog | None = None
+        self._shown: Catalog | None = None
+        self._given: dict[tuple[Kind, str, str], str] = {}
+        self._known: Catalog | None = None
+        """What clients were told of: the first list they saw, then each announcement."""
+        self._warned: set[str] = set()
+        self._stale = False
+        self._forced: set[Kind] = set()
+        self._announcing: asyncio.Task[None] | None = None
+        self._levels: dict[str, str] = {}
+        self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
+
+    # Life ----------------------------------------------------------------------------------------------------
+
+    def start(self, solo: Caller | None = None) -> None:
+        """Connect every enabled server, in parallel and in the background."""
+        for upstream in self.generation.upstreams.values():
+            if upstream.server.enabled:
+                upstream.start(solo)
+            else:
+                upstream.settled.set()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        await asyncio.gather(*(upstream.close() for upstream in self.generation.upstreams.values()))
+
+    # The door --------------------------------------------------------------------------------------------------
+
+    async def handle(self, call: Call) -> Json:
+        return await route(self.generation.surface, self, call)
+
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
+        for upstream in self.generation.upstreams.values():
+            upstream.notify(caller, method, params)
+
+    async def end_session(self, session: str) -> None:
+        self._levels.pop(session, None)
+        await asyncio.gather(*(upstream.end_session(session) for upstream in self.generation.upstreams.values()))
+
+    async def set_level(self, caller: Caller, level: str) -> None:
+        """Servers are asked for the lowest level anybody wants; each client still gets only its own."""
+        if caller.session is not None:
+            self._levels[caller.session] = level
+        lowest = min(self._levels.values() or [level], key=era.LOG_LEVELS.index)
+        # A server that is slow to answer this must not hold up the client.
+        self._tasks.start(self._spread_level(lowest, caller))
+
+    async def _spread_level(self, level: str, caller: Caller) -> None:
+        await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
+
+    def health(self) -> dict[str, Any]:
+        servers: dict[str, Any] = {}
+        for name, upstream in self.generation.upstreams.items():
+            status = upstream.status
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since))
+            servers[name] = {"status": status.state, "since": since, "last_error": status.last_error}
+        good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
+        return {"status": "ok" if good else "degraded", "servers": servers}
+
+    # The catalog -------------------------------------------------------------------------------------------------
+
+    @property
+    def catalog(self) -> Catalog:
+        """Built when it is asked for, so that many changes at once cost one building."""
+        if self._catalog is None:
+            sources = [
+                Source(upstream.name, upstream.server.prefix, upstream.definitions)
+                for upstream in self.generation.upstreams.values()
+                if upstream.server.enabled
+            ]
+            self._catalog = Catalog.build(sources, self.generation.config.naming, self._given)
+            for warning in self._catalog.warnings:
+                if warning not in self._warned:
+                    log.warning("%s", warning)
+            self._warned = set(self._catalog.warnings)
+        return self._catalog
+
+    async def page(self, kind: Kind, params: Json) -> tuple[list[Json], str | None]:
+        await self._startup()
+        catalog = self.catalog
+        if catalog is not self._shown:
+            # From here on clients know these names: they stay with their owners (NAM-1).
+            self._shown = catalog
+            self._given.update(catalog.names())
+            self._known = self._known or catalog
+        return catalog.page(kind, params.get("cursor"), params.get("limit"))
+
+    async def find(self, kind: Kind, name: object) -> Offer:
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
+        offer = self.catalog.find(kind, name)
+        if offer is None and (offer := await self._found_later(kind, name)) is None:
+            raise NotFound(NOUNS[kind], name)
+        return offer
+
+    async def _found_later(self, kind: Kind, name: str) -> Offer | None:
+        """A server that is still starting may offer it."""
+        async for _ in self._as_servers_settle():
+            if (offer := self.catalog.find(kind, name)) is not None:
+                return offer
+        return None
+
+    async def locate(self, uri: str) -> tuple[str, str] | None:
+        found = self.catalog.resolve_uri(uri)
+        if found is None:
+            async for _ in self._as_servers_settle():
+                if (found := self.catalog.resolve_uri(uri)) is not None:
+                    break
+        return found
+
+    def param_headers(self, tool: str) -> era.ParamHeaders | None:
+        """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
+        catalog = self.catalog
+        if self._annotations[0] is not catalog:
+            self._annotations = (catalog, {})
+        known = self._annotations[1]
+        if tool not in known:
+            offer = catalog.find("tools", tool)
+            known[tool] = None if offer is None else era.param_headers(offer.definition.get("inputSchema"))
+        return known[tool]
+
+    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
+        return await self.generation.upstreams[offer.server].call(call, params)
+
+    async def send(self, server: str, call: Call, params: Json) -> Json:
+        return await self.generation.upstreams[server].call(call, params)
+
+    # Waiting for servers that start --------------------------------------------------------------------------------
+
+    def _starting(self) -> list[Upstream]:
+        return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
+
+    async def _startup(self) -> None:
+        """A list waits a moment for servers that are still starting; what comes later is announced (LIF-1)."""
+        starting = self._starting()
+        if starting:
+            patience = self.generation.config.global_.startup_wait
+            waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
+            try:
+                await asyncio.wait(waits, timeout=patience)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    async def _as_servers_settle(self) -> AsyncIterator[None]:
+        """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
+        while starting := self._starting():
+            waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            yield
+
+    # Subscriptions ---------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, server: str, uri: str, call: Call) -> Json:
+        link = await self.generation.upstreams[server].link_for(call.caller)
+        return await link.subscribe(uri, call.caller.session or "", call.params)
+
+    async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
+        link = await self.generation.upstreams[server].link_for(call.caller)
+        return await link.unsubscribe(uri, call.caller.session or "", call.params)
+
+    # What upstreams report (Hub) ---------------------------------------------------------------------------------
+
+    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
+        self._catalog = None
+        self._stale = True
+        if said_so:
+            self._forced.update(kinds)
+        if self._announcing is None or self._announcing.done():
+            self._announcing = self._tasks.start(self._announce())
+
+    async def _announce(self) -> None:
+        """Tell what differs, or what a server said differs; not more often than clients want to hear it."""
+        while self._stale:
+            self._stale = False
+            known, after = self._known, self.catalog
+            kinds = set(self._forced)
+            self._forced.clear()
+            if known is not None:
+                kinds.update(kind for kind, offers in after.offers.items() if known.offers[kind] != offers)
+                self._known = after
+            if kinds:
+                self.bus.publish(OffersChanged(frozenset(kinds)))
+            await asyncio.sleep(ANNOUNCE_GAP)
+
+    def resource_updated(self, server: str, params: Json, owner: str | None) -> None:
+        self.bus.publish(ResourceUpdated(server, params, owner))
+
+    def said(self, server: str, method: str, params: Json, owner: str | None) -> None:
+        if method == "notifications/message":
+            log.info("[%s] %s: %s", server, params.get("level"), params.get("data"))
+        self.bus.publish(ServerSaid(server, method, params, owner))
+
+    def state_changed(self, server: str) -> None:
+        self.bus.publish(UpstreamChanged(server))

@@ -1,0 +1,109 @@
+"""One client on a carrier that keeps messages in order: stdio, WebSocket, HTTP+SSE.
+
+Both eras on one carrier, told apart message by message: a modern request brings its own envelope, an older one
+belongs to the session that `initialize` began.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from mcpx.front.audience import Ear, Session
+from mcpx.front.desk import Desk
+from mcpx.model.call import Caller, Json
+from mcpx.model.errors import INVALID_REQUEST, RpcError
+from mcpx.wire import era, jsonrpc
+from mcpx.wire.peer import Peer
+from mcpx.wire.tasks import Tasks
+
+DROPPABLE = ("notifications/progress", "notifications/message")
+"""What a client that does not read may miss; everything else waits in its buffer."""
+
+
+class Connection:
+    """Implements `wire.peer.Inbound` for a client and `model.call.Voice` towards it."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        transmit: Callable[[bytes], None],
+        *,
+        principal: str,
+        solo: bool = False,
+        congested: Callable[[], bool] = lambda: False,
+        on_first: Callable[[Caller], None] = lambda caller: None,
+        on_shutdown: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._desk = desk
+        self._principal = principal
+        self._solo = solo
+        self._congested = congested
+        self._on_first = on_first
+        self._on_shutdown = on_shutdown
+        self._greeted = False
+        self._begun = False
+        self._tasks = Tasks("client")
+        self.session = Session(self.tell)
+        self.peer = Peer("client", transmit, self, answer_garbage=True)
+
+    # What the client says --------------------------------------------------------------------------------------
+
+    async def request(self, message: Json) -> Json:
+        if era.is_modern_message(message):
+            return await self._modern(message)
+        method = message["method"]
+        if method == "initialize":
+            return self._initialize(jsonrpc.params_of(message))
+        if method == "shutdown":
+            # The reply must be on its way before the end begins.
+            asyncio.get_running_loop().call_soon(self._on_shutdown)
+            return {}
+        if not self._greeted and method != "ping":
+            raise RpcError(INVALID_REQUEST, "the conversation begins with initialize")
+        return await self._desk.serve_older(message, self.session, self.session.caller)
+
+    def _initialize(self, params: Json) -> Json:
+        if self._greeted:
+            raise RpcError(INVALID_REQUEST, "initialize was already answered")
+        reply = self._desk.greet(params, self.session, self._principal, self, solo=self._solo)
+        self._greeted = True
+        self._desk.audience.join(self.session)
+        self._begin(self.session.caller)
+        return reply
+
+    async def _modern(self, message: Json) -> Json:
+        era.check_envelope(message, None)
+        caller = self._desk.modern_caller(message, self._principal, self, solo=self._solo)
+        self._begin(caller)
+        if message["method"] == "subscriptions/listen":
+            ear = Ear(message["id"], message["params"].get("notifications"), self.tell)
+            await self._desk.listen(ear, caller)
+        return await self._desk.serve_modern(message, caller)
+
+    def _begin(self, caller: Caller) -> None:
+        if not self._begun:
+            self._begun = True
+            self._on_first(caller)
+
+    def notification(self, method: str, params: Json) -> None:
+        if self._greeted:
+            self._desk.notification(self.session, method, params)
+
+    def closed(self, reason: str) -> None:
+        self._desk.audience.leave(self.session)
+
+    async def close(self) -> None:
+        await self.peer.close()
+        await self._desk.leave(self.session)
+
+    # What is said to the client --------------------------------------------------------------------------------
+
+    async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        return await self.peer.request(method, params, id=self.session.question_id(server))
+
+    def tell(self, method: str, params: Json) -> None:
+        if method in DROPPABLE and self._congested():
+            return
+        self.peer.notify(method, params or None)
+
+    def pause(self, retry_ms: int) -> None:
+        """There is one stream for everything here; it has no pauses."""

@@ -1,0 +1,61 @@
+"""Who may talk to us over the network: Host and Origin against rebinding, bearer tokens where they are configured."""
+
+import hmac
+from collections.abc import Mapping
+
+from mcpx.wire.http_server import Headers
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    def __init__(self, host: str, tokens: Mapping[str, str]) -> None:
+        """`host` is the address bound to; `tokens` are name -> token, empty when anyone on the host may come in."""
+        self._tokens = {name: token.encode() for name, token in tokens.items()}
+        bound = f"[{host}]" if ":" in host else host
+        # Bound to every address we cannot know our names; a token is required there (the app sees to it).
+        self._any_host = host in ("0.0.0.0", "::", "")
+        self._hosts = {*LOOPBACK, bound.lower()}
+
+    def host_allowed(self, headers: Headers) -> bool:
+        hosts = headers.all("host")
+        return len(hosts) == 1 and (self._any_host or _name(hosts[0]) in self._hosts)
+
+    def origin_allowed(self, headers: Headers) -> bool:
+        """A browser always says where a page came from; programs do not, and need not."""
+        origins = headers.all("origin")
+        if not origins:
+            return True
+        scheme, _, rest = origins[0].partition("://")
+        if len(origins) > 1 or scheme not in ("http", "https") or "/" in rest or "@" in rest:
+            return False
+        name = _name(rest)
+        return name in self._hosts or (self._any_host and name == _name(headers.get("host") or ""))
+
+    @property
+    def open(self) -> bool:
+        return not self._tokens
+
+    def principal(self, headers: Headers) -> str | None:
+        """Who this is; None for a stranger where tokens are asked for."""
+        if not self._tokens:
+            return "anonymous"
+        given = headers.all("authorization")
+        if len(given) != 1 or given[0][:7].lower() != "bearer ":
+            return None
+        token = given[0][7:].strip().encode("utf-8", "replace")
+        found: str | None = None
+        for name, expected in self._tokens.items():  # all of them, so that time tells nothing
+            if hmac.compare_digest(token, expected):
+                found = name
+        return found
+
+
+def _name(host: str) -> str:
+    """The host without its port, lower case; an IPv6 address keeps its brackets."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        name, bracket, rest = host.partition("]")
+        return name + bracket if rest == "" or (rest.startswith(":") and rest[1:].isdigit()) else ""
+    name, colon, port = host.partition(":")
+    return name if not colon or port.isdigit() else ""

@@ -1,0 +1,176 @@
+"""The network front: one HTTP server, its routes, and the guard before every one of them.
+
+`/mcp` and `/mcp/direct` speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05, `/ws` WebSocket;
+`/health` and `/ready` are for whoever looks after the process.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from mcpx import __version__
+from mcpx.front.connection import Connection
+from mcpx.front.desk import Desk
+from mcpx.front.guard import Guard
+from mcpx.front.streamable import Streamable
+from mcpx.front.streams import EVENT_STREAM, PING
+from mcpx.wire import codec, websocket
+from mcpx.wire.framing import sse_frame
+from mcpx.wire.http_server import Exchange, HttpServer, Limits
+from mcpx.wire.tasks import Tasks
+
+PING_EVERY = 15.0
+"""Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
+
+
+class HttpFront:
+    def __init__(self, desk: Desk, guard: Guard, *, max_request: int) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._limit = max_request
+        self._tasks = Tasks("front")
+        self._streamable = Streamable(desk, self._tasks)
+        self._server = HttpServer(self._handle, Limits(body_bytes=max_request))
+        self._legacy: dict[str, _LegacyStream] = {}
+        self._sockets: set[Connection] = set()
+        self._ending = False
+
+    async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
+        context = None
+        if tls is not None:
+            import ssl
+
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+        bound = await self._server.start(host, port, ssl=context)
+        self._tasks.start(self._tend())
+        return bound
+
+    async def _tend(self) -> None:
+        """One sweep for all streams and sessions instead of a timer for each."""
+        while True:
+            await asyncio.sleep(PING_EVERY)
+            self._streamable.tend()
+            for stream in self._legacy.values():
+                stream.exchange.write(PING)
+
+    def end_soon(self) -> None:
+        """From now on `/ready` says no, so that nobody new is sent here."""
+        self._ending = True
+
+    async def close(self, grace: float) -> None:
+        self._ending = True
+        await self._streamable.close(grace)
+        for connection in [*self._sockets, *(stream.connection for stream in self._legacy.values())]:
+            await connection.close()
+        for stream in list(self._legacy.values()):
+            stream.exchange.end()
+        await self._server.close(0.2)
+        await self._tasks.close()
+
+    # Routes --------------------------------------------------------------------------------------------------
+
+    def _handle(self, exchange: Exchange) -> None:
+        if not self._guard.host_allowed(exchange.headers):
+            exchange.reply(421, b"unknown host", "text/plain")
+            return
+        if not self._guard.origin_allowed(exchange.headers):
+            exchange.reply(403, b"origin not allowed", "text/plain")
+            return
+        principal = self._guard.principal(exchange.headers)
+        path = exchange.path
+        if path in ("/health", "/ready"):
+            self._tell_health(exchange, path, principal)
+        elif principal is None:
+            exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
+        elif path in ("/mcp", "/mcp/direct"):
+            self._streamable.handle(exchange, principal)
+        elif path == "/sse":
+            self._open_legacy(exchange, principal)
+        elif path == "/messages":
+            self._post_legacy(exchange, principal)
+        elif path == "/ws":
+            self._open_socket(exchange, principal)
+        else:
+            exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
+
+    def _tell_health(self, exchange: Exchange, path: str, principal: str | None) -> None:
+        if exchange.method not in ("GET", "HEAD"):
+            exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
+            return
+        if path == "/ready":
+            exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
+            return
+        health: Mapping[str, object] = self._desk.gateway.health()
+        if principal is None:
+            health = {"status": health["status"]}
+        else:
+            health = {"status": health["status"], "version": __version__, "servers": health["servers"]}
+        exchange.reply(200, codec.dump(health))
+
+    # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
+
+    def _open_legacy(self, exchange: Exchange, principal: str) -> None:
+        if exchange.method != "GET":
+            exchange.reply(405, b"", None, [("allow", "GET")])
+            return
+        stream = _LegacyStream(self._desk, exchange, principal)
+        self._legacy[stream.connection.session.id] = stream
+        exchange.on_disconnect = lambda: self._drop_legacy(stream)
+        exchange.stream(200, EVENT_STREAM)
+        endpoint = f"/messages?session={stream.connection.session.id}"
+        exchange.write(sse_frame(endpoint.encode(), event="endpoint"))
+
+    def _drop_legacy(self, stream: "_LegacyStream") -> None:
+        self._legacy.pop(stream.connection.session.id, None)
+        self._tasks.start(stream.connection.close())
+
+    def _post_legacy(self, exchange: Exchange, principal: str) -> None:
+        if exchange.method != "POST":
+            exchange.reply(405, b"", None, [("allow", "POST")])
+            return
+        wanted = parse_qs(exchange.query).get("session", [""])[0]
+        stream = self._legacy.get(wanted)
+        if stream is None or stream.principal != principal:
+            exchange.reply(404, b"unknown session", "text/plain")
+            return
+        exchange.reply(202)
+        stream.connection.peer.receive(exchange.body)
+
+    # WebSocket -------------------------------------------------------------------------------------------------
+
+    def _open_socket(self, exchange: Exchange, principal: str) -> None:
+        pending: list[bytes] = []
+        connection: Connection | None = None
+
+        def received(raw: bytes) -> None:
+            # A client may have sent its first message together with the handshake.
+            pending.append(raw) if connection is None else connection.peer.receive(raw)
+
+        def closed(reason: str) -> None:
+            if connection is not None:
+                connection.peer.lose(reason or "the client closed the connection")
+                self._sockets.discard(connection)
+                self._tasks.start(connection.close())
+
+        socket = websocket.accept(exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed)
+        if socket is None:
+            return
+        connection = Connection(self._desk, socket.send, principal=principal, on_shutdown=socket.close)
+        self._sockets.add(connection)
+        for raw in pending:
+            connection.peer.receive(raw)
+
+
+class _LegacyStream:
+    """One client of the older HTTP+SSE transport: everything down goes over its GET."""
+
+    def __init__(self, desk: Desk, exchange: Exchange, principal: str) -> None:
+        self.exchange = exchange
+        self.principal = principal
+        self.connection = Connection(
+            desk,
+            lambda raw: exchange.write(sse_frame(raw, event="message")),
+            principal=principal,
+            on_shutdown=exchange.end,
+        )

@@ -1,0 +1,450 @@
+"""Streamable HTTP, the server side: a POST for each message, in both eras; sessions, GET and DELETE in the older.
+
+The older era's rules, in short: `initialize` makes the session; a broken connection is not a cancellation, the
+client may come back for the rest; questions to the client travel on the stream of the call that caused them. The
+modern era's: no session, a closed connection is the cancellation, an error travels under the HTTP status of its code.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import Any, cast
+
+from mcpx.front.audience import Ear, Session
+from mcpx.front.desk import Desk
+from mcpx.front.streams import PostStream, PushStream, encoded
+from mcpx.model.call import Caller, Json, as_object
+from mcpx.model.errors import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    RpcError,
+)
+from mcpx.wire import codec, era, jsonrpc
+from mcpx.wire.http_server import Exchange
+from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+SESSIONS = 10_000
+SESSION_IDLE = 1800.0
+"""SEC-6: so many sessions, and so long without a word."""
+KEPT_STREAMS = 32
+KEPT_FOR = 60.0
+"""Event streams a session keeps for a client that lost its connection, and how long; each is bounded too."""
+
+ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
+
+
+class HttpSession:
+    """One older client over streamable HTTP."""
+
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
+        self.session = Session(self._push)
+        self.pushes = PushStream()
+        self.running: dict[str | int, asyncio.Task[None]] = {}
+        self.streams: dict[str, PostStream] = {}
+        """Event streams by the name in their event ids, oldest first; plain JSON replies are not among them."""
+        self.questions: dict[str, asyncio.Future[Json]] = {}
+        self.seen = asyncio.get_running_loop().time()
+        self._names = itertools.count(1)
+
+    def _push(self, method: str, params: Json) -> None:
+        self.pushes.send(jsonrpc.notification(method, params or None))
+
+    @property
+    def primed(self) -> bool:
+        """Older clients choke on the empty event that lets 2025-11-25 resume a stream from its beginning."""
+        return self.session.caller.version >= "2025-11-25"
+
+    def stream(self, exchange: Exchange) -> PostStream:
+        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed)
+
+    def keep(self, stream: PostStream) -> None:
+        if stream.name in self.streams:
+            return
+        self.streams[stream.name] = stream
+        if len(self.streams) > KEPT_STREAMS:
+            self.forget_streams(0.0)
+
+    def forget_streams(self, age: float) -> None:
+        """Drop finished streams that nobody came back for within `age` seconds."""
+        now = time.monotonic()
+        for name in [name for name, kept in self.streams.items() if kept.done and now - kept.finished_at >= age]:
+            del self.streams[name]
+
+    def end(self) -> None:
+        self.pushes.close()
+        for task in self.running.values():
+            task.cancel()
+        for future in self.questions.values():
+            future.cancel()
+
+
+class PostVoice:
+    """The way back to an older client, on the stream of the call that caused it (`model.call.Voice`)."""
+
+    __slots__ = ("_owner", "_stream")
+
+    def __init__(self, owner: HttpSession, stream: PostStream) -> None:
+        self._owner = owner
+        self._stream = stream
+
+    async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        owner = self._owner
+        rid = owner.session.question_id(server)
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        owner.questions[rid] = answer
+        self._send(jsonrpc.request(rid, method, params))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._send(jsonrpc.notification("notifications/cancelled", {"requestId": rid}))
+            raise
+        finally:
+            owner.questions.pop(rid, None)
+
+    def tell(self, method: str, params: Json) -> None:
+        self._send(jsonrpc.notification(method, params))
+
+    def pause(self, retry_ms: int) -> None:
+        self._owner.keep(self._stream)
+        self._stream.pause(retry_ms)
+
+    def _send(self, message: Json) -> None:
+        if self._stream.done:
+            self._owner.pushes.send(message)
+        else:
+            self._owner.keep(self._stream)
+            self._stream.send(message)
+
+
+class ModernVoice:
+    """The way back to a modern client: notifications on its own request's stream, and no questions."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: PostStream) -> None:
+        self._stream = stream
+
+    async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        raise RpcError(INTERNAL_ERROR, "modern clients are asked through results")
+
+    def tell(self, method: str, params: Json) -> None:
+        self._stream.send(jsonrpc.notification(method, params))
+
+    def pause(self, retry_ms: int) -> None:
+        """The modern era has no resuming; its stream stays open."""
+
+
+class Streamable:
+    def __init__(self, desk: Desk, tasks: Tasks) -> None:
+        self._desk = desk
+        self._tasks = tasks
+        self._sessions: dict[str, HttpSession] = {}
+        self._open: dict[PostStream, asyncio.Task[None]] = {}
+        self._ears: set[asyncio.Task[None]] = set()
+
+    def handle(self, exchange: Exchange, principal: str) -> None:
+        modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
+        match exchange.method:
+            case "POST":
+                self._post(exchange, principal, modern)
+            case "GET" if not modern:
+                self._get(exchange, principal)
+            case "DELETE" if not modern:
+                self._delete(exchange, principal)
+            case _:
+                exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
+
+    # POST ----------------------------------------------------------------------------------------------------
+
+    def _post(self, exchange: Exchange, principal: str, modern: bool) -> None:
+        headers = exchange.headers
+        if not _accepts(headers.get("accept"), "application/json", "text/event-stream"):
+            text = "Accept must allow application/json and text/event-stream"
+            return _refuse(exchange, 406, None, RpcError(INVALID_REQUEST, text))
+        kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            text = "Content-Type must be application/json"
+            return _refuse(exchange, 415, None, RpcError(INVALID_REQUEST, text))
+        try:
+            message = codec.load(exchange.body)
+        except codec.BadJson as error:
+            return _refuse(exchange, 400, None, RpcError(PARSE_ERROR, f"Parse error: {error}"))
+        match jsonrpc.classify(message):
+            case "invalid":
+                text = "the body must be one JSON-RPC 2.0 message"
+                return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
+            case "request":
+                if modern:
+                    self._modern_request(exchange, message, principal)
+                else:
+                    self._older_request(exchange, message, principal)
+            case "notification" if modern:
+                version = headers.get("mcp-protocol-version") or ""
+                if version not in era.MODERN:
+                    return _refuse(exchange, 400, None, era.unsupported_version(version))
+                exchange.reply(202)
+            case "response" if modern:
+                text = "a response cannot be posted in this revision"
+                return _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, text))
+            case kind:
+                owner = self._session(exchange, principal)
+                if owner is not None:
+                    exchange.reply(202)
+                    self._answered(owner, message) if kind == "response" else self._notified(owner, message)
+
+    def _session(self, exchange: Exchange, principal: str) -> HttpSession | None:
+        """The session this request belongs to; answers the request itself when there is none."""
+        wanted = exchange.headers.get("mcp-session-id")
+        if wanted is None:
+            _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"))
+            return None
+        owner = self._sessions.get(wanted)
+        if owner is None or owner.principal != principal:
+            # 404 tells the client to initialise again; somebody else's session reads exactly the same.
+            _refuse(exchange, 404, None, RpcError(INVALID_REQUEST, "unknown or expired session"))
+            return None
+        owner.seen = asyncio.get_running_loop().time()
+        return owner
+
+    # Older requests --------------------------------------------------------------------------------------------
+
+    def _older_request(self, exchange: Exchange, message: Json, principal: str) -> None:
+        if message["method"] == "initialize" and "mcp-session-id" not in exchange.headers:
+            self._initialize(exchange, message, principal)
+            return
+        owner = self._session(exchange, principal)
+        if owner is None:
+            return
+        rid, method = message["id"], message["method"]
+        if method == "initialize" or rid in owner.running:
+            text = "initialize was already answered" if method == "initialize" else f"id {rid!r} is already in flight"
+            exchange.reply(200, encoded(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, text))))
+            return
+        if method == "shutdown":
+            exchange.reply(200, encoded(jsonrpc.result(rid, {})))
+            self._end(owner)
+            return
+        stream = owner.stream(exchange)
+        exchange.on_disconnect = stream.detach
+        task = self._tasks.start(self._serve_older(owner, stream, message))
+        self._open[stream] = owner.running[rid] = task
+
+    async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
+        rid = message["id"]
+        caller = _with_voice(owner.session.caller, PostVoice(owner, stream))
+        try:
+            reply = jsonrpc.result(rid, await self._desk.serve_older(message, owner.session, caller))
+        except RpcError as error:
+            reply = jsonrpc.failure(rid, error)
+        except asyncio.CancelledError:
+            stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
+            raise
+        except Exception:
+            log.exception("answering %s failed", message["method"])
+            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+        finally:
+            owner.running.pop(rid, None)
+            self._open.pop(stream, None)
+        stream.finish(reply)
+
+    def _initialize(self, exchange: Exchange, message: Json, principal: str) -> None:
+        if len(self._sessions) >= SESSIONS and not self._drop_idle():
+            _refuse(exchange, 503, message["id"], RpcError(INVALID_REQUEST, "too many sessions"))
+            return
+        owner = HttpSession(principal)
+        # What is said to a session outside of any call goes to its GET stream: the voice of a call that is over.
+        voice = PostVoice(owner, PostStream(None, "over"))
+        result = self._desk.greet(jsonrpc.params_of(message), owner.session, principal, voice, solo=False)
+        self._sessions[owner.session.id] = owner
+        self._desk.audience.join(owner.session)
+        body = encoded(jsonrpc.result(message["id"], result))
+        exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])
+
+    def _notified(self, owner: HttpSession, message: Json) -> None:
+        method, params = message["method"], jsonrpc.params_of(message)
+        if method == "notifications/cancelled":
+            rid = params.get("requestId")
+            task = owner.running.pop(rid, None) if jsonrpc.is_id(rid) else None
+            if task is not None:
+                task.cancel()
+        else:
+            self._desk.notification(owner.session, method, params)
+
+    def _answered(self, owner: HttpSession, message: Json) -> None:
+        """The client's answer to a question of ours."""
+        rid: Any = message.get("id")
+        answer = owner.questions.get(rid) if isinstance(rid, str) else None
+        if answer is None or answer.done():
+            return
+        if "error" in message:
+            answer.set_exception(RpcError.from_json(message["error"]))
+        elif isinstance(message["result"], dict):
+            answer.set_result(cast(Json, message["result"]))
+        else:
+            answer.set_exception(RpcError(INVALID_REQUEST, "the client's answer is not an object"))
+
+    # GET and DELETE --------------------------------------------------------------------------------------------
+
+    def _get(self, exchange: Exchange, principal: str) -> None:
+        if not _accepts(exchange.headers.get("accept"), "text/event-stream"):
+            return _refuse(exchange, 406, None, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
+        owner = self._session(exchange, principal)
+        if owner is None:
+            return
+        name, _, position = (exchange.headers.get("last-event-id") or "").rpartition("-")
+        at = int(position) if position.isdigit() and len(position) < 10 else 0
+        stream = owner.streams.get(name)
+        if stream is not None:
+            exchange.on_disconnect = stream.detach
+            stream.resume(exchange, at)
+        else:
+            owner.pushes.attach(exchange, at if name == "push" else None)
+
+    def _delete(self, exchange: Exchange, principal: str) -> None:
+        owner = self._session(exchange, principal)
+        if owner is not None:
+            self._end(owner)
+            exchange.reply(200)
+
+    def _end(self, owner: HttpSession) -> None:
+        self._sessions.pop(owner.session.id, None)
+        owner.end()
+        self._tasks.start(self._desk.leave(owner.session))
+
+    # Modern requests -------------------------------------------------------------------------------------------
+
+    def _modern_request(self, exchange: Exchange, message: Json, principal: str) -> None:
+        headers = exchange.headers
+        rid = message["id"]
+        try:
+            for name in ROUTING:
+                if len(headers.all(name)) > 1:
+                    raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
+            era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
+            self._check_params(message, exchange)
+        except RpcError as error:
+            _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
+            return
+        stream = PostStream(exchange, "")
+        caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False)
+        task = self._tasks.start(self._serve_modern(stream, message, caller))
+        # In this era closing the connection is how a client cancels.
+        exchange.on_disconnect = lambda: _cancel(task)
+        self._open[stream] = task
+        if message["method"] == "subscriptions/listen":
+            self._ears.add(task)
+            task.add_done_callback(self._ears.discard)
+
+    def _check_params(self, message: Json, exchange: Exchange) -> None:
+        """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
+        if message["method"] != "tools/call":
+            return
+        params: Json = message["params"]
+        name = params.get("name")
+        annotations = self._desk.gateway.param_headers(name) if isinstance(name, str) else None
+        if annotations:
+            given: dict[str, list[str]] = {}
+            for key, value in exchange.headers.items():
+                if key.startswith("mcp-param-"):
+                    given.setdefault(key, []).append(value)
+            era.check_param_headers(annotations, params.get("arguments"), given)
+
+    async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller) -> None:
+        rid = message["id"]
+        try:
+            if message["method"] == "subscriptions/listen":
+                await self._listen(stream, message, caller)
+            reply = jsonrpc.result(rid, await self._desk.serve_modern(message, caller))
+        except RpcError as error:
+            reply = jsonrpc.failure(rid, error)
+        except Exception:
+            log.exception("answering %s failed", message["method"])
+            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+        finally:
+            self._open.pop(stream, None)
+        stream.finish(reply)
+
+    async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> None:
+        def push(method: str, params: Json) -> None:
+            stream.send(jsonrpc.notification(method, params))
+
+        ear = Ear(message["id"], message["params"].get("notifications"), push)
+        try:
+            await self._desk.listen(ear, caller)
+        except asyncio.CancelledError:
+            # Ended by us: a graceful end is a result with the same mark. Ended by the client: nobody reads it.
+            mark = {"_meta": {era.SUBSCRIPTION_KEY: message["id"]}, "resultType": "complete"}
+            stream.finish(jsonrpc.result(message["id"], mark))
+            raise
+
+    # Upkeep ----------------------------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Signs of life on silent streams; an end for sessions nobody uses."""
+        for stream in list(self._open):
+            stream.ping()
+        now = asyncio.get_running_loop().time()
+        for owner in list(self._sessions.values()):
+            owner.pushes.ping()
+            owner.forget_streams(KEPT_FOR)
+            if owner.running or owner.pushes.attached:
+                owner.seen = now
+            elif now - owner.seen > SESSION_IDLE:
+                self._end(owner)
+
+    def _drop_idle(self) -> bool:
+        """Room for one more session: the one that said nothing for longest goes, if it has nothing running."""
+        idle = [o for o in self._sessions.values() if not o.running and not o.pushes.attached]
+        if not idle:
+            return False
+        self._end(min(idle, key=lambda owner: owner.seen))
+        return True
+
+    async def close(self, grace: float) -> None:
+        """Let what runs finish within `grace`, then end every stream and session."""
+        for task in list(self._ears):
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open.values(), timeout=grace)
+        for owner in list(self._sessions.values()):
+            self._end(owner)
+
+
+def _with_voice(caller: Caller, voice: PostVoice) -> Caller:
+    return Caller(
+        principal=caller.principal,
+        client=caller.client,
+        version=caller.version,
+        session=caller.session,
+        capabilities=caller.capabilities,
+        log_level=caller.log_level,
+        voice=voice,
+    )
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def _id_of(message: Any) -> str | int | None:
+    rid = as_object(message).get("id")
+    return rid if jsonrpc.is_id(rid) else None
+
+
+def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcError) -> None:
+    exchange.reply(status, encoded(jsonrpc.failure(rid, error)))
+
+
+def _accepts(header: str | None, *kinds: str) -> bool:
+    """Whether `Accept` admits all of `kinds`; its absence admits anything."""
+    if header is None:
+        return True
+    offered = {part.partition(";")[0].strip().lower() for part in header.split(",")}
+    return "*/*" in offered or all(kind in offered or kind.split("/")[0] + "/*" in offered for kind in kinds)

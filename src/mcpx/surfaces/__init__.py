@@ -1,0 +1,1 @@
+"""What a client is shown: the same catalog, in one of several ways."""

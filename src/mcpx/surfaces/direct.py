@@ -1,0 +1,14 @@
+"""Every tool of every server under its public name, everything else untouched (SUR-1)."""
+
+from mcpx.model.call import Call, Json
+from mcpx.model.view import View
+
+
+class Direct:
+    async def list_tools(self, view: View, call: Call) -> Json:
+        tools, following = await view.page("tools", call.params)
+        return {"tools": tools} if following is None else {"tools": tools, "nextCursor": following}
+
+    async def call_tool(self, view: View, call: Call) -> Json:
+        offer = await view.find("tools", call.params.get("name"))
+        return await view.call(offer, call, {**call.params, "name": offer.name})

@@ -1,0 +1,321 @@
+"""One child process: its pipes, its exit, its ending. Made by `process.spawn`, see there for the promise.
+
+Its exit is watched through a pidfd and it is reaped by us, last of all: until then its pid, and with it the
+number of its session, cannot be given to anyone else, so whatever bears that number is certainly ours.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import IO, Any
+
+from mcpx.transports import descendants
+from mcpx.transports.descendants import Tree
+
+_log = logging.getLogger("mcpx.process")
+
+EOF_GRACE = 1.0
+"""Seconds for a clean exit after standard input was closed."""
+TERM_GRACE = 0.7
+END_BOUND = 2.7
+"""Seconds for all of an ending."""
+LATE_OUTPUT = 0.2
+"""Seconds a descendant may hold the output pipes open after the child's exit."""
+HIGH_WATER = 256 * 1024
+
+_Sink = Callable[[bytes], None]
+
+
+class Child:
+    def __init__(
+        self,
+        popen: "subprocess.Popen[bytes]",
+        token: str,
+        *,
+        on_exit: Callable[[int], None],
+        look: Callable[[], Awaitable[None]],
+        forget: Callable[["Child"], None],
+    ) -> None:
+        """`look` brings `tree.alive` up to date; `forget` is called when nothing of this child is left."""
+        self.pid = popen.pid
+        self.returncode: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        """Resolved when the child itself is gone; its descendants may need a moment more, see `end`."""
+        stat = descendants.read_stat(popen.pid) if descendants.AVAILABLE else None
+        self.tree = Tree(popen.pid, 0 if stat is None else stat.start, token.encode())
+        self.tree.alive[popen.pid] = self.tree.start
+        self.busy = True
+        """Something was written since the owner last set this to False."""
+        self._popen = popen
+        self._on_exit: Callable[[int], None] | None = on_exit
+        self._look, self._forget = look, forget
+        self._connecting: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._asked = False
+        self._stdin: asyncio.WriteTransport | None = None
+        self._outputs: list[asyncio.ReadTransport] = []
+        self._open_outputs = 2
+        self._paused = False
+        self._late: asyncio.TimerHandle | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._pidfd = -1
+
+    # --- the conversation
+
+    def write(self, data: bytes) -> None:
+        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell."""
+        self.busy = True
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    @property
+    def congested(self) -> bool:
+        """More is waiting for the child to read than should."""
+        return not self._room.is_set()
+
+    async def drain(self) -> None:
+        """Wait until it is not congested, or gone."""
+        await self._room.wait()
+
+    def pause_reading(self) -> None:
+        """Read no more of its standard output for now; the child will block in writing."""
+        self._paused = True
+        for output in self._outputs[:1]:
+            output.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        for output in self._outputs[:1]:
+            output.resume_reading()
+        if self.returncode is not None:
+            self._await_output()
+
+    # --- the end
+
+    async def end(self) -> None:
+        """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL; within 3 s.
+
+        Once begun it is finished whether or not anyone waits. What a paused reader did not take is dropped."""
+        self._asked = True
+        await asyncio.shield(self._begin_end())
+        self._report()
+
+    def abandon(self) -> None:
+        """Its starter gave up: say nothing more, and end it."""
+        self._on_exit = None
+        self._asked = True
+        self._begin_end()
+
+    def _begin_end(self) -> "asyncio.Task[None]":
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._end(), name=f"end {self.pid}")
+        return self._ending
+
+    async def _end(self) -> None:
+        try:
+            if self._connecting is not None:
+                await asyncio.wait([self._connecting])
+            await (self._end_tree() if descendants.AVAILABLE else self._end_group())
+        except BaseException:
+            # The loop is being torn down around us: no time is left, so no grace either.
+            if descendants.AVAILABLE:
+                descendants.send(descendants.survey([self.tree])[0], signal.SIGKILL)
+            raise
+        finally:
+            self._close()
+
+    async def _end_tree(self) -> None:
+        loop, tree = self._loop, self.tree
+        deadline = loop.time() + END_BOUND
+        if self.returncode is None:
+            await self._look()  # who is there: once the child is gone its descendants may be nameless
+            if self._stdin is not None:
+                self._stdin.close()
+            await asyncio.wait([self.exited], timeout=EOF_GRACE)
+        await self._look()
+        if tree.alive:
+            descendants.send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
+            await self._until_gone(loop.time() + TERM_GRACE)
+            await self._look()
+        while tree.alive and loop.time() < deadline:
+            descendants.send(tree.alive, signal.SIGKILL)
+            await self._until_gone(min(loop.time() + 0.2, deadline))
+            await self._look()  # whoever was forked meanwhile
+        if tree.alive:
+            _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
+
+    async def _until_gone(self, deadline: float) -> None:
+        # A grandchild's end is nobody's event: look again.
+        while descendants.still_alive(self.tree.alive) and self._loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    async def _end_group(self) -> None:
+        """Without /proc: the process group, or on Windows what `taskkill` takes for the tree."""
+        if self._stdin is not None:
+            self._stdin.close()
+        await asyncio.wait([self.exited], timeout=EOF_GRACE)
+        if sys.platform == "win32":
+            command = ["taskkill", "/T", "/F", "/PID", str(self.pid)]
+            await self._loop.run_in_executor(None, lambda: subprocess.run(command, capture_output=True))
+        else:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGTERM)
+                await asyncio.wait([self.exited], timeout=TERM_GRACE)
+                os.killpg(self.pid, signal.SIGKILL)
+        await asyncio.wait([self.exited], timeout=0.5)
+
+    def _close(self) -> None:
+        """The last step: the tree is gone (or beyond our reach), let go of what we hold."""
+        if self.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._exited(self._popen.wait(0.1))  # killed a moment ago
+        if self._stdin is not None:
+            self._stdin.abort()
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            if pipe is not None:  # never connected
+                pipe.close()
+        if self.returncode is not None:
+            self._popen.wait()  # only now: until here the unreaped child kept its number ours
+        self._forget(self)
+        if self._asked:
+            self._report()
+
+    # --- what happens to it
+
+    def connect(self, on_stdout: _Sink, on_stderr: _Sink) -> "asyncio.Task[None]":
+        """A task of its own, not to be cancelled: half a connected pipe is a descriptor closed twice."""
+        self._connecting = self._loop.create_task(self._connect(on_stdout, on_stderr))
+        return self._connecting
+
+    async def _connect(self, on_stdout: _Sink, on_stderr: _Sink) -> None:
+        loop, popen = self._loop, self._popen
+        pipe, popen.stdin = _handed_over(popen.stdin, loop), None
+        self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
+        self._stdin.set_write_buffer_limits(HIGH_WATER)
+        pipe, popen.stdout = _handed_over(popen.stdout, loop), None
+        output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
+        self._outputs.append(output)
+        pipe, popen.stderr = _handed_over(popen.stderr, loop), None
+        output, _ = await loop.connect_read_pipe(lambda: _Output(on_stderr, self._output_ended), pipe)
+        self._outputs.append(output)
+
+    def watch(self) -> None:
+        """From now on the exit is noticed."""
+        if self.returncode is not None:
+            return
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(self._pidfd, self._look_for_exit)
+        except (OSError, AttributeError):  # an old kernel, another system, or out of descriptors
+            self._loop.call_later(0.05, self._look_for_exit)
+
+    def _look_for_exit(self) -> None:
+        if self.returncode is not None:
+            return
+        code = None
+        if not descendants.AVAILABLE:
+            code = self._popen.poll()
+        else:
+            try:
+                status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                code = 255  # reaped behind our back: this process was started with SIGCHLD ignored
+            else:
+                if status is not None:
+                    code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+        if code is not None:
+            self._exited(code)
+        elif self._pidfd < 0:
+            self._loop.call_later(0.05, self._look_for_exit)
+
+    def _exited(self, code: int) -> None:
+        self.returncode = code
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+        if not self.exited.done():
+            self.exited.set_result(code)
+        self._room.set()
+        if self._begin_end().done():  # what it leaves behind goes too
+            self._popen.wait()  # it was stuck, and outlived its own ending
+        self._await_output()
+
+    def _input_ended(self) -> None:
+        self._stdin = None
+        self._room.set()
+
+    def _output_ended(self) -> None:
+        self._open_outputs -= 1
+        if self.returncode is not None:
+            self._await_output()
+
+    def _await_output(self) -> None:
+        """Output first, then the exit; a paused reader is waited for, a descendant's pipe only shortly."""
+        if self._open_outputs == 0:
+            self._report()
+        elif self._late is None and not self._paused:
+            self._late = self._loop.call_later(LATE_OUTPUT, self._report)
+
+    def _report(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        for output in self._outputs:
+            output.close()
+        if self._on_exit is not None and self.returncode is not None:
+            report, self._on_exit = self._on_exit, None
+            report(self.returncode)
+
+
+class _Input(asyncio.BaseProtocol):
+    def __init__(self, room: asyncio.Event, on_end: Callable[[], None]) -> None:
+        self._room, self._on_end = room, on_end
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+class _Output(asyncio.Protocol):
+    def __init__(self, on_data: _Sink, on_end: Callable[[], None]) -> None:
+        self._on_data, self._on_end = on_data, on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+class _Number:
+    """A descriptor that its transport closes."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        """Nothing: it is closed already, and its number may be another's."""
+
+
+def _handed_over(pipe: IO[bytes] | None, loop: asyncio.AbstractEventLoop) -> Any:
+    """What to give the loop for this pipe. asyncio closes the file; uvloop closes the descriptor and *then* the
+    file as well, by which time another thread may have been given the number: so uvloop gets no file to close."""
+    assert pipe is not None
+    if isinstance(loop, asyncio.BaseEventLoop):
+        return pipe
+    with pipe:
+        return _Number(os.dup(pipe.fileno()))

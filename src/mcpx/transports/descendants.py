@@ -1,0 +1,228 @@
+"""Who descends from a child of ours: found in /proc, named beyond doubt, signalled safely. Linux only.
+
+Promise: `survey` names a process only when it is certain to descend from the tree's root: it carries the
+root's mark in its environment, or sits in the root's session, or its parent is already named, or an earlier
+survey named it. A name is a pid with its start time, and `send` signals through a pidfd whose start time
+was checked, so a reused pid is never hit.
+No promise: a process that left the session, lost its parent and cleared its environment (or overwrote it,
+as `setproctitle` does), all between two surveys, is not found; nor can one that runs as another user be
+signalled.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MARK = "GATEWAY_OWNER"
+"""The variable that carries the mark: a token per gateway above the process, outermost first, commas between.
+Tokens are added, not replaced, so that a gateway behind a gateway leaves both able to find what they own."""
+
+AVAILABLE = sys.platform.startswith("linux") and os.path.exists("/proc/self/stat")
+
+_KEY = MARK.encode() + b"="
+
+
+class Stat(NamedTuple):
+    state: bytes
+    ppid: int
+    session: int
+    start: int
+    """In clock ticks since boot; with the pid it names a process for good."""
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in b"ZXx"
+
+
+@dataclass(slots=True)
+class Tree:
+    """A child and its descendants. The root must stay unreaped while this is in use: that keeps its pid, and
+    so the number of its session, from being given to anyone else."""
+
+    pid: int
+    start: int
+    token: bytes
+    alive: dict[int, int] = field(default_factory=dict[int, int])
+    """pid -> start time of what the last survey found running, the root among it."""
+
+
+def read_stat(pid: int) -> Stat | None:
+    """None when there is no such process."""
+    text = _read(f"/proc/{pid}/stat")
+    # The name in parentheses may hold anything, parentheses and newlines too: count from the last one.
+    rest = text[text.rfind(b")") + 2 :].split(b" ", 20)
+    if len(rest) < 20:
+        return None
+    return Stat(rest[0], int(rest[1]), int(rest[3]), int(rest[19]))
+
+
+def tokens(pid: int) -> list[bytes]:
+    """The marks a process carries."""
+    return _tokens(_read(f"/proc/{pid}/environ"))
+
+
+def _tokens(environ: bytes) -> list[bytes]:
+    text = b"\0" + environ
+    at = text.find(b"\0" + _KEY)
+    if at < 0:
+        return []
+    return text[at + 1 + len(_KEY) :].partition(b"\0")[0].split(b",")
+
+
+def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
+    """What is running of each tree now. Blocking: some 10 to 30 µs per process of the machine and pass.
+
+    A daemon in the making can slip through one pass: the parent is gone before we read it, the child was
+    not yet there when we listed. So a pass counts only if nobody forked meanwhile; on a busy machine there
+    are several."""
+    known = [tree.alive for tree in trees]
+    for _ in range(passes if trees else 0):
+        before = _read("/proc/loadavg").split()[-1:]  # the last pid given out
+        known = _pass(trees, known)
+        if _read("/proc/loadavg").split()[-1:] == before:
+            break
+    return known
+
+
+def _pass(trees: Sequence[Tree], known: Sequence[dict[int, int]]) -> list[dict[int, int]]:
+    eldest = min(tree.start for tree in trees)  # nobody descends from someone younger: most need no second look
+    seen: dict[int, Stat] = {}
+    children: dict[int, list[int]] = {}
+    marked: dict[bytes, list[int]] = {}
+    sessions: dict[int, list[int]] = {}
+    blank: list[int] = []
+    for pid in _pids():
+        stat = read_stat(pid)
+        if stat is None or stat.start < eldest or not stat.alive:
+            continue
+        seen[pid] = stat
+        children.setdefault(stat.ppid, []).append(pid)
+        sessions.setdefault(stat.session, []).append(pid)
+        environ = _read(f"/proc/{pid}/environ")
+        if not environ and stat.session:  # the kernel's own threads have no session
+            blank.append(pid)
+        for token in _tokens(environ):
+            marked.setdefault(token, []).append(pid)
+    if blank:
+        time.sleep(0.002)  # in the midst of an exec there is no environment for a moment
+        for pid in blank:
+            for token in tokens(pid):
+                marked.setdefault(token, []).append(pid)
+    return [_members(*one, seen, children, marked, sessions) for one in zip(trees, known, strict=True)]
+
+
+def _members(
+    tree: Tree,
+    known: dict[int, int],
+    seen: dict[int, Stat],
+    children: dict[int, list[int]],
+    marked: dict[bytes, list[int]],
+    sessions: dict[int, list[int]],
+) -> dict[int, int]:
+    found: dict[int, int] = {}
+    todo = list(marked.get(tree.token, ()))
+    if tree.pid not in seen or seen[tree.pid].start == tree.start:  # else it was reaped behind our back
+        todo += [tree.pid, *sessions.get(tree.pid, ())]
+    todo += [pid for pid, start in known.items() if pid in seen and seen[pid].start == start]
+    while todo:
+        pid = todo.pop()
+        if pid in found or pid not in seen:
+            continue
+        found[pid] = seen[pid].start
+        todo += children.get(pid, ())
+    return found
+
+
+def still_alive(found: dict[int, int]) -> dict[int, int]:
+    """Those of `found` that run yet; cheap, for waiting."""
+    left: dict[int, int] = {}
+    for pid, start in found.items():
+        stat = read_stat(pid)
+        if stat is not None and stat.alive and stat.start == start:
+            left[pid] = start
+    return left
+
+
+def send(found: dict[int, int], *signals: signal.Signals) -> None:
+    """Signal exactly these processes. Whoever is gone, or not ours to signal, is passed over."""
+    for pid, start in found.items():
+        for number in signals:
+            try:
+                _send(pid, start, number)
+            except (ProcessLookupError, PermissionError):
+                break
+
+
+def reap_strays(owned: set[int], before: set[int]) -> set[int]:
+    """For a process that orphans fall to (pid 1): reap the exited ones that nobody here waits for. One is
+    reaped at the second call that sees it, so that whoever started it as a child has had time to. Returns
+    the candidates, for the next call."""
+    try:
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return set()
+    except ChildProcessError:
+        return set()
+    own = os.getpid()
+    strays: set[int] = set()
+    for pid in _pids():
+        stat = read_stat(pid)
+        if stat is None or stat.ppid != own or stat.alive or pid in owned:
+            continue
+        if pid in before:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        else:
+            strays.add(pid)
+    return strays
+
+
+def _send(pid: int, start: int, number: signal.Signals) -> None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # an old kernel, or out of descriptors: the check and the kill are then a few µs apart
+        fd = -1
+    try:
+        stat = read_stat(pid)
+        if stat is None or stat.start != start:
+            return
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, number)
+        else:
+            os.kill(pid, number)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _pids() -> Iterator[int]:
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (pid := int(name)) != own:
+            yield pid
+
+
+def _read(path: str) -> bytes:
+    """A whole file of /proc; empty when it is gone or not ours to read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        data = os.read(fd, 65536)
+        if len(data) < 4096:  # shorter than any page boundary the kernel might stop at
+            return data
+        parts = [data]
+        while data := os.read(fd, 65536):
+            parts.append(data)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

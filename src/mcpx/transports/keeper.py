@@ -1,0 +1,168 @@
+"""The keeper: one tiny `sh` that outlives mcpx and ends what it left behind.
+
+Promise: when mcpx is gone without having said goodbye (`kill -9`, a crash, the OOM killer), everything that
+carries this run's mark, or that mcpx had named to the keeper, is ended within about two seconds, and the
+keeper with it. A shell, because it costs about a megabyte where a second Python costs ten; it waits in
+`read` and uses no CPU.
+No promise: where there is no `/bin/sh` (a distroless image), or where mcpx and its keeper are killed
+together (a container or a control group is stopped: then the kernel ends the children as well). Without
+/proc (macOS) it ends the children's process groups and no more.
+"""
+
+import asyncio
+import logging
+import os
+import subprocess
+from collections.abc import Iterable
+
+_log = logging.getLogger("mcpx.process")
+
+# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run. Each line of input is all that is alive, as
+# `pid:start`; `clean` says that mcpx has ended everything itself. Only `grep` and `sleep` are programs.
+SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
+trap '' HUP INT QUIT TERM PIPE TSTP
+run=$1 known=' ' clean='' first=1
+while IFS= read -r line; do
+  case $line in clean) clean=1 ;; ?*) known=" $line " ;; esac
+done
+nap() { sleep "$1" || sleep 1; }
+
+if [ ! -r /proc/self/stat ]; then
+  [ "$clean" ] && exit
+  for signal in TERM KILL; do
+    nap 0.5
+    for one in $known; do kill -s "$signal" -- "-${one%%:*}"; done
+  done
+  exit
+fi
+
+cd /proc || exit
+fields() { # pid -> state ppid sid start; fails when it is gone. The name may hold newlines and parentheses.
+  text=''
+  while read -r part; do text="$text $part"; done < "$1/stat" || return 1
+  set -- ${text##*) }
+  [ $# -ge 20 ] || return 1
+  state=$1 ppid=$2 sid=$4 start=${20}
+}
+led() { # was the session's leader $1 one that mcpx named? Not if another process has its number by now.
+  named=${known#*" $1:"}
+  [ "$named" != "$known" ] && { ! fields "$1" || [ "$start" = "${named%% *}" ]; }
+}
+look() { # known := what is alive of ours, as pid:start
+  marked=' ' found=' ' pids=' ' rest=''
+  for file in $(grep -lsF -- "$run." [0-9]*/environ); do marked="$marked${file%%/*} "; done
+  for pid in [0-9]*; do
+    fields "$pid" || continue
+    case $state in Z | X | x) continue ;; esac
+    name=$pid:$start parent=$ppid ours=''
+    case $marked in *" $pid "*) ours=1 ;; esac
+    case $known in *" $name "*) ours=1 ;; esac
+    [ "$first" ] && led "$sid" && ours=1 # later the number of a session proves nothing
+    if [ "$ours" ]; then found="$found$name " pids="$pids$pid "; else rest="$rest $name:$parent"; fi
+  done
+  more=1
+  while [ "$more" ]; do
+    more=''
+    for one in $rest; do
+      pid=${one%%:*}
+      case $pids in *" $pid "*) continue ;; esac
+      case $pids in *" ${one##*:} "*) found="$found${one%:*} " pids="$pids$pid " more=1 ;; esac
+    done
+  done
+  known=$found first=''
+}
+hit() {
+  for one in $known; do
+    fields "${one%%:*}" && [ "$start" = "${one#*:}" ] && kill -s "$1" "${one%%:*}"
+  done
+}
+
+[ "$clean" ] && ! grep -qsF -- "$run." [0-9]*/environ && exit
+look
+nap 0.4 # their input has ended with mcpx: most go by themselves
+look
+hit TERM
+hit CONT
+[ "$known" = ' ' ] || nap 0.5
+tries=0
+while look; [ "$known" != ' ' ] && [ $tries -lt 20 ]; do
+  hit KILL
+  nap 0.1
+  tries=$((tries + 1))
+done
+"""
+
+
+class Keeper:
+    """Starts at the first child, is told who is alive, ends when mcpx says goodbye or is gone."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._told = ""
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._shell is None else self._shell.pid
+
+    def start(self) -> None:
+        """Make sure it runs. Without a shell we go on, and say what is lost."""
+        if os.name != "posix" or (self._shell is not None and self._shell.poll() is None):
+            return
+        if self._shell is not None:
+            self._forget()
+        try:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",  # holds no directory busy
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},  # no mark, no secret
+                start_new_session=True,  # not reached by Ctrl-C or a closing terminal
+            )
+        except OSError as error:
+            _log.warning("no keeper (%s): servers may be left behind if mcpx is killed", error)
+            return
+        assert self._shell.stdin is not None
+        os.set_blocking(self._shell.stdin.fileno(), False)
+        self._told = ""
+
+    def tell(self, alive: Iterable[tuple[int, int]]) -> None:
+        """Name what is alive. Said again only when it changed."""
+        # "none" and not silence: old names must not linger, their session numbers may be given out again.
+        names = " ".join(f"{pid}:{start}" for pid, start in sorted(alive)) or "none"
+        if names != self._told:
+            self._told = names
+            self._say(names)
+
+    async def close(self) -> None:
+        """Say goodbye and see it off. Call when nothing is left to end."""
+        shell = self._shell
+        if shell is None:
+            return
+        self._say("clean")
+        self._forget(wait=False)
+        for _ in range(150):
+            if shell.poll() is not None:
+                return
+            await asyncio.sleep(0.01)
+        shell.kill()
+        shell.wait()
+
+    def _forget(self, *, wait: bool = True) -> None:
+        shell, self._shell = self._shell, None
+        assert shell is not None and shell.stdin is not None
+        shell.stdin.close()
+        if wait:
+            shell.wait()
+
+    def _say(self, line: str) -> None:
+        if self._shell is None or self._shell.stdin is None:
+            return
+        try:
+            # A newline on both sides: a line that was cut short by a full pipe cannot run into the next.
+            os.write(self._shell.stdin.fileno(), f"\n{line}\n".encode())
+        except OSError:
+            pass  # it is gone (the next spawn starts another) or it is behind: the marks are enough for it

@@ -1,0 +1,41 @@
+"""A server inside this process: a function that answers a method. For the built-in demo and for embedding."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mcpx.model.call import Json
+from mcpx.model.errors import SERVER_TIMEOUT, Unavailable
+from mcpx.transports.dial import Dial
+from mcpx.wire.peer import Conversation, Errand
+
+Serve = Callable[[str, Json], Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    serve: Serve
+
+    async def open(self, dial: Dial) -> Conversation:
+        return MemoryConversation(self.serve, dial.name)
+
+
+class MemoryConversation:
+    def __init__(self, serve: Serve, name: str) -> None:
+        self._serve = serve
+        self._name = name
+
+    async def request(
+        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+    ) -> Json:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._serve(method, params)
+        except TimeoutError:
+            raise Unavailable(self._name, SERVER_TIMEOUT, f"no answer within {timeout:g} s") from None
+
+    def notify(self, method: str, params: Json | None) -> None:
+        """Nobody inside waits for notifications."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""

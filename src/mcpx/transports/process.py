@@ -1,0 +1,198 @@
+"""Child processes: started with pipes, owned as a whole tree, ended as a whole tree (LIF-7).
+
+Promise: a child runs in a session of its own. It and every descendant that `descendants` can name are ended
+when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
+way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. Nothing else
+is ever signalled.
+No promise: outside Linux only the process group (POSIX) or the tree as `taskkill` sees it (Windows) is
+ended.
+
+Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails in their
+scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and both reap a child at
+once, while we need it unreaped (see `child`). Why not PR_SET_CHILD_SUBREAPER: adoption tells nothing about
+whose child it was, and would make us parent of what others here started (a browser for a login).
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from mcpx.transports import descendants
+from mcpx.transports.child import Child
+from mcpx.transports.descendants import MARK, survey
+from mcpx.transports.environment import child_environment, find_program
+from mcpx.transports.keeper import Keeper
+
+_log = logging.getLogger("mcpx.process")
+
+__all__ = ["Child", "Spawn", "child_environment", "end_all", "spawn"]
+
+CENSUS = 2.0
+"""Seconds between looks at who descends from whom, while there is traffic. What was named in time stays
+ours when its parent crashes, though it left the session and overwrote its environment: browsers do both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    """All of it; see `child_environment`."""
+    cwd: str | None
+
+
+async def spawn(
+    spec: Spawn,
+    *,
+    on_stdout: Callable[[bytes], None],
+    on_stderr: Callable[[bytes], None],
+    on_exit: Callable[[int], None],
+) -> Child:
+    """Start a child. Raises an OSError for a command or directory that is not there or not usable.
+
+    `on_exit` is called once, never before `spawn` has returned, and after all output; output may come
+    earlier."""
+    return await _brood().start(spec, on_stdout, on_stderr, on_exit)
+
+
+async def end_all() -> None:
+    """End every child that is left, side by side, and the keeper. For shutdown; a later `spawn` starts
+    afresh."""
+    brood = _brood()
+    while brood.children:
+        ends = (child.end() for child in tuple(brood.children))
+        for problem in await asyncio.gather(*ends, return_exceptions=True):
+            if problem is not None:
+                _log.error("an ending failed: %r", problem)
+    await brood.close()
+
+
+class _Brood:
+    """All children of this process: their marks, the looks at /proc they share, their keeper."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.children: set[Child] = set()
+        self._next: asyncio.Task[None] | None = None
+        self._current: asyncio.Task[None] | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._strays: set[int] = set()
+
+    async def start(
+        self,
+        spec: Spawn,
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+        on_exit: Callable[[int], None],
+    ) -> Child:
+        token = f"{_RUN}.{next(_NUMBERS):08x}"
+        above = os.environ.get(MARK)  # a gateway behind a gateway: both must find what is theirs
+        env = {**spec.env, MARK: f"{above},{token}" if above else token}
+        program = find_program(spec.command, env, spec.cwd)
+        if any("\0" in text for text in (*spec.args, *env, *env.values())) or any(
+            "=" in name or not name for name in env
+        ):
+            raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
+        _KEEPER.start()  # before the child: from its first moment on it is looked after
+        child = Child(
+            _popen([program, *spec.args], env, spec.cwd),
+            token,
+            on_exit=on_exit,
+            look=self.look,
+            forget=self._forget,
+        )
+        self.children.add(child)
+        self._tell()
+        try:
+            await asyncio.shield(child.connect(on_stdout, on_stderr))
+        except BaseException:
+            child.abandon()
+            raise
+        finally:
+            child.watch()
+            if self._tick is None:
+                self._tick = self.loop.call_later(CENSUS, self._census)
+        return child
+
+    async def look(self) -> None:
+        """Bring every tree up to date, by a survey that begins after this call. Who asks at the same time
+        shares it; it runs in a thread, for on a large machine it takes some milliseconds."""
+        if self._next is None:
+            self._next = self.loop.create_task(self._look(self._current))
+        await asyncio.shield(self._next)
+
+    async def _look(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        self._current, self._next = self._next, None
+        await self._survey(4)
+
+    async def _survey(self, passes: int) -> None:
+        trees = [child.tree for child in self.children]
+        try:
+            found = await self.loop.run_in_executor(None, survey, trees, passes)
+        except RuntimeError:  # the loop is closing and has no threads left
+            found = survey(trees, passes)
+        for tree, alive in zip(trees, found, strict=True):
+            tree.alive = alive
+        self._tell()
+
+    def _tell(self) -> None:
+        _KEEPER.tell(name for child in self.children for name in child.tree.alive.items())
+
+    def _forget(self, child: Child) -> None:
+        self.children.discard(child)
+        self._tell()
+
+    def _census(self) -> None:
+        self._tick = self.loop.call_later(CENSUS, self._census) if self.children else None
+        if not descendants.AVAILABLE:
+            return
+        idle = self._next is None and (self._current is None or self._current.done())
+        if idle and any(child.busy for child in self.children):
+            for child in self.children:
+                child.busy = False
+            self._current = self.loop.create_task(self._survey(1))
+        if os.getpid() == 1:  # in a container, orphans of our children are ours to reap
+            owned = {child.pid for child in self.children} | {_KEEPER.pid or 0}
+            self._strays = descendants.reap_strays(owned, self._strays)
+
+    async def close(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if self._current is not None and not self._current.done():
+            await asyncio.wait([self._current])
+        await _KEEPER.close()
+
+
+_RUN = os.urandom(16).hex()
+_NUMBERS = count(1)
+_KEEPER = Keeper(_RUN)
+_the_brood: _Brood | None = None
+
+
+def _brood() -> _Brood:
+    """One per process; one per loop where a process (a test) runs several, one after the other."""
+    global _the_brood
+    if _the_brood is None or _the_brood.loop is not asyncio.get_running_loop():
+        _the_brood = _Brood()
+    return _the_brood
+
+
+def _popen(argv: list[str], env: Mapping[str, str], cwd: str | None) -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    if sys.platform == "win32":
+        from asyncio.windows_utils import Popen  # its pipes can be waited on
+
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP
+        return Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, creationflags=flags)
+    return subprocess.Popen(
+        argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0, start_new_session=True
+    )

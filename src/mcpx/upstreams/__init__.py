@@ -1,0 +1,1 @@
+"""What stands behind the gateway: one `Upstream` per configured server, and the links it lends."""

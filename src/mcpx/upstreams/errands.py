@@ -1,0 +1,221 @@
+"""A call on its way: where what the server says before the result goes, and to whom its questions are put.
+
+Questions (sampling, elicitation, roots) exist in two forms. Older servers send a request back during the call;
+modern ones return `input_required` and are called again with the answers. `Errand` and the two bridges make
+each side see its own form; where both sides speak the same one, nothing is done.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcpx.model.call import Call, Json, as_object
+from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
+from mcpx.wire import era
+from mcpx.wire.tasks import Tasks
+
+ROUNDS = 10
+"""How often a modern server may ask again for one call of an older client; what the SDKs use."""
+STATE_ONLY_DELAYS = (0.05, 0.1, 0.2, 0.25)
+"""Pauses before a call is repeated for a server that sent no question, only a state."""
+PARKED_FOR = 300.0
+"""Seconds a question waits for a modern client to come back with the answer."""
+PARKED_AT_MOST = 256
+
+QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""Methods a server may send to a client, and the capability each needs."""
+
+
+def marked(params: Json, server: str) -> Json:
+    """`params` with the name of the server it came from (PRO-4)."""
+    return {**params, "_meta": {**era.meta_of(params), "proxy": {"server": server}}}
+
+
+class Errand:
+    """What one running call hears from its server. Implements `wire.peer.Errand`."""
+
+    __slots__ = ("call", "parked", "server")
+
+    def __init__(self, call: Call, server: str, parked: "Parked | None" = None) -> None:
+        self.call = call
+        self.server = server
+        self.parked = parked
+
+    def progress(self, params: Json) -> None:
+        if self.call.caller.voice is not None:
+            self.call.caller.voice.tell("notifications/progress", marked(params, self.server))
+
+    def notification(self, method: str, params: Json) -> None:
+        """Came on this call's own stream, so it is this caller's and nobody else's."""
+        caller = self.call.caller
+        if caller.voice is None:
+            return
+        wanted = caller.log_level is None and not caller.modern
+        if method == "notifications/message" and not (wanted or era.admits(caller.log_level, params.get("level"))):
+            return
+        caller.voice.tell(method, marked(params, self.server))
+
+    def paused(self, retry_ms: int) -> None:
+        if self.call.caller.voice is not None:
+            self.call.caller.voice.pause(retry_ms)
+
+    async def question(self, method: str, params: Json | None) -> Json:
+        caller = self.call.caller
+        capability = QUESTIONS.get(method)
+        if capability is None or capability not in caller.capabilities:
+            raise RpcError(METHOD_NOT_FOUND, f"the client cannot answer {method}")
+        if self.parked is not None:
+            return await self.parked.ask(method, params)
+        if caller.voice is None or caller.modern:
+            raise RpcError(METHOD_NOT_FOUND, f"the client cannot be asked {method} here")
+        return await caller.voice.ask(self.server, method, params)
+
+
+async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:
+    """Older client, modern server: put each question to the client, call again with the answers."""
+    pauses = iter(STATE_ONLY_DELAYS)
+    for _ in range(ROUNDS + 1):
+        result = await send(params)
+        if result.get("resultType") != "input_required":
+            return era.as_older(result)
+        questions = as_object(result.get("inputRequests"))
+        params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        if questions:
+            params["inputResponses"] = await _ask_all(call, server, questions)
+        else:
+            await asyncio.sleep(next(pauses, STATE_ONLY_DELAYS[-1]))
+        if "requestState" in result:
+            params["requestState"] = result["requestState"]
+    raise Unavailable(server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call")
+
+
+async def _ask_all(call: Call, server: str, questions: Json) -> Json:
+    errand = Errand(call, server)
+
+    async def ask(question: Any) -> Json:
+        method = as_object(question).get("method")
+        if not isinstance(method, str):
+            raise Unavailable(server, INTERNAL_ERROR, "asked something that is not a request")
+        return await errand.question(method, era.question_for_older(method, question.get("params")))
+
+    async with asyncio.TaskGroup() as group:
+        asked = {key: group.create_task(_caught(ask(question))) for key, question in questions.items()}
+    answers: Json = {}
+    for key, task in asked.items():
+        outcome = task.result()
+        if isinstance(outcome, RpcError):
+            raise outcome
+        answers[key] = outcome
+    return answers
+
+
+async def _caught(work: Awaitable[Json]) -> Json | RpcError:
+    try:
+        return await work
+    except RpcError as error:
+        return error
+
+
+class Parked:
+    """A modern client's call to an older server, kept running while its questions travel as `input_required`."""
+
+    def __init__(self, owner: tuple[str, ...]) -> None:
+        self.token = "mcpx-" + secrets.token_urlsafe(24)
+        self.owner = owner
+        self.work: asyncio.Task[Json | RpcError] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+        self._open: dict[str, tuple[Json, asyncio.Future[Json]]] = {}
+        self._count = 0
+        self._asked = asyncio.Event()
+
+    async def ask(self, method: str, params: Json | None) -> Json:
+        self._count += 1
+        key = f"q{self._count}"
+        question: Json = {"method": method} if params is None else {"method": method, "params": params}
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._open[key] = (question, future)
+        self._asked.set()
+        try:
+            return await future
+        finally:
+            self._open.pop(key, None)
+
+    def take(self, answers: Any) -> None:
+        for key, answer in as_object(answers).items():
+            if key in self._open and isinstance(answer, dict) and not self._open[key][1].done():
+                self._open[key][1].set_result(as_object(answer))
+
+    async def next(self) -> Json | RpcError | None:
+        """The outcome of the call, or None as soon as it has a question. Gives the call up when cancelled."""
+        assert self.work is not None
+        self._asked.clear()
+        if any(not future.done() for _, future in self._open.values()):
+            self._asked.set()
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait((self.work, asked), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.work.cancel()
+            raise
+        finally:
+            asked.cancel()
+        return self.work.result() if self.work.done() else None
+
+    def as_result(self) -> Json:
+        questions = {key: question for key, (question, future) in self._open.items() if not future.done()}
+        return {"resultType": "input_required", "inputRequests": questions, "requestState": self.token}
+
+
+class Parking:
+    """The parked calls of one upstream: bounded in number and time, each resumed by its owner only."""
+
+    def __init__(self, server: str, tasks: Tasks) -> None:
+        self._server = server
+        self._tasks = tasks
+        self._parked: dict[str, Parked] = {}
+
+    @staticmethod
+    def _owner(call: Call) -> tuple[str, ...]:
+        target = call.params.get("name", call.params.get("uri"))
+        return (call.caller.principal, str(call.caller.client.get("name", "")), call.method, str(target))
+
+    def holds(self, call: Call) -> bool:
+        return call.params.get("requestState") in self._parked
+
+    async def begin(self, call: Call, run: Callable[[Errand], Awaitable[Json]]) -> Json:
+        parked = Parked(self._owner(call))
+        errand = Errand(call, self._server, parked)
+        parked.work = self._tasks.start(_caught(run(errand)))
+        return await self._settle(parked)
+
+    async def resume(self, call: Call) -> Json:
+        parked = self._parked.get(call.params["requestState"])
+        if parked is None or parked.owner != self._owner(call):
+            raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
+        self._leave(parked)
+        parked.take(call.params.get("inputResponses"))
+        return await self._settle(parked)
+
+    async def _settle(self, parked: Parked) -> Json:
+        outcome = await parked.next()
+        if isinstance(outcome, RpcError):
+            raise outcome
+        if outcome is not None:
+            return outcome
+        if len(self._parked) >= PARKED_AT_MOST:
+            self._give_up(parked)
+            raise Unavailable(self._server, OVERLOADED, "too many calls wait for an answer of their client")
+        self._parked[parked.token] = parked
+        parked.expiry = asyncio.get_running_loop().call_later(PARKED_FOR, self._give_up, parked)
+        return parked.as_result()
+
+    def _leave(self, parked: Parked) -> None:
+        self._parked.pop(parked.token, None)
+        if parked.expiry is not None:
+            parked.expiry.cancel()
+
+    def _give_up(self, parked: Parked) -> None:
+        self._leave(parked)
+        if parked.work is not None:
+            parked.work.cancel()

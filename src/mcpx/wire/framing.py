@@ -1,0 +1,426 @@
+"""Bytes into messages and back: lines, Content-Length blocks, server-sent events.
+
+Promise: the same messages whatever the chunking, time linear in the input, memory bounded by the limit and
+one chunk, and no input raises. What is too large or makes no sense is skipped and reported once it is over,
+and reading goes on at the next thing that can be a message. An exception from a callback is raised by `feed`
+after the chunk is worked off (the first one, if several): no message is lost to its neighbour's bug.
+
+No promise: that a message is JSON; that is the codec's business.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+__all__ = ["Framing", "MessageReader", "SseEvent", "SseReader", "frame", "sse_frame"]
+
+Framing = Literal["newline", "content-length"]
+
+HEADER_LIMIT = 8192
+"""Bytes of headers before a Content-Length body. Real ones have 20 to 80; it only stops endless ones."""
+LONGEST_BODY = 2**32
+"""A declared length beyond this is nonsense: nobody waits for its end, the next header is sought at once."""
+
+_BOM = b"\xef\xbb\xbf"
+_TOKEN = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,63}")
+_OURS = re.compile(rb"content-(?:length|type)[ \t]{0,16}:", re.IGNORECASE)
+
+
+def frame(body: bytes, framing: Framing) -> bytes:
+    """One message as it goes out."""
+    if framing == "newline":
+        return body + b"\n"
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+T = TypeVar("T")
+
+
+class _Outlet(Generic[T]):
+    """The callbacks of a reader, and the first exception one of them raised during a chunk."""
+
+    __slots__ = ("_error", "_on_message", "_on_skipped")
+
+    def __init__(self, on_message: Callable[[T], None], on_skipped: Callable[[int, str], None]) -> None:
+        self._on_message = on_message
+        self._on_skipped = on_skipped
+        self._error: Exception | None = None
+
+    def message(self, body: T) -> None:
+        try:
+            self._on_message(body)
+        except Exception as e:  # noqa: BLE001 - raised by `settle`
+            self._error = self._error or e
+
+    def skipped(self, size: int, why: str) -> None:
+        try:
+            self._on_skipped(size, why)
+        except Exception as e:  # noqa: BLE001 - raised by `settle`
+            self._error = self._error or e
+
+    def settle(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+class _Lines:
+    """One message per line."""
+
+    __slots__ = ("_kept", "_limit", "_out", "_skipped")
+
+    def __init__(self, out: _Outlet[bytes], limit: int) -> None:
+        self._out = out
+        self._limit = limit
+        self._kept = bytearray()
+        """The line so far; a bytearray because a list of one-byte chunks weighs forty times its content."""
+        self._skipped = 0
+        """Bytes of the present line when it is over the limit, else 0."""
+
+    def feed(self, data: bytes) -> None:
+        at = 0
+        while (end := data.find(b"\n", at)) >= 0:
+            self._end_line(data[at:end])
+            at = end + 1
+        if at < len(data):
+            self._keep(data[at:] if at else data)
+
+    def finish(self) -> None:
+        if self._skipped or self._kept:
+            self._end_line(b"")
+
+    def _keep(self, piece: bytes) -> None:
+        size = len(self._kept) + len(piece)
+        if self._skipped:
+            self._skipped += len(piece)
+        elif size > self._limit + 1:  # the last byte may yet be the \r of \r\n
+            self._skipped = size
+            self._kept = bytearray()
+        else:
+            self._kept += piece
+
+    def _end_line(self, piece: bytes) -> None:
+        if self._skipped:
+            size, self._skipped = self._skipped + len(piece), 0
+            self._out.skipped(size, f"a line of more than {self._limit} bytes")
+            return
+        if self._kept:
+            self._kept += piece
+            piece = bytes(self._kept)
+            self._kept = bytearray()
+        size = len(piece)
+        if piece.endswith(b"\r"):
+            piece = piece[:-1]
+        if len(piece) > self._limit:
+            self._out.skipped(size, f"a line of more than {self._limit} bytes")
+        elif piece and not piece.isspace():
+            self._out.message(piece)
+
+
+class _Blocks:
+    """Headers, a blank line, a body of the declared length. Nothing ends a body, so that after a wrong length
+    the next header may begin in the middle of a line."""
+
+    __slots__ = ("_head", "_kept", "_left", "_length", "_limit", "_lost", "_out", "_skipped", "_too_large")
+
+    def __init__(self, out: _Outlet[bytes], limit: int) -> None:
+        self._out = out
+        self._limit = limit
+        self._kept = bytearray()  # of a header line, or of the body
+        self._left = 0  # bytes of the body still to come; 0: among the headers
+        self._too_large = False  # the body is only counted
+        self._head = 0  # bytes of complete header lines
+        self._length: int | None = None
+        self._lost: str | None = None  # why headers are being looked for
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            at = self._body(data, at) if self._left else self._line(data, at)
+
+    def finish(self) -> None:
+        size = self._skipped + self._head + len(self._kept)
+        self._skipped = self._head = self._left = 0
+        self._kept = bytearray()
+        if size:
+            self._out.skipped(size, self._lost or "the stream ended inside a message")
+
+    def _body(self, data: bytes, at: int) -> int:
+        piece = data[at : at + self._left]
+        self._left -= len(piece)
+        if self._too_large:
+            self._skipped += len(piece)
+            if not self._left:
+                size, self._skipped, self._too_large = self._skipped, 0, False
+                self._out.skipped(size, f"a body of more than {self._limit} bytes")
+        elif self._left:
+            self._kept += piece
+        else:
+            if self._kept:
+                self._kept += piece
+                body, self._kept = bytes(self._kept), bytearray()
+            else:
+                body = piece
+            if not body.isspace():
+                self._out.message(body)
+        return at + len(piece)
+
+    def _line(self, data: bytes, at: int) -> int:
+        end = data.find(b"\n", at) + 1
+        self._kept += data[at:end] if end else data[at:]
+        if len(self._kept) > HEADER_LIMIT:
+            self._lose("a header line without end")
+            self._trim()
+        if end:
+            if self._lost is not None:
+                self._trim()
+            line, self._kept = bytes(self._kept), bytearray()
+            (self._header if self._lost is None else self._find_header)(line)
+        return end or len(data)
+
+    def _trim(self) -> None:
+        # A real header line is short: whatever could be one is in the part that stays.
+        if (extra := len(self._kept) - HEADER_LIMIT // 2) > 0:
+            self._skipped += extra
+            del self._kept[:extra]
+
+    def _header(self, line: bytes) -> None:
+        if not line.strip():
+            if self._head:
+                self._end_head(len(line))
+            return
+        name, colon, value = line.partition(b":")
+        name, value = name.rstrip().lower(), value.strip()
+        if not colon or not _TOKEN.fullmatch(name):
+            self._lose("neither a header nor a body")
+            self._find_header(line)
+            return
+        self._head += len(line)
+        if self._head > HEADER_LIMIT:
+            self._lose("too many headers")
+        elif name == b"content-length":
+            length = int(value) if value.isdigit() and len(value) < 16 else LONGEST_BODY + 1
+            if length > LONGEST_BODY or self._length not in (None, length):
+                self._lose("a bad Content-Length")
+            else:
+                self._length = length
+
+    def _end_head(self, blank: int) -> None:
+        if self._length is None:
+            self._lose("headers without Content-Length")
+            self._skipped += blank
+            return
+        self._left, self._length, self._head = self._length, None, 0
+        self._too_large = self._left > self._limit
+
+    def _lose(self, why: str) -> None:
+        self._lost = self._lost or why
+        self._skipped += self._head
+        self._head, self._length = 0, None
+
+    def _find_header(self, line: bytes) -> None:
+        at = -1
+        for match in _OURS.finditer(line):
+            at = match.start()
+        if at < 0:
+            self._skipped += len(line)
+            return
+        size, why = self._skipped + at, self._lost or ""
+        self._skipped, self._lost = 0, None
+        if size:
+            self._out.skipped(size, why)
+        self._header(line[at:])
+
+
+class MessageReader:
+    """Splits a byte stream into messages; `detect` decides by the first bytes that are not blank."""
+
+    __slots__ = ("_inner", "_kept", "_limit", "_out", "framing")
+
+    def __init__(
+        self,
+        on_message: Callable[[bytes], None],
+        on_skipped: Callable[[int, str], None],
+        *,
+        limit: int,
+        framing: Framing | Literal["detect"] = "newline",
+    ) -> None:
+        self._out = _Outlet(on_message, on_skipped)
+        self._limit = limit
+        self._kept = b""
+        self.framing: Framing | Literal["detect"] = framing
+        self._inner = self._reader(framing) if framing != "detect" else None
+
+    def feed(self, data: bytes) -> None:
+        if self._inner is None:
+            self._detect(data)
+        else:
+            self._inner.feed(data)
+        self._out.settle()
+
+    def finish(self) -> None:
+        """End of the stream: a last line without newline is still a message."""
+        if self._inner is None:
+            self._settle_on("newline")
+        if self._inner is not None:
+            self._inner.finish()
+        self._out.settle()
+
+    def _reader(self, framing: Framing) -> _Lines | _Blocks:
+        return _Lines(self._out, self._limit) if framing == "newline" else _Blocks(self._out, self._limit)
+
+    def _settle_on(self, framing: Framing) -> None:
+        self.framing = framing
+        self._inner = self._reader(framing)
+        kept, self._kept = self._kept, b""
+        self._inner.feed(kept)
+
+    def _detect(self, data: bytes) -> None:
+        self._kept = (self._kept + data).lstrip()
+        start = self._kept.removeprefix(_BOM)[:32].lower()
+        if _OURS.match(start):
+            self._kept = self._kept.removeprefix(_BOM)
+            self._settle_on("content-length")
+        elif not _may_become_header(start):
+            self._settle_on("newline")
+
+
+def _may_become_header(start: bytes) -> bool:
+    if len(start) < len(_BOM) and _BOM.startswith(start):
+        return True
+    names = (b"content-length", b"content-type")
+    return any(name.startswith(start) or start.rstrip(b" \t") == name for name in names) and len(start) < 32
+
+
+class SseEvent(NamedTuple):
+    """One server-sent event. `data` is None when it had only an id or a retry; `id` is that event's own."""
+
+    data: bytes | None
+    event: str
+    id: str | None
+    retry: int | None
+
+
+class SseReader:
+    """Splits a byte stream into events. An event that the stream breaks off is dropped, as browsers do."""
+
+    __slots__ = (
+        *("_cr", "_data", "_event", "_id", "_kept", "_limit", "_out", "_partial", "_retry", "_size"),
+        *("_skipped", "_start"),
+    )
+
+    def __init__(
+        self, on_event: Callable[[SseEvent], None], *, limit: int, on_skipped: Callable[[int, str], None]
+    ) -> None:
+        self._out = _Outlet(on_event, on_skipped)
+        self._limit = limit
+        self._kept = bytearray()  # the line so far
+        self._cr = False  # the last chunk ended with \r: a \n that follows belongs to it
+        self._start: bytes | None = b""  # what may be a byte order mark; None once that is settled
+        self._skipped = 0  # bytes of the present event when it is over the limit, else 0
+        self._partial = False  # ... and its present line is not empty
+        self._clear()
+
+    def _clear(self) -> None:
+        self._size = 0
+        self._data: bytes | bytearray | None = None
+        self._event = ""
+        self._id: str | None = None
+        self._retry: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        if self._start is not None:
+            data = self._start + data
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._start = data
+                return
+            self._start = None
+            data = data.removeprefix(_BOM)
+        if self._cr and data.startswith(b"\n"):
+            data = data[1:]
+            self._cr = False
+        if not data:
+            return
+        self._cr = data.endswith(b"\r")
+        lines = data.splitlines()
+        tail = b"" if data.endswith((b"\n", b"\r")) else lines.pop()
+        for line in lines:
+            self._line(line)
+        if tail:
+            self._keep(tail)
+        self._out.settle()
+
+    def _keep(self, piece: bytes) -> None:
+        if not self._skipped:
+            self._kept += piece
+            if self._kept.startswith(b":"):
+                self._kept = bytearray(b":")  # a comment, of any length
+            elif self._size + len(self._kept) > self._limit:
+                self._skip(self._size + len(self._kept))
+        else:
+            self._skipped += len(piece)
+        self._partial = True
+
+    def _skip(self, size: int) -> None:
+        self._skipped, self._kept = size, bytearray()
+        self._clear()
+
+    def _line(self, line: bytes) -> None:
+        if self._kept:
+            self._kept += line
+            line, self._kept = bytes(self._kept), bytearray()
+        partial, self._partial = self._partial, False
+        if self._skipped:
+            self._skipped += len(line)
+            if not line and not partial:
+                size, self._skipped = self._skipped, 0
+                self._out.skipped(size, f"an event of more than {self._limit} bytes")
+        elif not line:
+            self._dispatch()
+        elif not line.startswith(b":"):
+            self._size += len(line)
+            if self._size > self._limit:
+                self._skip(self._size)
+            else:
+                self._field(line)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            if self._data is None:
+                self._data = value
+            else:
+                # Joined at once: many empty lines must not become many objects.
+                self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                self._data += b"\n" + value
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 16:
+            self._retry = int(value)
+
+    def _dispatch(self) -> None:
+        data, id, retry, event = self._data, self._id, self._retry, self._event
+        self._clear()
+        if data is None and id is None and retry is None:
+            return
+        self._out.message(SseEvent(None if data is None else bytes(data), event or "message", id, retry))
+
+
+def sse_frame(data: bytes, *, id: str | None = None, event: str | None = None, retry: int | None = None) -> bytes:
+    """One server-sent event as it goes out. An id or event name with a line break in it is a ValueError."""
+    head = b""
+    for name, value in ((b"id", id), (b"event", event)):
+        if value is not None:
+            if any(c in value for c in "\r\n\0"):
+                raise ValueError(f"a line break in an SSE {name.decode()}")
+            head += b"%b: %b\n" % (name, value.encode("utf-8", "replace"))
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(re.split(rb"\r\n|\r|\n", data))
+    return b"%bdata: %b\n\n" % (head, data)

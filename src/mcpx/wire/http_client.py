@@ -1,0 +1,555 @@
+"""HTTP/1.1 towards one origin: keep-alive connections, one request on each at a time, replies to a `Sink`.
+
+Promise: a request is sent at most once; whatever happens, its sink gets exactly one `end` or `failed` as the
+last call, and none after `abort`. A connection goes back to the pool before `end` is called, so that a reply
+that causes the next request finds it there. A sink that raises is logged and fails its own call only.
+
+No promise: redirects (the caller sees the 3xx), compression (refused), limits on the size or the time of a
+reply (the sink's: `abort`, `pause`), HTTP/2.
+"""
+
+import asyncio
+import base64
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from mcpx.wire.http_server import Headers
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Pool", "Sink"]
+
+log = logging.getLogger(__name__)
+
+HEADER_BYTES: Final = 65536
+"""Bound on a response's head, as on the server's side."""
+
+
+class ConnectionLost(ConnectionError):  # noqa: N818
+    """No complete reply. With `sent` the server may have acted on the request: it must not be repeated."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class BadResponse(ConnectionError):  # noqa: N818
+    """What came back is not the HTTP that was asked for."""
+
+
+class Sink(Protocol):
+    """Where a reply goes."""
+
+    def head(self, status: int, headers: Headers) -> None: ...
+    def body(self, data: bytes) -> None: ...
+    def end(self) -> None: ...
+    def failed(self, error: Exception) -> None: ...
+
+
+class Abortable(Protocol):
+    """A request under way."""
+
+    def abort(self) -> None:
+        """Drop it, and its connection; the sink hears nothing more."""
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class _Stop(Exception):  # noqa: N818
+    """Leaves the parser from inside a callback."""
+
+
+class _Call:
+    """One request: its bytes until they are sent, then the parser of its response.
+
+    A parser of its own, with itself as the target: so what a server sends behind a response is never taken for
+    the response to the connection's next request.
+    """
+
+    __slots__ = (
+        *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_parser", "_paused"),
+        *("_surplus", "_until_eof", "connection", "request", "sink", "task"),
+    )
+
+    def __init__(self, request: bytes, sink: Sink, bare: bool) -> None:
+        self.request = request
+        self.sink: Sink | None = sink
+        """None once it has had its last call."""
+        self.task: asyncio.Task[None] | None = None
+        self.connection: _Connection | None = None
+        self._bare = bare  # the answer to HEAD has no body, whatever its head says
+        self._parser: HttpResponseParser | None = None
+        self._paused = False
+        self._in_head = True
+        self._fields: dict[bytes, bytes] = {}
+        self._more: list[tuple[bytes, bytes]] = []
+        self._surplus = 0  # bytes that brought neither the end of the head nor body
+        self._until_eof = False
+        self._complete = False
+        self._keep = False
+        self._error: Exception | None = None
+
+    # --- for the caller
+
+    def abort(self) -> None:
+        self.sink = None
+        connection = self._detach()
+        if connection is not None:
+            connection.drop()
+        elif self.task is not None:
+            self.task.cancel()
+
+    def pause(self) -> None:
+        self._paused = True
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self.connection is not None:
+            self.connection.resume()
+
+    # --- for the connection
+
+    def sent_on(self, connection: "_Connection") -> None:
+        self.connection = connection
+        self.request = b""
+        self._parser = HttpResponseParser(self)
+        if self._paused:
+            connection.pause()
+
+    def feed(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None:
+            return
+        self._surplus += len(data)
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._error = BadResponse("switched protocols unasked")
+            self._complete = False
+        except HttpParserCallbackError as e:
+            self._error = self._error or e
+        except HttpParserError as e:
+            self._error = BadResponse(f"not an HTTP response: {e}")
+        if self._complete:
+            self.finish(self._keep and self._error is None)
+        elif self._error is not None:
+            self.fail(self._error)
+        elif self._surplus > HEADER_BYTES:
+            self.fail(BadResponse(f"headers of more than {HEADER_BYTES} bytes"))
+
+    def finish(self, keep: bool) -> None:
+        connection = self._detach()
+        if connection is not None:
+            connection.release(keep)
+        sink, self.sink = self.sink, None
+        if sink is not None:
+            try:
+                sink.end()
+            except Exception:
+                log.exception("a sink failed at the end of a reply")
+
+    def fail(self, error: Exception) -> None:
+        connection = self._detach()
+        if connection is not None:
+            connection.drop()
+        sink, self.sink = self.sink, None
+        if sink is not None:
+            try:
+                sink.failed(error)
+            except Exception:
+                log.exception("a sink failed at a failure")
+
+    def lost(self, clean: bool) -> None:
+        if self._until_eof and clean:
+            self.finish(False)
+        else:
+            when = "before a reply" if self._in_head else "in the middle of a reply"
+            self.fail(ConnectionLost(f"the server closed the connection {when}", sent=True))
+
+    def _detach(self) -> "_Connection | None":
+        self._parser = None  # they refer to each other
+        connection, self.connection = self.connection, None
+        return connection
+
+    # --- the parser
+
+    def on_message_begin(self) -> None:
+        if self._complete:  # something behind the response
+            self._keep = False
+            raise _Stop
+        self._fields = {}
+        self._more = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # else it is a trailer
+            name = name.lower()
+            if name in self._fields:
+                self._more.append((name, value))
+            else:
+                self._fields[name] = value
+
+    def on_headers_complete(self) -> None:
+        parser, fields = self._parser, self._fields
+        if parser is None or self.sink is None:
+            raise _Stop
+        status = parser.get_status_code()
+        if status < 200:
+            return
+        if self._surplus > HEADER_BYTES:
+            size = sum([len(name) + len(value) + 4 for name, value in (*fields.items(), *self._more)])
+            if size > HEADER_BYTES:
+                self._stop(f"headers of more than {HEADER_BYTES} bytes")
+        self._surplus = 0
+        encoding = fields.get(b"content-encoding", b"identity").strip().lower()
+        transfer = fields.get(b"transfer-encoding", b"chunked").strip().lower()
+        if encoding not in (b"identity", b"") or transfer != b"chunked":
+            self._stop("the body is compressed, though this was not asked for")
+        self._in_head = False
+        self._until_eof = b"content-length" not in fields and b"transfer-encoding" not in fields
+        try:
+            self.sink.head(status, Headers(fields, self._more))
+        except Exception as e:
+            log.exception("a sink failed at the head of a reply")
+            self._error = e
+            raise _Stop from None
+        if self._bare:
+            self._complete = True
+            raise _Stop
+
+    def on_body(self, body: bytes) -> None:
+        if self.sink is None:
+            raise _Stop
+        self._surplus = 0
+        try:
+            self.sink.body(body)
+        except Exception as e:
+            log.exception("a sink failed in the body of a reply")
+            self._error = e
+            raise _Stop from None
+
+    def on_message_complete(self) -> None:
+        if not self._in_head and self._parser is not None:  # else it was a 1xx, or the call is over
+            self._complete = True
+            self._keep = self._parser.should_keep_alive()
+
+    def _stop(self, why: str) -> NoReturn:
+        self._error = BadResponse(why)
+        raise _Stop
+
+
+class _Connection(asyncio.Protocol):
+    """One socket: idle, or with one call."""
+
+    __slots__ = ("_call", "_clean", "_pool", "_transport", "idle_since")
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._call: _Call | None = None
+        self._clean = False
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._pool.opened(self)
+
+    def send(self, call: _Call) -> None:
+        assert self._transport is not None
+        self._call = call
+        request = call.request
+        call.sent_on(self)
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        if self._call is None:
+            self.drop()  # nobody asked
+        else:
+            self._call.feed(data)
+
+    def eof_received(self) -> None:
+        self._clean = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.gone(self)
+        call, self._call = self._call, None
+        if call is not None:
+            call.lost(self._clean and exc is None)
+
+    def pause(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.usable and self._transport is not None:
+            self._transport.resume_reading()
+
+    def release(self, keep: bool) -> None:
+        self._call = None
+        self.resume()
+        if not keep or not self.usable or not self._pool.put(self):
+            self.drop()
+
+    def drop(self) -> None:
+        self._call = None
+        self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Pool:
+    """The connections to one origin, or to the proxy in front of it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        idle: float = 4.0,
+        connect_timeout: float = 10.0,
+        ssl_context: "ssl.SSLContext | None" = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
+        lost, and it must not be sent again. `environ` may name proxies; without it there are none."""
+        parts = _split(url)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("a URL with a password in it: put credentials into a header instead")
+        self.host, self.port, self.tls = _host(parts), _port(parts), parts.scheme == "https"
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        default = self.port == (443 if self.tls else 80)
+        self.authority = shown if default else f"{shown}:{self.port}"
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        """Path and query of the URL, for `start`."""
+        self._proxy = _proxy_for(self.host, self.port, parts.scheme, environ or {})
+        self._prefix = b""
+        self._common = b" HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % self.authority.encode()
+        if self._proxy is not None and not self.tls:
+            self._prefix = b"http://" + self.authority.encode()
+            self._common += _proxy_authorization(self._proxy)
+        self._ssl_context = ssl_context
+        self._connect_timeout = connect_timeout
+        self._idle_limit = idle
+        self._idle: list[_Connection] = []
+        """The one used last at the end."""
+        self._open: set[_Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._empty = asyncio.Event()
+
+    def start(
+        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes, sink: Sink
+    ) -> Abortable:
+        """Send a request. The sink is never called from in here."""
+        if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
+            raise ValueError("the target of a request must be a path in printable ASCII")
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+            raise ValueError("a line break in a header")
+        if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
+            lines += b"content-length: %d\r\n" % len(body)
+        start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)
+        call = _Call(b"%b%b\r\n%b" % (start, lines, body), sink, method == "HEAD")
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            loop.call_soon(call.fail, ConnectionLost("the pool is closed", sent=False))
+            return call
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and loop.time() - connection.idle_since < self._idle_limit:
+                connection.send(call)
+                return call
+            connection.drop()
+        call.task = task = loop.create_task(self._connect(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return call
+
+    async def close(self) -> None:
+        """Drop every connection; calls under way fail."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._open):
+            connection.abort()
+        if self._open:
+            try:
+                async with asyncio.timeout(1.0):  # aborting takes a turn of the loop
+                    await self._empty.wait()
+            except TimeoutError:
+                pass
+
+    # --- for the connections
+
+    def opened(self, connection: _Connection) -> None:
+        self._open.add(connection)
+
+    def put(self, connection: _Connection) -> bool:
+        """Take back a connection that can be used again."""
+        if self._closed:
+            return False
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._timer is None:
+            self._timer = loop.call_later(self._idle_limit, self._expire)
+        return True
+
+    def gone(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._closed and not self._open:
+            self._empty.set()
+
+    def _expire(self) -> None:
+        # One timer for all: the oldest stand first, since connections are taken and put back at the end.
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        while self._idle:
+            left = self._idle[0].idle_since + self._idle_limit - loop.time()
+            if left > 0.001:
+                self._timer = loop.call_later(left, self._expire)
+                break
+            self._idle.pop(0).drop()
+
+    # --- connecting
+
+    async def _connect(self, call: _Call) -> None:
+        connection = _Connection(self)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await self._dial(connection)
+        except asyncio.CancelledError:
+            connection.drop()
+            call.fail(ConnectionLost("the pool is closed", sent=False))  # to nobody, if the call was aborted
+            raise
+        except TimeoutError:
+            connection.drop()
+            call.fail(ConnectionLost(f"no connection to {self.authority} in {self._connect_timeout:g} s", sent=False))
+        except (OSError, ValueError) as e:
+            connection.drop()
+            call.fail(ConnectionLost(f"no connection to {self.authority}: {e.args[-1] if e.args else e}", sent=False))
+        else:
+            if call.sink is None:
+                connection.drop()
+            else:
+                connection.send(call)
+
+    async def _dial(self, connection: _Connection) -> None:
+        loop = asyncio.get_running_loop()
+        context = (self._ssl_context or default_context()) if self.tls else None
+        if self._proxy is None:
+            name = self.host if self.tls else None
+            await loop.create_connection(lambda: connection, self.host, self.port, ssl=context, server_hostname=name)
+        elif context is None:
+            await loop.create_connection(lambda: connection, _host(self._proxy), _port(self._proxy))
+        else:
+            await self._dial_through(self._proxy, connection, context)
+
+    async def _dial_through(self, proxy: SplitResult, connection: _Connection, context: "ssl.SSLContext") -> None:
+        loop = asyncio.get_running_loop()
+        transport, tunnel = await loop.create_connection(_Tunnel, _host(proxy), _port(proxy))
+        try:
+            shown = f"[{self.host}]" if ":" in self.host else self.host
+            line = f"CONNECT {shown}:{self.port} HTTP/1.1\r\nhost: {shown}:{self.port}\r\n"
+            transport.write(line.encode() + _proxy_authorization(proxy) + b"\r\n")
+            await tunnel.open
+            secure = await loop.start_tls(transport, connection, context, server_hostname=self.host)
+        except BaseException:
+            transport.abort()
+            raise
+        if secure is None:
+            raise ConnectionError("the connection was lost while TLS was being set up")
+        connection.connection_made(secure)
+
+
+class _Tunnel(asyncio.Protocol):
+    """Waits for a proxy's answer to CONNECT."""
+
+    def __init__(self) -> None:
+        self.open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        if self.open.done():
+            return
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            status = self._head.split(b" ", 2)[1:2]
+            if self._head.startswith(b"HTTP/1.") and status and status[0][:1] == b"2":
+                self.open.set_result(None)
+            else:
+                line = self._head.partition(b"\r\n")[0][:100].decode("latin-1")
+                self.open.set_exception(ConnectionError(f"the proxy answered {line!r}"))
+        elif len(self._head) > 8192:
+            self.open.set_exception(ConnectionError("the proxy does not speak HTTP"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.open.done():
+            self.open.set_exception(ConnectionError("the proxy closed the connection"))
+
+
+@functools.cache
+def default_context() -> "ssl.SSLContext":
+    """One for the process: loading the certificates takes some 20 ms. From the system, or SSL_CERT_FILE."""
+    import ssl
+
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"not an http or https URL: {parts.scheme}://{parts.hostname or ''}")
+    return parts
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _proxy_for(host: str, port: int, scheme: str, environ: Mapping[str, str]) -> SplitResult | None:
+    """The proxy that the environment names for a host; loopback is never proxied."""
+    url = environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY")
+    if not url or host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127."):
+        return None
+    for entry in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").lower().split(","):
+        name = entry.strip().removesuffix(f":{port}").lstrip(".").strip("[]")
+        if name and (name == "*" or host == name or host.endswith("." + name)):
+            return None
+    parts = _split(url if "://" in url else f"http://{url}")
+    if parts.scheme != "http":
+        raise ValueError(f"a proxy reached by {parts.scheme} is not supported")
+    return parts
+
+
+def _proxy_authorization(proxy: SplitResult) -> bytes:
+    if proxy.username is None:
+        return b""
+    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(credentials.encode())

@@ -1,0 +1,664 @@
+"""HTTP/1.1 for the front: requests as `Exchange`s, handed to one synchronous handler. No task per request.
+
+Promise: the handler is called with the whole body, in order for each connection, one exchange at a time; an
+answer known at once is one write to the socket. Limits on heads, bodies, connections and every kind of
+waiting hold for whatever a client sends or does not send. A client that goes away is reported.
+
+No promise: HTTP/2, compression, routing, checks of Host and Origin (the front's), half-open clients (one that
+shuts its writing side counts as gone: so a cancelled call looks), memory for those who do not `drain`.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Exchange", "Headers", "HttpServer", "Limits"]
+
+log = logging.getLogger(__name__)
+
+LINGER: Final = 2.0
+"""Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
+which throws our answer out of the client's buffer before it is read."""
+COPY_BELOW: Final = 65536
+"""Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may cost. Times in seconds and for the whole phase: dripping bytes gains nothing."""
+
+    header_bytes: int = 65536
+    body_bytes: int = 4 * 2**20
+    head_timeout: float = 10.0
+    body_timeout: float = 30.0
+    keep_alive: float = 75.0
+    """Longer than the pools of clients keep idle connections (Node 4 s, Go and aiohttp 15 to 90)."""
+    connections: int = 4096
+    write_timeout: float = 60.0
+    """A reader that takes nothing for so long is dropped."""
+
+
+class Headers:
+    """Header fields, names in lower case; values are decoded (latin-1) and trimmed when asked for."""
+
+    __slots__ = ("first", "more")
+
+    def __init__(self, first: dict[bytes, bytes], more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self.first = first
+        self.more = more
+        """The second and further fields of a name."""
+
+    def get(self, name: str) -> str | None:
+        value = self.first.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.items() if key == name]
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        for fields in (self.first.items(), self.more):
+            for name, value in fields:
+                yield name.decode("latin-1"), value.decode("latin-1").strip(" \t")
+
+    def __contains__(self, name: str) -> bool:
+        return name.encode() in self.first
+
+
+def encode_headers(headers: Sequence[tuple[str, str]]) -> bytes:
+    """Header lines as they go out. A line break would let a value write headers of its own: ValueError."""
+    text = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if text.count("\n") != len(headers) or text.count("\r") != len(headers) or "\0" in text:
+        raise ValueError("a line break in a header")
+    return text.encode("latin-1")
+
+
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+_starts: dict[tuple[int, str | None], bytes] = {}
+
+
+def _start(status: int, content_type: str | None) -> bytes:
+    """Status line and content type; the few there are in use are kept."""
+    start = _starts.get((status, content_type))
+    if start is None:
+        start = b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b""))
+        if content_type is not None:
+            start += encode_headers([("content-type", content_type)])
+        if len(_starts) < 256:
+            _starts[status, content_type] = start
+    return start
+
+
+class Exchange:
+    """One request and the way to answer it. Everything that answers is a no-op once `closed`."""
+
+    __slots__ = (
+        *("_connection", "_held", "_http10", "_keep", "_streaming"),
+        *("body", "headers", "method", "on_disconnect", "path", "query"),
+    )
+
+    def __init__(
+        self,
+        connection: "_Connection",
+        method: str,
+        target: str,
+        headers: Headers,
+        body: bytes,
+        keep: bool,
+        http10: bool,
+    ) -> None:
+        self._connection: _Connection | None = connection
+        self._keep = keep
+        self._http10 = http10
+        self._streaming = False
+        self._held = b""
+        """The head of a stream, until its first chunk."""
+        self.method = method
+        if not target.startswith("/") and "://" in target:  # as sent to a proxy; servers must accept it
+            target = "/" + target.partition("://")[2].partition("/")[2]
+        self.path, _, self.query = target.partition("?")
+        self.headers = headers
+        self.body = body
+        self.on_disconnect: Callable[[], None] | None = None
+        """Called once if the client goes away before the answer is complete."""
+
+    @property
+    def closed(self) -> bool:
+        """The client is gone, the answer finished, or the socket taken away by `upgrade`."""
+        return self._connection is None
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        return self._connection.client if self._connection else None
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """Where the socket is bound."""
+        return self._connection.server if self._connection else None
+
+    @property
+    def scheme(self) -> str:
+        return self._connection.scheme if self._connection else ""
+
+    def reply(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: str | None = "application/json",
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """The whole answer."""
+        connection = self._connection
+        if connection is None:
+            return
+        if self._streaming:
+            raise RuntimeError("the answer has already begun")
+        head = _start(status, content_type if body else None)
+        if headers:
+            head += encode_headers(headers)
+        if not self._keep or self._http10:
+            head += b"connection: %b\r\n" % (b"keep-alive" if self._keep else b"close")
+        if status in (204, 304):  # these have no body, and 204 must not have a length
+            head += b"\r\n"
+            body = b""
+        else:
+            head += b"content-length: %d\r\n\r\n" % len(body)
+        if self.method == "HEAD":
+            body = b""
+        self._connection = None
+        connection.write(head, body)
+        connection.answered(self._keep)
+
+    def stream(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Begin an answer in chunks. Its head goes out with the first of them (an empty one will do)."""
+        if self._connection is None:
+            return
+        if self._streaming:
+            raise RuntimeError("the answer has already begun")
+        if self._http10:  # knows no chunks: the body ends with the connection
+            self._keep = False
+        head = _start(status, None) + encode_headers(headers)
+        head += b"" if self._keep else b"connection: close\r\n"
+        self._held = head + (b"\r\n" if self._http10 else b"transfer-encoding: chunked\r\n\r\n")
+        self._streaming = True
+
+    def write(self, data: bytes) -> None:
+        """One chunk."""
+        if self._connection is None:
+            return
+        if not self._streaming:
+            raise RuntimeError("no stream")
+        if data and not self._http10:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self.method == "HEAD":
+            data = b""
+        if self._held:
+            data, self._held = self._held + data, b""
+        if data:
+            self._connection.write(data)
+
+    def end(self) -> None:
+        """The stream is complete."""
+        connection = self._connection
+        if connection is None:
+            return
+        if not self._streaming:
+            raise RuntimeError("no stream")
+        self._connection = None
+        last = b"" if self._http10 or self.method == "HEAD" else b"0\r\n\r\n"
+        if self._held or last:
+            connection.write(self._held + last)
+        connection.answered(self._keep)
+
+    async def drain(self) -> None:
+        """Wait until the socket's buffer is below its mark, or the connection is gone."""
+        if self._connection is not None:
+            await self._connection.drain()
+
+    def upgrade(self) -> tuple[asyncio.Transport, bytes]:
+        """Take the socket away from HTTP, with the bytes that came after the head. Set a protocol at once."""
+        if self._connection is None:
+            raise ConnectionError("the client is gone")
+        connection, self._connection = self._connection, None
+        return connection.give_away()
+
+    def lost(self) -> None:
+        """For the connection: the client has gone."""
+        self._connection = None
+        callback, self.on_disconnect = self.on_disconnect, None
+        if callback is not None:
+            callback()
+
+    def failed(self) -> None:
+        """For the connection: the handler raised. A stream is broken off, so as not to look complete."""
+        if self._connection is not None and self._streaming:
+            self._connection.abort()
+        else:
+            self.reply(500, b"Internal Server Error", "text/plain")
+
+
+class _Stop(Exception):  # noqa: N818
+    """Leaves the parser from inside a callback."""
+
+
+class _Connection(asyncio.Protocol):
+    """One client. Parser callbacks fill the request being read; complete ones are answered in order."""
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._limits = server.limits
+        self._parser = HttpRequestParser(self)
+        self._transport = cast(asyncio.Transport, None)
+        self.client: tuple[str, int] | None = None
+        self.server: tuple[str, int] | None = None
+        self.scheme = "http"
+        # The request being read.
+        self._reading = False
+        self._in_head = True
+        self._url = b""
+        self._fields: dict[bytes, bytes] = {}
+        self._more: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
+        self._keep = True
+        self._http10 = False
+        self._upgrade = False
+        self._chunk = 0  # size of the chunk being fed
+        self._began = False  # the request began in that chunk
+        self._surplus = 0  # bytes of earlier chunks that brought neither the end of the head nor body
+        # The requests being answered.
+        self._used = False
+        self._current: Exchange | None = None
+        self._queue: deque[Exchange | int] = deque()  # complete requests, and a refusal's status as the last
+        self._pumping = False
+        self._deaf = False  # nothing more is parsed
+        self._tail: bytearray | None = None  # what came after the head of an upgrade
+        self._ending = False  # closing, or waiting for a refused client to stop sending
+        # Writing.
+        self._paused = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._written = self._taken = 0
+        self._since = self._moved = server.now
+        """When the present phase began; when the reader last took something. By the server's coarse clock."""
+
+    # --- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._server.admit(self):
+            self._ending = self._deaf = True
+            self._transport.write(_refusal(503))
+            self._transport.close()
+            return
+        self.client = _address(transport, "peername")
+        self.server = _address(transport, "sockname")
+        if transport.get_extra_info("sslcontext") is not None:
+            self.scheme = "https"
+
+    def data_received(self, data: bytes) -> None:
+        if self._tail is not None:
+            self._tail += data
+            if len(self._tail) > self._limits.header_bytes:
+                self.abort()
+        if self._deaf:
+            return
+        self._chunk = len(data)
+        self._began = False
+        before = len(self._body)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as e:
+            self._upgraded(data[e.args[0] :])
+            return
+        except HttpParserCallbackError as e:
+            if not isinstance(e.__context__, _Stop):
+                log.error("a parser callback failed", exc_info=e)
+                self.abort()
+        except HttpParserError:
+            self._refuse(400)
+        if self._reading and not self._began:
+            if not self._in_head and len(self._body) != before:
+                self._surplus = 0
+            else:  # an endless header, or an endless trailer
+                self._surplus += len(data)
+                if self._surplus > self._limits.header_bytes:
+                    self._refuse(431)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.forget(self)
+        self._ending = self._deaf = True
+        self._queue.clear()
+        self._wake()
+        exchange, self._current = self._current, None
+        if exchange is not None:
+            try:
+                exchange.lost()
+            except Exception:
+                log.exception("on_disconnect failed")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    # --- the parser
+
+    def on_message_begin(self) -> None:
+        self._began = self._reading = self._in_head = True
+        self._url = b""
+        self._fields = {}
+        if self._more:
+            self._more = []
+        self._body = b""
+        self._surplus = 0
+        self._since = self._server.now
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # else it is a trailer
+            name = name.lower()
+            if name in self._fields:
+                self._more.append((name, value))
+            else:
+                self._fields[name] = value
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._since = self._server.now
+        limits, fields, parser = self._limits, self._fields, self._parser
+        if self._surplus + self._chunk > limits.header_bytes:
+            pairs = [*fields.items(), *self._more]
+            if sum([len(n) + len(v) + 4 for n, v in pairs]) + len(self._url) > limits.header_bytes:
+                self._stop(431)
+        self._surplus = 0
+        self._keep = parser.should_keep_alive()
+        self._upgrade = parser.should_upgrade()
+        self._http10 = False
+        if (b"connection" in fields or not self._keep) and (version := parser.get_http_version()) != "1.1":
+            if version != "1.0":
+                self._stop(505)
+            self._http10 = True
+        if b"host" not in fields and not self._http10:
+            self._stop(400)
+        if self._more and any(name == b"host" for name, _ in self._more):
+            self._stop(400)
+        if self._upgrade and parser.get_method() == b"CONNECT":
+            self._stop(405)
+        if b"transfer-encoding" in fields and fields[b"transfer-encoding"].strip().lower() != b"chunked":
+            self._stop(501)
+        if b"content-length" in fields and int(fields[b"content-length"]) > limits.body_bytes:
+            self._stop(413)
+        if b"expect" in fields and not self._http10:
+            self._continue(fields[b"expect"])
+
+    def _continue(self, expect: bytes) -> None:
+        # Behind an unfinished answer it cannot be sent; clients go on by themselves after a second.
+        if expect.strip().lower() == b"100-continue" and self._current is None and not self._queue:
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        if len(self._body) + len(body) > self._limits.body_bytes:
+            self._stop(413)
+        if not self._body:
+            self._body = body
+        else:
+            # Not a list: a body in chunks of one byte would weigh many times its size.
+            if not isinstance(self._body, bytearray):
+                self._body = bytearray(self._body)
+            self._body += body
+
+    def on_message_complete(self) -> None:
+        self._reading = False
+        if not self._upgrade:  # else it goes on in `_upgraded`, where the bytes that follow are known
+            self._complete()
+
+    def _upgraded(self, rest: bytes) -> None:
+        upgrade = self._fields.get(b"upgrade", b"")
+        if self._parser.get_method() == b"GET" and upgrade.strip().lower() == b"websocket":
+            self._tail = bytearray(rest)
+            self._keep = False
+            self._complete()
+            return
+        # An offer we decline, such as Java's and curl's h2c: an ordinary request. But the parser has stopped
+        # before its body: give the head to a new one, without the offer.
+        lines = [b"%b: %b\r\n" % f for f in (*self._fields.items(), *self._more) if f[0] != b"upgrade"]
+        start = b"%b %b HTTP/1.%d\r\n" % (self._parser.get_method(), self._url, 0 if self._http10 else 1)
+        self._parser = HttpRequestParser(self)
+        self.data_received(b"".join([start, *lines, b"\r\n", rest]))
+
+    # --- one request after the other
+
+    def _complete(self) -> None:
+        body, self._body = bytes(self._body), b""
+        method, target = self._parser.get_method().decode(), self._url.decode()
+        headers = Headers(self._fields, self._more or ())
+        exchange = Exchange(self, method, target, headers, body, self._keep, self._http10)
+        self._used = True
+        if not self._keep:
+            self._deaf = True
+        if self._current is None and not self._queue:
+            self._begin(exchange)
+        else:
+            self._queue.append(exchange)
+            self._transport.pause_reading()
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._current = exchange
+        try:
+            self._server.handler(exchange)
+        except Exception:
+            log.exception("the handler failed")
+            exchange.failed()
+
+    def answered(self, keep: bool) -> None:
+        self._current = None
+        self._since = self._server.now
+        if not keep or self._server.closing:
+            self.close()
+        elif self._queue and not self._pumping:
+            self._pump()
+
+    def _pump(self) -> None:
+        self._pumping = True  # a handler that answers at once comes back here
+        while self._queue and self._current is None:
+            following = self._queue.popleft()
+            if isinstance(following, int):
+                self._send_refusal(following)
+            else:
+                self._begin(following)
+        self._pumping = False
+        if not self._queue and not self._ending:
+            self._transport.resume_reading()
+
+    def _stop(self, status: int) -> NoReturn:
+        self._refuse(status)
+        raise _Stop
+
+    def _refuse(self, status: int) -> None:
+        if self._deaf:
+            return
+        self._deaf = True
+        self._reading = False
+        if self._current is None and not self._queue:
+            self._send_refusal(status)
+        else:
+            self._queue.append(status)
+
+    def _send_refusal(self, status: int) -> None:
+        self._ending = True
+        self._since = self._server.now
+        self.write(_refusal(status))
+        if self._transport.can_write_eof():
+            self._transport.resume_reading()
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    # --- writing, waiting, ending
+
+    def write(self, data: bytes, more: bytes = b"") -> None:
+        self._written += len(data) + len(more)
+        if len(more) > COPY_BELOW:
+            self._transport.writelines((data, more))
+        else:
+            self._transport.write(data + more if more else data)
+
+    async def drain(self) -> None:
+        while self._paused and not self._ending:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def sweep(self, now: float) -> None:
+        """Drop whoever has taken too long."""
+        limits, waited = self._limits, now - self._since
+        buffered = self._transport.get_write_buffer_size()
+        if not buffered or self._written - buffered != self._taken:
+            self._taken = self._written - buffered
+            self._moved = now
+        elif now - self._moved > limits.write_timeout:
+            self.abort()
+        if self._ending:
+            if not buffered and waited > LINGER:
+                self.abort()
+        elif self._current is not None or self._queue:
+            return
+        elif self._reading:
+            if waited > (limits.head_timeout if self._in_head else limits.body_timeout):
+                self._refuse(408)
+        elif waited > (limits.keep_alive if self._used else limits.head_timeout):
+            self.close()
+
+    def close_if_idle(self) -> None:
+        if self._current is None and not self._queue and not self._reading:
+            self.close()
+
+    def close(self) -> None:
+        """After what is written has gone out."""
+        self._ending = self._deaf = True
+        self._since = self._server.now
+        self._queue.clear()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._deaf = True
+        self._transport.abort()
+
+    def give_away(self) -> tuple[asyncio.Transport, bytes]:
+        tail, self._tail = bytes(self._tail or b""), None
+        self._current = None
+        self._ending = self._deaf = True
+        self._server.adopt(self._transport)
+        self._server.forget(self)
+        return self._transport, tail
+
+
+def _refusal(status: int) -> bytes:
+    text = _PHRASES[status]
+    head = _start(status, "text/plain") + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
+    return head + text
+
+
+def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
+    address: Any = transport.get_extra_info(which)
+    return (str(address[0]), int(address[1])) if address else None
+
+
+class HttpServer:
+    """Listening sockets, their connections, and one coarse timer for all of them."""
+
+    def __init__(self, handler: Callable[[Exchange], None], limits: Limits = Limits()) -> None:  # noqa: B008
+        self.handler = handler
+        self.limits = limits
+        self.now = time.monotonic()
+        self.closing = False
+        self._tick = min(1.0, *(t / 4 for t in (limits.head_timeout, limits.body_timeout, limits.keep_alive)))
+        self._tick = min(self._tick, limits.write_timeout / 4)
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[_Connection] = set()
+        self._adopted: set[asyncio.Transport] = set()
+        """Sockets given away by `upgrade`: they count until they close."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+
+    async def start(self, host: str, port: int, *, ssl: "ssl.SSLContext | None" = None) -> int:
+        """Listen, and return the port. May be called again for another address."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(
+            lambda: _Connection(self),
+            host,
+            port,
+            ssl=ssl,
+            backlog=2048,
+            reuse_address=True,
+            ssl_handshake_timeout=self.limits.head_timeout if ssl else None,
+        )
+        self._listeners.append(listener)
+        if self._timer is None:
+            self._sweep()
+        return listener.sockets[0].getsockname()[1]
+
+    async def close(self, grace: float) -> None:
+        """Stop listening, close idle connections, give the others `grace` seconds."""
+        self.closing = True
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        await self._wait_empty(grace)
+        for connection in list(self._connections):
+            connection.abort()
+        for transport in self._adopted:
+            transport.abort()
+        await self._wait_empty(1.0)  # aborting takes a turn of the loop
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _wait_empty(self, seconds: float) -> None:
+        if self._connections:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._empty.wait()
+            except TimeoutError:
+                pass
+
+    def _sweep(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._tick, self._sweep)
+        self.now = time.monotonic()
+        for connection in list(self._connections):
+            connection.sweep(self.now)
+        self._adopted = {t for t in self._adopted if not t.is_closing()}
+
+    # --- for the connections
+
+    def admit(self, connection: _Connection) -> bool:
+        if self.closing or len(self._connections) + len(self._adopted) >= self.limits.connections:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def adopt(self, transport: asyncio.Transport) -> None:
+        self._adopted.add(transport)
+
+    def forget(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+        if self.closing and not self._connections:
+            self._empty.set()

@@ -1,0 +1,323 @@
+"""One side of one JSON-RPC conversation, in either direction: ids, replies, progress, cancellation, deadlines.
+
+`Peer` speaks over any carrier that moves whole messages in order (stdio, WebSocket, HTTP+SSE). Streamable HTTP
+has a stream per request and is its own `Conversation` (`mcpx.transports.http`); both keep what they wait for in
+a `Waiting` table. Nothing here knows a method of MCP beyond `ping`, progress and cancellation.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from mcpx.model.call import Json
+from mcpx.model.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    SERVER_DIED,
+    SERVER_GARBAGE,
+    SERVER_TIMEOUT,
+    SERVER_TOO_LARGE,
+    RpcError,
+    Unavailable,
+)
+from mcpx.wire import codec, jsonrpc
+from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+LONGEST_CALL = 3600.0
+"""LIF-6: progress starts a call's deadline anew, but for no longer than this."""
+
+_ID_IN_HEAD = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){1,256}")')
+
+
+class Errand(Protocol):
+    """What a running request hears before its reply."""
+
+    def progress(self, params: Json) -> None: ...
+
+    def notification(self, method: str, params: Json) -> None:
+        """Came on this request's own stream (only where a request has one)."""
+        ...
+
+    async def question(self, method: str, params: Json | None) -> Json:
+        """A request of the other side that came on this request's own stream."""
+        ...
+
+    def paused(self, retry_ms: int) -> None:
+        """The server closed the stream in mid-call and wants to be polled."""
+        ...
+
+
+class Inbound(Protocol):
+    """What the owner of a conversation hears outside of any request of its own."""
+
+    async def request(self, message: Json) -> Json: ...
+
+    def notification(self, method: str, params: Json) -> None: ...
+
+    def closed(self, reason: str) -> None: ...
+
+
+class Conversation(Protocol):
+    """What a link talks through, whatever carries it."""
+
+    async def request(
+        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+    ) -> Json: ...
+
+    def notify(self, method: str, params: Json | None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Wait:
+    """One request in flight."""
+
+    __slots__ = ("deadline", "errand", "future", "latest", "timeout", "timer", "token")
+
+    def __init__(self, future: asyncio.Future[Json], errand: Errand | None, token: Any, timeout: float | None) -> None:
+        self.future = future
+        self.errand = errand
+        self.token = token
+        self.timeout = timeout
+        self.timer: asyncio.TimerHandle | None = None
+        self.deadline = 0.0
+        self.latest = 0.0
+
+
+class Waiting:
+    """The requests one side has in flight, by id. Replies, progress and deadlines find their request here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """The peer's configured name; it stands in every error made on its behalf."""
+        self._waits: dict[str | int, Wait] = {}
+        self._ids = itertools.count(1)
+        self.noise = 0
+        """Messages that could not be understood."""
+        self.strays = 0
+        """Replies to nothing that waits: late, cancelled, made up."""
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def open(
+        self, method: str, params: Json | None, errand: Errand | None, timeout: float | None, id: str | None = None
+    ) -> tuple[str | int, Wait, Json]:
+        """Register a request: its id, its wait and the message to send. A progress token becomes one of ours."""
+        loop = asyncio.get_running_loop()
+        rid: str | int = id if id is not None else next(self._ids)
+        token = None
+        if errand is not None and params is not None:
+            meta = params.get("_meta")
+            if isinstance(meta, dict) and "progressToken" in meta:
+                token = cast(Json, meta)["progressToken"]
+                params = {**params, "_meta": {**meta, "progressToken": rid}}
+        wait = Wait(loop.create_future(), errand, token, timeout)
+        if timeout is not None:
+            now = loop.time()
+            wait.latest = now + LONGEST_CALL
+            wait.deadline = now + timeout
+            wait.timer = loop.call_later(timeout, self._expire, rid)
+        self._waits[rid] = wait
+        return rid, wait, jsonrpc.request(rid, method, params)
+
+    def drop(self, rid: str | int) -> None:
+        wait = self._waits.pop(rid, None)
+        if wait is not None and wait.timer is not None:
+            wait.timer.cancel()
+
+    def _expire(self, rid: str | int) -> None:
+        wait = self._waits.get(rid)
+        if wait is None or wait.future.done():
+            return
+        loop = asyncio.get_running_loop()
+        left = wait.deadline - loop.time()
+        if left > 0.001:  # progress moved the deadline since the timer was set
+            wait.timer = loop.call_later(left, self._expire, rid)
+            return
+        wait.future.set_exception(Unavailable(self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s"))
+
+    def progressed(self, params: Json) -> bool:
+        """Route a progress notification to its errand, under the caller's own token."""
+        token = params.get("progressToken")
+        wait = self._waits.get(token) if jsonrpc.is_id(token) else None
+        if wait is None or wait.errand is None or wait.token is None:
+            return False
+        if wait.timeout is not None:
+            wait.deadline = min(asyncio.get_running_loop().time() + wait.timeout, wait.latest)
+        wait.errand.progress({**params, "progressToken": wait.token})
+        return True
+
+    def resolve(self, message: Json) -> None:
+        """Hand a response to its request. One for nobody (late, cancelled, made up) is noise."""
+        rid = message.get("id")
+        wait = self._waits.get(rid) if jsonrpc.is_id(rid) else None
+        if wait is None or wait.future.done():
+            self.strays += 1
+            return
+        if "error" in message:
+            wait.future.set_exception(RpcError.from_json(message["error"]))
+        elif isinstance(message["result"], dict):
+            wait.future.set_result(cast(Json, message["result"]))
+        else:
+            wait.future.set_exception(Unavailable(self.name, SERVER_GARBAGE, "the result is not an object"))
+
+    def fail(self, rid: str | int, error: RpcError) -> None:
+        wait = self._waits.get(rid)
+        if wait is not None and not wait.future.done():
+            wait.future.set_exception(error)
+
+    def too_large(self, head: bytes, limit: int) -> None:
+        """A message over the limit was skipped: fail the request it answered, if that can be told."""
+        found = _ID_IN_HEAD.search(head)
+        rid: Any = codec.load(found[1]) if found else next(iter(self._waits)) if len(self._waits) == 1 else None
+        if rid in self._waits:
+            self.fail(rid, Unavailable(self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"))
+        else:
+            self.strays += 1
+
+    def fail_all(self, code: int, reason: str) -> None:
+        for rid in list(self._waits):
+            self.fail(rid, Unavailable(self.name, code, reason))
+
+
+class Peer:
+    """A conversation over one ordered carrier of messages."""
+
+    def __init__(
+        self,
+        name: str,
+        transmit: Callable[[bytes], None],
+        inbound: Inbound,
+        *,
+        answer_garbage: bool = False,
+    ) -> None:
+        self._transmit = transmit
+        self._inbound = inbound
+        self._answer_garbage = answer_garbage
+        self._tasks = Tasks(name)
+        self._answering: dict[str | int, asyncio.Task[Any]] = {}
+        self.waiting = Waiting(name)
+        self.lost: str | None = None
+
+    async def request(
+        self,
+        method: str,
+        params: Json | None,
+        *,
+        errand: Errand | None = None,
+        timeout: float | None = None,
+        id: str | None = None,
+    ) -> Json:
+        if self.lost is not None:
+            raise Unavailable(self.waiting.name, SERVER_DIED, self.lost)
+        rid, wait, message = self.waiting.open(method, params, errand, timeout, id)
+        try:
+            self._transmit(codec.dump(message))
+            return await wait.future
+        except (asyncio.CancelledError, Unavailable) as error:
+            gave_up = isinstance(error, asyncio.CancelledError) or error.code == SERVER_TIMEOUT
+            if gave_up and method != "initialize" and self.lost is None:
+                self.notify("notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"})
+            raise
+        except codec.Unencodable as error:
+            raise RpcError(INVALID_REQUEST, f"the message cannot be sent: {error}") from None
+        finally:
+            self.waiting.drop(rid)
+
+    def notify(self, method: str, params: Json | None) -> None:
+        if self.lost is None:
+            self._transmit(codec.dump(jsonrpc.notification(method, params)))
+
+    def receive(self, raw: bytes) -> None:
+        """One message from the carrier."""
+        try:
+            message = codec.load(raw)
+        except codec.BadJson as error:
+            self._garbage(PARSE_ERROR, f"Parse error: {error}")
+            return
+        match jsonrpc.classify(message):
+            case "response":
+                self.waiting.resolve(message)
+            case "notification":
+                self._notified(message)
+            case "request":
+                self._asked(message)
+            case "invalid":
+                batch = " (batches are not supported)" if isinstance(message, list) else ""
+                self._garbage(INVALID_REQUEST, f"Not a JSON-RPC 2.0 message{batch}", message)
+
+    def _garbage(self, code: int, text: str, message: Any = None) -> None:
+        self.waiting.noise += 1
+        if self._answer_garbage:
+            rid = cast(Json, message).get("id") if isinstance(message, dict) else None
+            self.send(jsonrpc.failure(rid if jsonrpc.is_id(rid) else None, RpcError(code, text)))
+
+    def _notified(self, message: Json) -> None:
+        method, params = message["method"], jsonrpc.params_of(message)
+        if method == "notifications/progress" and self.waiting.progressed(params):
+            return
+        if method == "notifications/cancelled":
+            rid = params.get("requestId")
+            task = self._answering.pop(rid, None) if jsonrpc.is_id(rid) else None
+            if task is not None:
+                task.cancel()
+                return
+        self._inbound.notification(method, params)
+
+    def _asked(self, message: Json) -> None:
+        rid = message["id"]
+        if rid in self._answering:
+            self.send(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight")))
+            return
+        self._answering[rid] = self._tasks.start(self._answer(rid, message))
+
+    async def _answer(self, rid: str | int, message: Json) -> None:
+        try:
+            reply = jsonrpc.result(rid, await self._inbound.request(message))
+        except RpcError as error:
+            reply = jsonrpc.failure(rid, error)
+        except asyncio.CancelledError:
+            raise  # a cancelled request is never answered
+        except Exception:
+            log.exception("%s: answering %s failed", self.waiting.name, message["method"])
+            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+        finally:
+            self._answering.pop(rid, None)
+        self.send(reply)
+
+    def send(self, message: Json) -> None:
+        """Send a message as it is. What cannot be written as JSON is answered with an error, never with silence."""
+        if self.lost is not None:
+            return
+        try:
+            raw = codec.dump(message)
+        except codec.Unencodable as error:
+            if "id" not in message:
+                return
+            raw = codec.dump(jsonrpc.failure(message["id"], RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")))
+        self._transmit(raw)
+
+    async def finish(self, grace: float) -> None:
+        """Let what is being answered finish, for so many seconds."""
+        if self._answering:
+            await asyncio.wait(self._answering.values(), timeout=grace)
+
+    def lose(self, reason: str, code: int = SERVER_DIED) -> None:
+        """The carrier is gone: fail what waits, stop what answers, tell the owner once."""
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self.waiting.fail_all(code, reason)
+        self._tasks.cancel()
+        self._inbound.closed(reason)
+
+    async def close(self) -> None:
+        self.lose("closed by the gateway")
+        await self._tasks.close()

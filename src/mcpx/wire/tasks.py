@@ -1,0 +1,50 @@
+"""An owner for background tasks: every task belongs to one, and ends with it.
+
+`asyncio.TaskGroup` ends all tasks when one fails; a gateway wants the opposite, so a task that dies of a bug is
+logged and the others live on. What a task is expected to raise, it handles itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Tasks:
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._running: set[asyncio.Task[Any]] = set()
+        self.closed = False
+
+    def start(self, work: Coroutine[Any, Any, Any], *, awaited: bool = False) -> asyncio.Task[Any]:
+        """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log line."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done_awaited if awaited else self._done)
+        if self.closed:
+            task.cancel()
+        return task
+
+    def _done_awaited(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen, should the last waiter have given up
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: a background task failed", self._owner, exc_info=error)
+
+    def cancel(self) -> None:
+        """For owners that cannot wait: ask every task to stop."""
+        self.closed = True
+        for task in self._running:
+            task.cancel()
+
+    async def close(self) -> None:
+        self.cancel()
+        current = asyncio.current_task()
+        while rest := [task for task in self._running if task is not current]:
+            await asyncio.wait(rest)

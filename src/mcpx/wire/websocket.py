@@ -1,0 +1,296 @@
+"""WebSockets, both sides, on the sans-I/O protocols of `websockets` (imported when the first one is opened).
+
+Promise: text and binary messages alike reach `on_message`, whole and within the limit (beyond it the peer
+gets 1009); pings are answered, a peer that does not answer ours is dropped; `on_close` is called exactly once
+for every socket that was open, with a reason fit for a log. If `on_message` raises, the peer gets 1011.
+
+No promise: compression (never negotiated), that a message is UTF-8 or JSON, proxies, memory for those who do
+not `drain`. `on_message` may be called before `connect` returns, if the server speaks at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from mcpx.wire.http_client import default_context
+from mcpx.wire.http_server import Exchange, encode_headers
+
+if TYPE_CHECKING:
+    from websockets.protocol import Protocol as SansIO
+
+__all__ = ["WebSocket", "accept", "connect"]
+
+log = logging.getLogger(__name__)
+quiet = logging.getLogger(f"{__name__}.protocol")
+"""For the library: it tells of every connection at INFO, and of headers, with their secrets, at DEBUG."""
+quiet.setLevel(logging.WARNING)
+
+PING_EVERY: Final = 20.0
+"""Seconds. Below the minute after which proxies and NATs forget a silent connection."""
+CLOSE_TIMEOUT: Final = 5.0
+"""Seconds a peer has for its part of the closing handshake."""
+PONGS: Final = 65536
+"""Bytes of pongs that may wait for a peer which pings but does not read."""
+
+
+class WebSocket(asyncio.Protocol):
+    """One open socket."""
+
+    def __init__(
+        self, protocol: "SansIO", on_message: Callable[[bytes], None], on_close: Callable[[str], None]
+    ) -> None:
+        self._protocol = protocol
+        self._on_message = on_message
+        self._on_close = on_close
+        self._transport: asyncio.Transport | None = None
+        self._open = False
+        self.begun = False
+        self._why = ""  # of our own doing
+        self._fragments: bytearray | None = None
+        self._heard = True
+        self._ping: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._paused = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._pongs = 0
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more can be sent."""
+        return not self._open
+
+    def send(self, text: bytes) -> None:
+        """One text frame; nothing once closed."""
+        if self._open:
+            self._protocol.send_text(text)
+            self.flush()
+
+    async def drain(self) -> None:
+        """Wait until the socket's buffer is below its mark, or the connection is gone."""
+        while self._paused and self._transport is not None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Begin the closing handshake. `on_close` follows when the connection is gone."""
+        if self._open:
+            self._open = False
+            self._why = self._why or f"closed by us with {code} {reason}".rstrip()
+            # A close frame holds 123 bytes of reason, and no half characters.
+            self._protocol.send_close(code, reason.encode()[:123].decode("utf-8", "ignore"))
+            self.flush()
+
+    # --- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def begin(self) -> None:
+        """The handshake is done."""
+        self._open = self.begun = True
+        self._ping = asyncio.get_running_loop().call_later(PING_EVERY, self._keep_alive)
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        self._protocol.receive_data(data)
+        self.flush()
+        self._work_off()
+
+    def eof_received(self) -> None:
+        self._protocol.receive_eof()
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open = False
+        self._transport = None
+        self._protocol.receive_eof()
+        for timer in (self._ping, self._end):
+            if timer is not None:
+                timer.cancel()
+        self.resume_writing()
+        if not self.opened.done():
+            self.opened.set_exception(ConnectionError(self._reason(exc)))
+        if self.begun:
+            try:
+                self._on_close(self._reason(exc))
+            except Exception:
+                log.exception("on_close failed")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pongs = 0
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- inside
+
+    def _work_off(self) -> None:
+        from websockets.frames import Frame, Opcode
+        from websockets.http11 import Response
+
+        for event in self._protocol.events_received():
+            if isinstance(event, Response) and self._protocol.handshake_exc is None:
+                self.begin()
+            elif isinstance(event, Frame):
+                if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                    self._fragment(bytes(event.data), event.fin)
+                elif event.opcode is Opcode.PING and self._paused:
+                    self._pongs += len(event.data) + 6
+        if self._pongs > PONGS:
+            self._why = "it sends pings but does not read"
+            self.abort()
+        if self._protocol.handshake_exc is not None and not self.opened.done():
+            self.opened.set_exception(ConnectionError(self._reason(None)))
+
+    def _fragment(self, data: bytes, fin: bool) -> None:
+        if self._fragments is not None:
+            self._fragments += data
+            if not fin:
+                return
+            data, self._fragments = bytes(self._fragments), None
+        elif not fin:
+            self._fragments = bytearray(data)
+            return
+        if self._why:  # closed by us
+            return
+        try:
+            self._on_message(data)
+        except Exception:
+            log.exception("on_message failed")
+            self.close(1011, "internal error")
+
+    def flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        for data in self._protocol.data_to_send():
+            if data:
+                transport.write(data)
+            elif transport.can_write_eof():
+                transport.write_eof()
+            else:  # TLS has no half-close
+                transport.close()
+        if self._protocol.close_expected() and self._end is None:
+            self._open = False
+            self._end = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self.abort)
+
+    def _keep_alive(self) -> None:
+        self._ping = asyncio.get_running_loop().call_later(PING_EVERY, self._keep_alive)
+        if not self._heard:
+            self._why = "no answer to a ping"
+            self.abort()
+        elif self._open:
+            self._heard = False
+            self._protocol.send_ping(b"mcpx")
+            self.flush()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _reason(self, exc: Exception | None) -> str:
+        protocol = self._protocol
+        if self._why:
+            return self._why
+        if protocol.handshake_exc is not None:
+            return f"the handshake failed: {protocol.handshake_exc}"
+        if protocol.close_rcvd is not None:
+            return f"closed by the peer with {protocol.close_rcvd}"
+        if protocol.close_sent is not None:
+            return f"closed by us with {protocol.close_sent}"
+        return f"the connection was lost{f': {exc}' if exc else ''}"
+
+
+def accept(
+    exchange: Exchange,
+    *,
+    limit: int,
+    subprotocol: str,
+    on_message: Callable[[bytes], None],
+    on_close: Callable[[str], None],
+) -> WebSocket | None:
+    """Turn a request into a WebSocket, or answer it with an error and return None."""
+    from websockets.datastructures import Headers
+    from websockets.http11 import Request
+    from websockets.server import ServerProtocol
+    from websockets.typing import Subprotocol
+
+    def select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        # Many clients offer none; the library's own choice would refuse them.
+        return Subprotocol(subprotocol) if subprotocol in offered else None
+
+    protocol = ServerProtocol(
+        subprotocols=[Subprotocol(subprotocol)], select_subprotocol=select, max_size=limit, logger=quiet
+    )
+    response = protocol.accept(Request(exchange.path, Headers(exchange.headers.items())))
+    if response.status_code != 101 or exchange.method != "GET":
+        status = response.status_code if response.status_code != 101 else 405
+        more = [(name, response.headers[name]) for name in ("Upgrade",) if name in response.headers]
+        exchange.reply(status, bytes(response.body or b""), "text/plain; charset=utf-8", more)
+        return None
+    socket = WebSocket(protocol, on_message, on_close)
+    transport, rest = exchange.upgrade()
+    transport.set_protocol(socket)
+    socket.connection_made(transport)
+    protocol.send_response(response)
+    socket.begin()
+    socket.flush()
+    if rest:  # not before the caller has the socket
+        asyncio.get_running_loop().call_soon(socket.data_received, rest)
+    return socket
+
+
+async def connect(
+    url: str,
+    headers: Sequence[tuple[str, str]],
+    *,
+    limit: int,
+    subprotocol: str,
+    timeout: float,
+    on_message: Callable[[bytes], None],
+    on_close: Callable[[str], None],
+) -> WebSocket:
+    """Open a WebSocket. OSError (so also ConnectionError and TimeoutError) says why not."""
+    from websockets.client import ClientProtocol
+    from websockets.exceptions import InvalidURI
+    from websockets.typing import Subprotocol
+    from websockets.uri import parse_uri
+
+    try:
+        uri = parse_uri(url)
+    except InvalidURI:
+        raise ConnectionError("not a ws or wss URL") from None
+    if uri.user_info is not None:
+        raise ConnectionError("a URL with a password in it: put credentials into a header instead")
+    encode_headers(headers)  # refuses line breaks; the library would not
+    protocol = ClientProtocol(uri, subprotocols=[Subprotocol(subprotocol)], max_size=limit, logger=quiet)
+    request = protocol.connect()
+    for name, value in headers:
+        request.headers[name] = value
+    socket = WebSocket(protocol, on_message, on_close)
+    context = default_context() if uri.secure else None
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.get_running_loop().create_connection(
+                lambda: socket, uri.host, uri.port, ssl=context, server_hostname=uri.host if uri.secure else None
+            )
+            protocol.send_request(request)
+            socket.flush()
+            await socket.opened
+    except TimeoutError:
+        raise TimeoutError(f"no WebSocket to {uri.host}:{uri.port} in {timeout:g} s") from None
+    finally:
+        if not socket.begun:
+            socket.opened.cancel()
+            socket.abort()
+    return socket

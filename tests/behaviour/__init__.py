@@ -1,0 +1,1 @@
+"""What users are promised, tried through the real program."""

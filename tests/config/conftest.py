@@ -1,0 +1,38 @@
+"""A folder of its own for each test, and two ways to load a text from it: to a `Config`, or to what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpx.config import Config, load
+from mcpx.model.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def loaded(folder: Path) -> Callable[..., Config]:
+    def loaded(text: str | bytes, name: str = "config.yaml", **environ: str) -> Config:
+        path = Path(name)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.chmod(0o600)
+        return load(path, environ)
+
+    return loaded
+
+
+@pytest.fixture
+def refused(loaded: Callable[..., Config]) -> Callable[..., str]:
+    """The whole message, as it would be printed."""
+
+    def refused(text: str | bytes, name: str = "config.yaml", **environ: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            loaded(text, name, **environ)
+        return str(caught.value)
+
+    return refused

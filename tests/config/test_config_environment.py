@@ -1,0 +1,206 @@
+"""`${…}` in values, and the `.env` file beside the config (CFG-3)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpx.config import Config, dotenv
+from mcpx.config.load import load
+
+Loaded = Callable[..., Config]
+Refused = Callable[..., str]
+
+
+def described(loaded: Loaded, text: str, **environ: str) -> str:
+    """What one value becomes."""
+    quoted = text.replace("'", "''")
+    return (
+        loaded(f"mcp_servers: [{{name: a, command: x, description: '{quoted}'}}]", **environ).mcp_servers[0].description
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${A}", "one"),
+        ("${env:A}", "one"),
+        ("<${A}-${B}>", "<one-two>"),
+        ("${A:-x}", "one"),
+        ("${C:-x}", "x"),
+        ("${C:-}", ""),
+        ("${EMPTY:-x}", "x"),
+        ("${EMPTY}", ""),
+        ("${env:C:-x}", "x"),
+        ("${C:-${B}}", "two"),
+        ("${C:-${D:-x}}", "x"),
+        ("${C:-{a: b}}", "{a: b}"[:-1] + "}"),
+        ("${A:-${C}}", "one"),
+        ("$$", "$"),
+        ("$${A}", "${A}"),
+        ("$$$${A}", "$${A}"),
+        ("$$${A}", "$one"),
+        ("$A $ a$", "$A $ a$"),
+        ("it's ${A:-it's}", "it's one"),
+        ("no reference", "no reference"),
+    ],
+)
+def test_a_reference_becomes(text: str, value: str, loaded: Loaded) -> None:
+    assert described(loaded, text, A="one", B="two", EMPTY="") == value
+
+
+def test_an_unset_variable_is_an_error_that_names_it(refused: Refused) -> None:
+    message = refused("mcp_servers:\n  - name: a\n    command: ${NOT_HERE}\n")
+    assert message.startswith("error: variable NOT_HERE is not set\n  --> config.yaml:3:14  (mcp_servers[0].command)")
+    assert "neither in the environment nor in a .env file" in message
+    assert "${NOT_HERE:-…}" in message
+    assert message.count("error:") == 1
+
+
+def test_every_unset_variable_is_told(refused: Refused) -> None:
+    message = refused("mcp_servers: [{name: a, command: '${A}${B}', args: ['${C:-${D}}']}]")
+    assert [name for name in "ABCD" if f"variable {name} is not set" in message] == ["A", "B", "D"]
+
+
+def test_what_a_variable_holds_is_not_looked_into_again(loaded: Loaded) -> None:
+    assert described(loaded, "${A}", A="${B}", B="no") == "${B}"
+    assert described(loaded, "${A}", A="$$ a: [b, *c] # d") == "$$ a: [b, *c] # d"
+    assert described(loaded, "${A:-x}", A="${A}") == "${A}"
+
+
+def test_yaml_in_a_variable_stays_text(loaded: Loaded, refused: Refused) -> None:
+    config = loaded("mcp_servers: [{name: a, command: x, args: ['${A}']}]", A="b]\nmode: search")
+    assert config.mode == "describe"
+    assert "expected a list, not text" in refused("mcp_servers: [{name: a, command: x, args: '${A}'}]", A="[b]")
+
+
+def test_keys_are_not_expanded(loaded: Loaded) -> None:
+    connection = loaded("mcp_servers: [{name: a, command: x, env: {'${A}': '${A}'}}]", A="b").mcp_servers[0].connection
+    assert getattr(connection, "env") == {"${A}": "b"}  # noqa: B009
+
+
+def test_a_variable_may_be_a_number_or_a_boolean(loaded: Loaded, refused: Refused) -> None:
+    text = "server: {port: '${PORT:-8000}'}\nglobal: {hot_reload: '${RELOAD}', startup_wait: '${WAIT}'}"
+    config = loaded(text, PORT="9", RELOAD="False", WAIT="1.5")
+    assert (config.server.port, config.global_.hot_reload, config.global_.startup_wait) == (9, False, 1.5)
+    assert loaded(text, RELOAD="true", WAIT="1").server.port == 8000
+    assert "expected a number, not text" in refused(text, PORT="x", RELOAD="true", WAIT="1")
+    assert "expected true or false, not text" in refused(text, RELOAD="yes", WAIT="1")
+
+
+def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: Loaded, folder: Path) -> None:
+    (folder / "secret").write_text("a\nb: ${X}\n\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "c.yaml").write_text("mcp_servers: [{name: a, command: x, description: '${file:../secret}'}]")
+    assert load(folder / "sub" / "c.yaml", {}).mcp_servers[0].description == "a\nb: ${X}"
+    assert described(loaded, "${file:${NAME}}", NAME=str(folder / "secret")) == "a\nb: ${X}"
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("${file:nope}", "file 'nope' does not exist"),
+        ("${file:.}", "file '.' is a folder"),
+        ("${file:/dev/zero}", "is not a regular file"),
+        ("${file:big}", "is larger than"),
+        ("${file:binary}", "is not UTF-8 text"),
+        ("${input:key}", "'${input:…}' is not supported yet"),
+        ("${keyring:a/b}", "'${keyring:…}' is not supported yet"),
+        ("${vault:a}", "a '${…}' that is not understood"),
+        ("${1A}", "a '${…}' that is not understood"),
+        ("${A-b}", "a '${…}' that is not understood"),
+        ("${}", "a '${…}' that is not understood"),
+        ("${A", "'${' without '}'"),
+        ("${A:-${B}", "'${' without '}'"),
+        ("${workspaceFolder}", "variable workspaceFolder is not set"),
+        ("${A:-" * 20 + "}" * 20, "defaults nested more than"),
+    ],
+)
+def test_a_bad_reference_is_told(reference: str, message: str, refused: Refused, folder: Path) -> None:
+    (folder / "big").write_bytes(b"x" * 100_000)
+    (folder / "binary").write_bytes(b"a\xff")
+    told = refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]")
+    assert message in told
+    assert told.count("error:") == 1
+
+
+def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
+    config = loaded(
+        "mcp_servers:\n"
+        "  - {name: a, enabled: false, connection: {type: http, url: '${URL}', headers: {A: '${T}'}}, timeout: '${N}'}\n"
+        "  - {name: b, enabled: '${ON:-false}', connection: {type: stdio, command: '${file:/nope}', cwd: '${D}'}}\n"
+        "commands:\n"
+        "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"
+        "  - {name: d, enabled: false, type: script, script: {path: '${P}'}}\n"
+    )
+    a, b = config.mcp_servers
+    assert (a.enabled, b.enabled, a.timeout) == (False, False, 30.0)
+    assert getattr(a.connection, "url") == "${URL}"  # noqa: B009
+    assert getattr(b.connection, "cwd") == "${D}"  # noqa: B009
+
+
+def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, refused: Refused) -> None:
+    text = '{"mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}, "disabled": %s}}}'
+    assert loaded(text % "true", "mcp.json").mcp_servers[0].enabled is False
+    assert "variable K is not set" in refused(text % "false", "mcp.json")
+
+
+def test_foreign_keys_and_x_keys_are_not_looked_into(loaded: Loaded) -> None:
+    loaded("x-common: &c {env: {A: '${NOPE}'}}\nmode: direct")
+    loaded('{"mcpServers": {}, "history": ["echo ${NOPE}"]}', "mcp.json")
+
+
+def test_client_words_are_known_in_client_files(loaded: Loaded, folder: Path) -> None:
+    args = '["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", "a${/}b${pathSeparator}c"]'
+    for shape in (
+        '{"mcpServers": {"a": {"command": "x", "args": %s}}}',
+        '{"servers": {"a": {"command": "x", "args": %s}}}',
+    ):
+        connection = loaded(shape % args, "mcp.json", HOME="/home/me").mcp_servers[0].connection
+        assert getattr(connection, "args") == (str(folder), folder.name, "/home/me", "a/b/c")  # noqa: B009
+
+
+def test_the_env_file_is_read_and_the_process_environment_wins(loaded: Loaded, folder: Path) -> None:
+    (folder / ".env").write_text("A=file\nB=file\n")
+    assert described(loaded, "${A} ${B} ${C:-none}", B="process") == "file process none"
+
+
+def test_an_env_file_that_cannot_be_read_is_a_warning(loaded: Loaded, folder: Path) -> None:
+    (folder / ".env").write_bytes(b"A=\xff\n")
+    config = loaded("mode: '${M:-direct}'")
+    assert [".env is not UTF-8 text" in warning for warning in config.warnings] == [True]
+    (folder / ".env").write_text("what is this\n")
+    assert [".env:1: not understood" in warning for warning in loaded("mode: '${M:-direct}'").warnings] == [True]
+
+
+def test_a_folder_named_env_is_no_env_file(loaded: Loaded, folder: Path) -> None:
+    (folder / ".env").mkdir()
+    assert loaded("mode: '${M:-direct}'").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("A=b", {"A": "b"}),
+        ("  export A = b  ", {"A": "b"}),
+        ("A=", {"A": ""}),
+        ("A=b c # d", {"A": "b c"}),
+        ("A=b#c", {"A": "b#c"}),
+        ("A=#c", {"A": ""}),
+        ("# A=b\n\nC=d", {"C": "d"}),
+        ("A='b # c \\n $X'", {"A": "b # c \\n $X"}),
+        ('A="b # c" # d', {"A": "b # c"}),
+        ('A="b\\nc\\t\\"d\\" \\\\"', {"A": 'b\nc\t"d" \\'}),
+        ('A="b\nc"\nD=e', {"A": "b\nc", "D": "e"}),
+        ("A='b\nc'", {"A": "b\nc"}),
+        ("A=b\r\nC=d\r\n", {"A": "b", "C": "d"}),
+        ("A=1\nA=2", {"A": "2"}),
+        ("A=${B}", {"A": "${B}"}),
+    ],
+)
+def test_an_env_file_is_read_as_the_usual_tools_do(text: str, values: dict[str, str]) -> None:
+    assert dotenv.parse(text) == (values, [])
+
+
+def test_lines_that_are_no_assignment_are_counted() -> None:
+    assert dotenv.parse("A=b\noops\n=c\nD='open") == ({"A": "b"}, [2, 3, 4])

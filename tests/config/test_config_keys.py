@@ -1,0 +1,365 @@
+"""Every key of the native shape loads, arrives where it belongs, and is missed when it is misspelt (CFG-1, CFG-4)."""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpx.config import (
+    ApiKey,
+    AuthConfig,
+    BasicAuth,
+    BearerToken,
+    Command,
+    Config,
+    CustomHeader,
+    FrontAuth,
+    FrontServer,
+    Global,
+    HttpRequest,
+    Naming,
+    OAuth2,
+    Parameter,
+    Profile,
+    Script,
+    Server,
+    Tls,
+    Token,
+    ToolProxy,
+)
+from mcpx.transports import Http, Sse, Stdio, Websocket
+
+EVERY_KEY = """
+$schema: https://example.com/schema.json
+x-note: mine
+mode: inspect
+naming: {separator: "_", prefix: always, uris: plain, max_length: 32, x-why: short}
+server:
+  host: 0.0.0.0
+  port: 9000
+  admin_port: 9001
+  admin_token: admin
+  auth: {type: bearer, tokens: [{name: alice, token: a}]}
+  tls: {cert: cert.pem, key: /etc/key.pem}
+mcp_servers:
+  - name: one
+    description: first
+    enabled: true
+    prefix: o
+    connection:
+      type: stdio
+      command: npx
+      args: [-y, server]
+      env: {A: b}
+      cwd: sub
+      inherit_env: [DISPLAY]
+      framing: content-length
+    timeout: 5
+    call_timeout: 6
+    isolation: per_session
+    max_links: 2
+    lazy: true
+    idle_timeout: 7
+    auto_reconnect: false
+    retry_on_failure: false
+    max_retries: 8
+    retry_delay: 9
+    cache_ttl: 10
+    auth: {ref: key}
+    trust: full
+    health_check_enabled: false
+    health_check_interval: 11
+    startup_wait: 12
+    max_message: 13
+    schema_compression_enabled: false
+    max_description_len: 14
+    toon_compression_enabled: false
+    toon_compression_min_size: 15
+    structured_content: omit
+    result_limit: 16
+  - {name: two, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
+  - {name: three, connection: {type: sse, url: "https://h/sse", headers: {A: b}}}
+  - {name: four, connection: {type: websocket, url: "wss://h/ws", headers: {A: b}}}
+commands:
+  - name: fetch
+    description: fetches
+    type: http
+    enabled: true
+    http:
+      method: POST
+      url: https://h/{id}
+      headers: {A: b}
+      params: {q: "{id}", n: 1.50}
+      body: {id: "{id}", n: 1, params: {k: 2}}
+      auth: {ref: key}
+      timeout: 17
+      response_format: text
+      allow_private: true
+    parameters:
+      - {name: id, type: integer, required: true, default: 1, description: which, enum: [1, 2]}
+  - name: run
+    type: script
+    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18}
+auth_configs:
+  - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}
+  - {name: bearer, type: bearer_token, bearer_token: {token: t}}
+  - {name: basic, type: basic_auth, basic_auth: {username: u, password: p}}
+  - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r}}
+  - {name: custom, type: custom_header, custom_header: {headers: {X-Key: k}}}
+profiles:
+  - {name: team, servers: [one, two], tools: [fetch_*], mode: search, tokens: [t]}
+policy: {anything: [1, {goes: true}]}
+global:
+  default_timeout: 20
+  call_timeout: 21
+  max_retries: 22
+  retry_delay: 23
+  log_level: DEBUG
+  log_file: mcp.log
+  hot_reload: false
+  hot_reload_interval: 24
+  health_check_enabled: false
+  health_check_interval: 25
+  tool_proxy_mode: true
+  tool_proxy: {enable_search: false, enable_execute: false, enable_list_services: false, search_limit: 26}
+  schema_compression_enabled: false
+  max_description_len: 27
+  toon_compression_enabled: false
+  toon_compression_min_size: 28
+  structured_content: omit
+  menu_budget: 29
+  auto_budget: 30
+  result_limit: 31
+  startup_wait: 32
+  max_message: 33
+  max_request: 34
+  script_paths: [scripts, /opt/scripts]
+"""
+
+
+def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
+    common: dict[str, Any] = {
+        "call_timeout": 21.0,
+        "max_retries": 22,
+        "retry_delay": 23.0,
+        "health_check_enabled": False,
+        "health_check_interval": 25.0,
+        "schema_compression_enabled": False,
+        "max_description_len": 27,
+        "toon_compression_enabled": False,
+        "toon_compression_min_size": 28,
+        "structured_content": "omit",
+        "result_limit": 31,
+        "startup_wait": 32.0,
+        "max_message": 33,
+    }
+    inherited: dict[str, Any] = {**common, "timeout": 20.0}
+    assert loaded(EVERY_KEY) == Config(
+        mode="inspect",
+        naming=Naming(separator="_", prefix="always", uris="plain", max_length=32),
+        server=FrontServer(
+            host="0.0.0.0",
+            port=9000,
+            admin_port=9001,
+            admin_token="admin",
+            auth=FrontAuth(type="bearer", tokens=(Token(name="alice", token="a"),)),
+            tls=Tls(cert=str(folder / "cert.pem"), key="/etc/key.pem"),
+        ),
+        mcp_servers=(
+            Server(
+                name="one",
+                description="first",
+                enabled=True,
+                prefix="o",
+                connection=Stdio(
+                    command="npx",
+                    args=("-y", "server"),
+                    env={"A": "b"},
+                    cwd=str(folder / "sub"),
+                    inherit_env=("DISPLAY",),
+                    framing="content-length",
+                ),
+                timeout=5.0,
+                call_timeout=6.0,
+                isolation="per_session",
+                max_links=2,
+                lazy=True,
+                idle_timeout=7.0,
+                auto_reconnect=False,
+                retry_on_failure=False,
+                max_retries=8,
+                retry_delay=9.0,
+                cache_ttl=10.0,
+                auth="key",
+                trust="full",
+                health_check_enabled=False,
+                health_check_interval=11.0,
+                startup_wait=12.0,
+                max_message=13,
+                schema_compression_enabled=False,
+                max_description_len=14,
+                toon_compression_enabled=False,
+                toon_compression_min_size=15,
+                structured_content="omit",
+                result_limit=16,
+            ),
+            Server(name="two", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
+            Server(name="three", connection=Sse(url="https://h/sse", headers={"A": "b"}), **inherited),
+            Server(name="four", connection=Websocket(url="wss://h/ws", headers={"A": "b"}), **inherited),
+        ),
+        commands=(
+            Command(
+                name="fetch",
+                description="fetches",
+                type="http",
+                http=HttpRequest(
+                    method="POST",
+                    url="https://h/{id}",
+                    headers={"A": "b"},
+                    params={"q": "{id}", "n": "1.50"},
+                    body={"id": "{id}", "n": 1, "params": {"k": 2}},
+                    auth="key",
+                    timeout=17.0,
+                    response_format="text",
+                    allow_private=True,
+                ),
+                parameters=(
+                    Parameter(name="id", type="integer", required=True, default=1, description="which", enum=(1, 2)),
+                ),
+            ),
+            Command(
+                name="run",
+                type="script",
+                script=Script(
+                    interpreter="bash",
+                    path="/bin/run.sh",
+                    args=("a",),
+                    env={"A": "b"},
+                    cwd=str(folder / "sub"),
+                    timeout=18.0,
+                ),
+            ),
+        ),
+        auth_configs=(
+            AuthConfig(name="key", type="api_key", api_key=ApiKey(location="query", name="k", value="v")),
+            AuthConfig(name="bearer", type="bearer_token", bearer_token=BearerToken(token="t")),
+            AuthConfig(name="basic", type="basic_auth", basic_auth=BasicAuth(username="u", password="p")),
+            AuthConfig(
+                name="oauth",
+                type="oauth2",
+                oauth2=OAuth2(client_id="i", client_secret="s", token_url="https://h/t", scope="r"),
+            ),
+            AuthConfig(name="custom", type="custom_header", custom_header=CustomHeader(headers={"X-Key": "k"})),
+        ),
+        profiles=(Profile(name="team", servers=("one", "two"), tools=("fetch_*",), mode="search", tokens=("t",)),),
+        policy={"anything": [1, {"goes": True}]},
+        global_=Global(
+            default_timeout=20.0,
+            log_level="DEBUG",
+            log_file=str(folder / "mcp.log"),
+            hot_reload=False,
+            hot_reload_interval=24.0,
+            tool_proxy_mode=True,
+            tool_proxy=ToolProxy(
+                enable_search=False, enable_execute=False, enable_list_services=False, search_limit=26
+            ),
+            menu_budget=29,
+            auto_budget=30,
+            max_request=34,
+            script_paths=(str(folder / "scripts"), "/opt/scripts"),
+            **common,
+        ),
+        path=folder / "config.yaml",
+    )
+
+
+SECTIONS = {
+    "the top": ("{0}", Config),
+    "server": ("server: {{{0}}}", FrontServer),
+    "server.auth": ("server: {{auth: {{{0}}}}}", FrontAuth),
+    "server.tls": ("server: {{tls: {{cert: a, key: b, {0}}}}}", Tls),
+    "naming": ("naming: {{{0}}}", Naming),
+    "mcp_servers[]": ("mcp_servers: [{{name: a, connection: {{type: stdio, command: b}}, {0}}}]", Server),
+    "a stdio connection": ("mcp_servers: [{{name: a, connection: {{type: stdio, command: b, {0}}}}}]", Stdio),
+    "an http connection": ("mcp_servers: [{{name: a, connection: {{type: http, url: 'http://b', {0}}}}}]", Http),
+    "commands[]": ("commands: [{{name: a, type: script, script: {{path: /b}}, {0}}}]", Command),
+    "commands[].script": ("commands: [{{name: a, type: script, script: {{path: /b, {0}}}}}]", Script),
+    "commands[].http": ("commands: [{{name: a, type: http, http: {{url: 'http://b', {0}}}}}]", HttpRequest),
+    "auth_configs[]": (
+        "auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: t}}, {0}}}]",
+        AuthConfig,
+    ),
+    "profiles[]": ("profiles: [{{name: a, {0}}}]", Profile),
+    "global": ("global: {{{0}}}", Global),
+    "global.tool_proxy": ("global: {{tool_proxy: {{{0}}}}}", ToolProxy),
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_misspelt_key_is_an_error_that_names_the_right_one(section: str, refused: Callable[..., str]) -> None:
+    """CFG-4, for every key of every section."""
+    template, cls = SECTIONS[section]
+    assert is_dataclass(cls)
+    in_file = [field.name.rstrip("_") for field in fields(cls) if field.metadata.get("in_file", True)]
+    assert in_file
+    for key in in_file:
+        typo = f"{key}_"
+        message = refused(template.format(f"{typo}: 1"))
+        assert f"unknown key '{typo}'" in message, key
+        assert f"did you mean '{key}'?" in message, key
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_schema_and_x_keys_are_allowed_everywhere(section: str, loaded: Callable[..., Config]) -> None:
+    template, _ = SECTIONS[section]
+    body = template.format("$schema: https://s, x-mine: {any: thing}")
+    loaded(body if section != "the top" else "$schema: https://s\nx-mine: {any: thing}")
+
+
+@pytest.mark.parametrize("key", ["dialect", "path", "warnings"])
+def test_fields_we_fill_in_ourselves_are_no_keys(key: str, refused: Callable[..., str]) -> None:
+    assert f"unknown key '{key}'" in refused(f"{key}: native")
+
+
+def test_every_field_has_its_line_of_documentation() -> None:
+    """The config reference is generated from them."""
+    import ast
+
+    folder = Path(__file__).parents[2] / "src" / "mcpx" / "config"
+    for module in ("schema.py", "sections.py"):
+        for cls in [node for node in ast.parse((folder / module).read_text()).body if isinstance(node, ast.ClassDef)]:
+            assert ast.get_docstring(cls), cls.name
+            for field, doc in zip(cls.body, [*cls.body[1:], None], strict=True):
+                if isinstance(field, ast.AnnAssign):
+                    assert isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant), ast.unparse(field)
+
+
+def test_a_global_key_at_a_server_counts_for_that_server(loaded: Callable[..., Config]) -> None:
+    config = loaded(
+        "global: {default_timeout: 5, call_timeout: 50, max_message: 1000}\n"
+        "mcp_servers:\n"
+        "  - {name: a, connection: {type: stdio, command: x}}\n"
+        "  - {name: b, connection: {type: stdio, command: x}, call_timeout: 60, max_message: 2000, timeout: 6}\n"
+        "  - {name: c, connection: {type: stdio, command: x}, default_timeout: 7}\n"
+        "commands: [{name: d, type: http, http: {url: 'http://h'}}]\n"
+    )
+    a, b, c = config.mcp_servers
+    assert (a.timeout, a.call_timeout, a.max_message) == (5, 50, 1000)
+    assert (b.timeout, b.call_timeout, b.max_message) == (6, 60, 2000)
+    assert (c.timeout, c.call_timeout, c.max_message) == (7, 50, 1000)
+    assert config.commands[0].http and config.commands[0].http.timeout == 5
+
+
+def test_tool_proxy_mode_makes_search_the_default_but_mode_wins(loaded: Callable[..., Config]) -> None:
+    """SUR-6."""
+    assert loaded("mcp_servers: []").mode == "direct"
+    assert loaded("global: {tool_proxy_mode: true}").mode == "search"
+    assert loaded("global: {tool_proxy_mode: '${P}'}", P="true").mode == "search"
+    assert loaded("global: {tool_proxy_mode: true}\nmode: inspect").mode == "inspect"
+
+
+def test_a_key_without_value_is_as_if_it_were_not_there(loaded: Callable[..., Config]) -> None:
+    config = loaded("mcp_servers:\ncommands:\nglobal:\nnaming:\nmode:\nserver:\n  port:\n")
+    assert (config.mode, config.mcp_servers, config.server.port) == ("direct", (), 8000)

@@ -1,0 +1,49 @@
+"""LIF-7: a child gets a small environment, what it asks for, and nothing of ours."""
+
+import pytest
+
+from mcpx.transports.environment import child_environment
+
+BASIC = dict.fromkeys(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "TZ"),
+        *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HTTP_PROXY", "https_proxy", "No_Proxy", "ALL_PROXY"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "npm_config_registry"),
+        *("UV_INDEX_URL", "PIP_INDEX_URL"),
+    ),
+    "x",
+)
+OTHER = {
+    "AWS_SECRET_ACCESS_KEY": "s",
+    "GITHUB_TOKEN": "t",
+    "LD_PRELOAD": "l",
+    "PYTHONPATH": "p",
+    "LANGUISH": "x",
+}
+OURS = {"MCPX_TOKEN": "m", "MCPX_PROXY": "m", "mcpx_token": "m"}
+
+
+def test_a_child_gets_what_a_program_needs_and_no_more() -> None:
+    """LIF-7"""
+    assert child_environment({**BASIC, **OTHER, **OURS}, {}, False) == BASIC
+
+
+def test_its_own_env_comes_last_and_may_say_anything() -> None:
+    """LIF-7"""
+    declared = {"PATH": "/mine", "MCPX_TOKEN": "given", "NEW": "n"}
+    assert child_environment({**BASIC, **OURS}, declared, False) == {**BASIC, **declared}
+
+
+def test_inherit_env_gives_all_or_what_is_named_but_nothing_of_ours() -> None:
+    """LIF-7"""
+    own = {**BASIC, **OTHER, **OURS}
+    assert child_environment(own, {}, True) == {**BASIC, **OTHER}
+    names = ("GITHUB_TOKEN", "MCPX_TOKEN", "NOT_SET")
+    assert child_environment(own, {}, names) == {**BASIC, "GITHUB_TOKEN": "t"}
+    assert child_environment(own, {}, ()) == BASIC
+
+
+@pytest.mark.parametrize("inherit", [False, ()])
+def test_a_shell_function_in_a_variable_is_not_passed_on(inherit: bool | tuple[str, ...]) -> None:
+    """LIF-7"""
+    assert child_environment({"LC_ALL": "() { :; }; echo gotcha"}, {}, inherit) == {}

@@ -1,0 +1,792 @@
+"""LIF-7: child processes are owned; they and all their descendants end on every exit path, and nobody else does."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from mcpx.transports import descendants, keeper, process
+from mcpx.transports.process import Child, Spawn, spawn
+from mcpx.transports.stderrlog import StderrLog
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+PROGRAMS = Path(__file__).with_name("programs")
+BOUND = 3.0
+"""Seconds within which a tree is gone, whatever happened."""
+PATIENCE = 20.0
+"""Seconds for what is not measured (a start on a busy machine)."""
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+Name = tuple[int, int]
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(loop_kind: str) -> Iterator[Run]:
+    """Run a coroutine on the loop under test; whatever it started is ended, and it is checked that it is."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop_kind == "uvloop" else None) as runner:
+        try:
+            yield runner.run
+        finally:
+            runner.run(process.end_all())
+            assert [pid for pid in pids() if process._RUN in environ(pid)] == []
+            assert children() == []
+
+
+class Heard:
+    """What the three callbacks heard, in order."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.err = b""
+        self.codes: list[int] = []
+        self.out_at_exit = b""
+        self.err_at_exit = b""
+        self.news = asyncio.Event()
+
+    def on_stdout(self, data: bytes) -> None:
+        self.out += data
+        self.news.set()
+
+    def on_stderr(self, data: bytes) -> None:
+        self.err += data
+        self.news.set()
+
+    def on_exit(self, code: int) -> None:
+        self.codes.append(code)
+        self.out_at_exit, self.err_at_exit = self.out, self.err
+        self.news.set()
+
+    async def until(self, condition: Callable[["Heard"], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition(self):
+                self.news.clear()
+                await self.news.wait()
+
+
+async def start(heard: Heard, command: str, *args: str, env: dict[str, str] | None = None) -> Child:
+    spec = Spawn(command, args, dict(os.environ) if env is None else env, None)
+    return await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+
+
+async def start_family(heard: Heard, notes: Path, *words: str) -> Child:
+    """Returns when the server and its relatives are ready."""
+    child = await start(heard, sys.executable, "-I", "-S", str(PROGRAMS / "family.py"), str(notes), *words)
+    child.write(b"hello\n")
+    if "crashes" not in words:
+        await heard.until(lambda heard: heard.out == b"hello\n")
+    return child
+
+
+def noted(notes: Path, *names: str) -> list[Name]:
+    found: list[Name] = []
+    for name in names:
+        pid, start = (notes / name).read_text().split()
+        found.append((int(pid), int(start)))
+    return found
+
+
+def alive(names: list[Name]) -> list[Name]:
+    stats = [(name, descendants.read_stat(name[0])) for name in names]
+    return [name for name, stat in stats if stat is not None and stat.start == name[1] and stat.alive]
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def environ(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def children(of: int | None = None) -> list[int]:
+    """Zombies included. Those of the suite itself that other tests keep are not ours to judge: none carries a
+    session of its own."""
+    own = of or os.getpid()
+    stats = {pid: descendants.read_stat(pid) for pid in pids()}
+    return [pid for pid, stat in stats.items() if stat and stat.ppid == own and stat.session == pid]
+
+
+def wait_for(condition: Callable[[], bool], bound: float = PATIENCE) -> None:
+    deadline = time.monotonic() + bound
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.005)
+
+
+async def until(condition: Callable[[], bool], bound: float = PATIENCE) -> None:
+    """For what nobody tells us of; the loop runs on."""
+    async with asyncio.timeout(bound):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def stranger(env: dict[str, str] | None = None, **options: Any) -> "subprocess.Popen[bytes]":
+    """Somebody who is not ours."""
+    return subprocess.Popen(["sleep", "1000"], env=env, **options)
+
+
+# --- one child
+
+
+def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tmp_path: Path) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start_family(heard, tmp_path)
+        before = time.monotonic()
+        await child.end()
+        assert time.monotonic() - before < 0.9
+        assert child.returncode == 0 and child.exited.result() == 0 and heard.codes == [0]
+        await child.end()
+        child.write(b"into the void")
+        child.pause_reading()
+        child.resume_reading()
+        await child.drain()
+        assert heard.codes == [0]
+
+    run(main())
+
+
+def test_a_child_has_its_own_session_real_pipes_and_no_descriptor_of_ours(run: Run) -> None:
+    """LIF-7: a script that writes to /dev/stderr works, and nothing of the gateway leaks into it."""
+
+    async def main() -> None:
+        heard = Heard()
+        extra, _ = pair = os.pipe()
+        os.set_inheritable(extra, True)
+        script = "cut -d' ' -f6 /proc/$$/stat; echo ouch >/dev/stderr; ls /proc/$$/fd | tr '\\n' ' '"
+        child = await start(heard, "sh", "-c", script)
+        await heard.until(lambda heard: bool(heard.codes))
+        session, fds = heard.out.decode().split("\n")
+        assert int(session) == child.pid
+        assert heard.err == b"ouch\n"
+        assert fds.split() in (["0", "1", "2"], ["0", "1", "10", "2"])  # dash may keep its own at 10
+        for fd in pair:
+            os.close(fd)
+
+    run(main())
+
+
+def test_exit_is_told_once_after_all_output_and_with_the_signal_that_caused_it(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        script = "head -c 1000000 /dev/zero; echo last words >&2; kill -9 $$"
+        child = await start(heard, "sh", "-c", script)
+        await heard.until(lambda heard: bool(heard.codes))
+        assert heard.codes == [-9] and child.returncode == -9
+        assert len(heard.out_at_exit) == 1_000_000 and heard.err_at_exit == b"last words\n"
+        await child.end()
+        assert heard.codes == [-9]
+
+    run(main())
+
+
+def test_exit_is_not_held_up_by_a_grandchild_that_holds_the_output(run: Run, tmp_path: Path) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start_family(heard, tmp_path, "holder", "crashes")
+        async with asyncio.timeout(PATIENCE):
+            await child.exited
+        before = time.monotonic()
+        await heard.until(lambda heard: bool(heard.codes))
+        assert time.monotonic() - before < 0.6
+        assert heard.codes == [3] and heard.err_at_exit == b"last words\n"
+        await child.end()
+        assert alive(noted(tmp_path, "holder")) == []
+
+    run(main())
+
+
+def test_a_paused_reader_gets_the_rest_before_it_is_told_of_the_exit(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start(heard, "sh", "-c", "read line; echo answer")
+        child.pause_reading()
+        child.write(b"question\n")
+        async with asyncio.timeout(PATIENCE):
+            await child.exited
+        assert heard.out == b"" and heard.codes == []
+        child.resume_reading()
+        await heard.until(lambda heard: bool(heard.codes))
+        assert heard.out_at_exit == b"answer\n"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "error"),
+    [
+        ("no-such-command-anywhere", None, FileNotFoundError),
+        ("/no/such/command", None, FileNotFoundError),
+        ("", None, FileNotFoundError),
+        ("/etc/passwd", None, PermissionError),
+        ("/etc", None, PermissionError),
+        ("cat", "/no/such/folder", FileNotFoundError),
+        ("cat", "/etc/passwd", NotADirectoryError),
+    ],
+)
+def test_a_command_that_cannot_run_is_refused_as_what_it_is(
+    run: Run, command: str, cwd: str | None, error: type[OSError]
+) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        spec = Spawn(command, (), dict(os.environ), cwd)
+        with pytest.raises(error) as caught:
+            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+        assert caught.value.filename == (cwd or command)
+
+    run(main())
+
+
+def test_arguments_and_names_no_system_can_carry_are_refused(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        for args, env in ((("a\0b",), {}), ((), {"A": "b\0"}), ((), {"A=B": "c"})):
+            with pytest.raises(OSError, match="NUL"):
+                await start(Heard(), "/bin/cat", *args, env=env)
+
+    run(main())
+
+
+def test_the_command_is_looked_up_in_the_childs_path_and_folder(run: Run, tmp_path: Path) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        (tmp_path / "bin").mkdir()
+        tool = tmp_path / "bin" / "only-here"
+        tool.write_text("#!/bin/sh\npwd\n")
+        tool.chmod(0o755)
+        for command, path in (
+            ("only-here", str(tool.parent)),
+            ("bin/only-here", "/usr/bin"),
+            ("only-here", "bin"),
+        ):
+            heard = Heard()
+            spec = Spawn(command, (), {"PATH": path}, str(tmp_path))
+            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+            await heard.until(lambda heard: bool(heard.codes))
+            assert heard.out.decode().strip() == str(tmp_path)
+
+    run(main())
+
+
+def test_a_child_that_does_not_read_is_congested_and_one_that_is_gone_is_not(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start(heard, "sleep", "1000")
+        assert not child.congested
+        child.write(b"x" * 1_000_000)
+        assert child.congested
+        drained = asyncio.create_task(child.drain())
+        await asyncio.sleep(0)
+        assert not drained.done()
+        await child.end()
+        async with asyncio.timeout(1):
+            await drained
+        assert not child.congested
+
+        child = await start(heard, "cat")
+        child.write(b"x" * 1_000_000)
+        async with asyncio.timeout(PATIENCE):
+            await child.drain()
+        await heard.until(lambda heard: len(heard.out) == 1_000_000)
+
+    run(main())
+
+
+def test_writing_to_a_child_that_closed_its_input_is_quiet(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start(heard, "sh", "-c", "exec <&-; echo closed; exec sleep 1000")
+        await heard.until(lambda heard: heard.out == b"closed\n")
+        for _ in range(20):
+            child.write(b"x" * 100_000)
+        async with asyncio.timeout(PATIENCE):
+            await child.drain()
+        child.write(b"x")
+        assert not child.congested and heard.codes == []
+
+    run(main())
+    assert caplog.records == []
+
+
+def test_64_megabytes_pass_a_slow_reader_in_flat_memory(run: Run) -> None:
+    """LIF-7: back-pressure"""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        got = 0
+        paused = False
+
+        def on_stdout(data: bytes) -> None:
+            nonlocal got, paused
+            assert not paused
+            got += len(data)
+            child.pause_reading()
+            paused = True
+            loop.call_later(0.0002, resume)
+
+        def resume() -> None:
+            nonlocal paused
+            paused = False
+            child.resume_reading()
+
+        spec = Spawn("sh", ("-c", "read go; exec head -c 67108864 /dev/zero"), dict(os.environ), None)
+        child = await spawn(spec, on_stdout=on_stdout, on_stderr=lambda _: None, on_exit=done.set_result)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        child.write(b"\n")
+        async with asyncio.timeout(60):
+            assert await done == 0
+        assert got == 67108864
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024
+
+    run(main())
+
+
+def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """LIF-7"""
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        log = StderrLog("noisy")
+        size = 0
+        heard = Heard()
+
+        def on_stderr(data: bytes) -> None:
+            nonlocal size
+            size += len(data)
+            log.feed(data)
+
+        spec = Spawn("sh", ("-c", "yes flooding >&2 & exec cat"), dict(os.environ), None)
+        child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=on_stderr, on_exit=heard.on_exit)
+        slowest = 0.0
+        while size < 100_000_000:
+            heard.out = b""
+            before = time.monotonic()
+            child.write(b"ping\n")
+            await heard.until(lambda heard: heard.out == b"ping\n")
+            slowest = max(slowest, time.monotonic() - before)
+        assert slowest < 0.5
+        assert log.tail(2) == ["flooding"] * 2
+        await child.end()
+
+    run(main())
+    assert len(caplog.records) < 1000
+
+
+# --- the tree
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deaf", "stays"),
+        ("plain",),
+        ("setsid",),
+        ("daemon",),
+        ("bare",),
+        ("odd",),
+        ("deaf", "stays", "plain", "setsid", "daemon", "bare", "stubborn", "holder", "odd"),
+    ],
+    ids=" ".join,
+)
+def test_end_leaves_nobody_behind(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start_family(heard, tmp_path, *words)
+        everyone = noted(tmp_path, "server", *(set(words) - {"deaf", "stays"}))
+        assert len(alive(everyone)) == len(everyone)
+        before = time.monotonic()
+        await child.end()
+        assert time.monotonic() - before < BOUND
+        assert alive(everyone) == []
+        assert heard.codes == [-9 if "deaf" in words else 0]
+
+    run(main())
+
+
+@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "bare", "stubborn", "holder"])
+def test_a_server_that_exits_by_itself_leaves_nobody_behind(
+    run: Run, tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: nobody calls `end`. One that left the session and has no mark must have been seen before."""
+    monkeypatch.setattr(process, "CENSUS", 0.1)
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start_family(heard, tmp_path, word)
+        everyone = noted(tmp_path, "server", word)
+        await until(lambda: everyone[1][0] in child.tree.alive)
+        os.kill(child.pid, signal.SIGKILL)
+        await heard.until(lambda heard: bool(heard.codes))
+        await until(lambda: alive(everyone) == [], BOUND)
+
+    run(main())
+
+
+@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "stubborn"])
+def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: Path, word: str) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        child = await start_family(heard, tmp_path, word, "crashes")
+        await heard.until(lambda heard: heard.codes == [3])
+        async with asyncio.timeout(BOUND):
+            await child.end()
+        assert alive(noted(tmp_path, word)) == []
+
+    run(main())
+
+
+def test_a_server_that_turns_itself_into_a_daemon_is_ended(run: Run) -> None:
+    """LIF-7: the hardest moment is its making, when the parent is just gone and the child not yet there."""
+    script = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        os.execv("/bin/sleep", ["sleep", "1000"])
+os._exit(0)
+"""
+
+    async def main() -> None:
+        async def life() -> None:
+            heard = Heard()
+            child = await start(heard, sys.executable, "-I", "-S", "-c", script)
+            await heard.until(lambda heard: heard.codes == [0])
+            await child.end()
+            assert [pid for pid in pids() if child.tree.token in descendants.tokens(pid)] == []
+
+        for _ in range(10):
+            await asyncio.gather(*(life() for _ in range(4)))
+
+    run(main())
+
+
+def test_a_stopped_child_is_ended(run: Run, tmp_path: Path) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        child = await start_family(Heard(), tmp_path, "plain")
+        everyone = noted(tmp_path, "server", "plain")
+        for pid, _ in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        async with asyncio.timeout(BOUND):
+            await child.end()
+        assert alive(everyone) == []
+
+    run(main())
+
+
+def test_an_ending_is_finished_though_nobody_waits_for_it(run: Run, tmp_path: Path) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        child = await start_family(Heard(), tmp_path, "deaf", "stays", "stubborn")
+        everyone = noted(tmp_path, "server", "stubborn")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await child.end()
+        async with asyncio.timeout(BOUND):
+            await child.end()
+        assert alive(everyone) == []
+
+    run(main())
+
+
+def test_a_start_that_is_cancelled_leaves_nobody_behind(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = Heard()
+        task = asyncio.create_task(start(heard, "sleep", "1000"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(BOUND):
+            await process.end_all()
+        assert children() == [] and heard.codes == []
+
+    run(main())
+
+
+def test_only_what_is_certainly_ours_is_ended(run: Run, tmp_path: Path) -> None:
+    """LIF-7: not what has another run's mark, our mark under another name or as a part, or a reused pid."""
+
+    async def main() -> None:
+        child = await start_family(Heard(), tmp_path, "daemon")
+        token = child.tree.token.decode()
+        lookalikes = [
+            {"GATEWAY_OWNER": token[:-1] + ("0" if token[-1] != "0" else "1")},
+            {"GATEWAY_OWNER": "0" * 32 + token[32:]},
+            {"GATEWAY_OWNER": token + "0"},
+            {"GATEWAY_OWNER": "x" + token},
+            {"OTHER_GATEWAY_OWNER": token},
+            {"OTHER": f"GATEWAY_OWNER={token}"},
+        ]
+        others = [stranger(env, start_new_session=True) for env in lookalikes]
+        others.append(stranger())
+        # As if the pid of a descendant we once saw had been given to someone else.
+        child.tree.alive[others[-1].pid] = 1
+        descendants.send({others[-1].pid: 1}, signal.SIGKILL)
+        async with asyncio.timeout(BOUND):
+            await child.end()
+        try:
+            assert [other.poll() for other in others] == [None] * len(others)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+
+    run(main())
+
+
+def test_a_gateway_behind_a_gateway_leaves_both_able_to_find_theirs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-7"""
+    monkeypatch.setenv("GATEWAY_OWNER", "outer.1")
+
+    async def main() -> None:
+        child = await start(Heard(), "cat")
+        wait_for(lambda: descendants.tokens(child.pid) == [b"outer.1", child.tree.token])
+
+    run(main())
+
+
+# --- many
+
+
+def test_fifty_start_and_end_side_by_side(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        heard = [Heard() for _ in range(50)]
+        await asyncio.gather(*(start(one, "sh", "-c", "setsid sleep 1000 & exec cat") for one in heard))
+        before = time.monotonic()
+        await process.end_all()
+        assert time.monotonic() - before < BOUND
+        assert [one.codes for one in heard] == [[0]] * 50
+
+    run(main())
+
+
+def test_two_hundred_lives_leave_no_descriptor_no_zombie_and_no_thread(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        async def life() -> None:
+            heard = Heard()
+            child = await start(heard, "cat")
+            child.write(b"hello\n")
+            await heard.until(lambda heard: heard.out == b"hello\n")
+            await child.end()
+            assert heard.codes == [0]
+
+        for _ in range(10):
+            await life()
+        fds, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        for _ in range(20):
+            await asyncio.gather(*(life() for _ in range(10)))
+        assert len(os.listdir("/proc/self/fd")) <= fds
+        assert len(asyncio.all_tasks()) == tasks
+        assert children() == [process._KEEPER.pid]
+
+    run(main())
+
+
+# --- the end of the host
+
+
+@contextlib.contextmanager
+def host(loop_kind: str, end: str, notes: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    popen = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "host.py"), loop_kind, end, str(notes), *words],
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for(lambda: (notes / "host").exists() or popen.poll() is not None)
+        yield popen
+    finally:
+        popen.kill()
+        popen.communicate()
+
+
+KIN = ("plain", "setsid", "daemon", "bare", "stubborn", "odd")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], ids=lambda sent: sent.name)
+def test_a_killed_host_leaves_nobody_behind(loop_kind: str, tmp_path: Path, sent: signal.Signals) -> None:
+    """LIF-7: also not the keeper."""
+    with host(loop_kind, "waits", tmp_path, "deaf", "stays", *KIN) as popen:
+        everyone = noted(tmp_path, "server", *KIN)
+        [keeper_pid] = [pid for pid in children(popen.pid) if pid != everyone[0][0]]
+        stat = descendants.read_stat(keeper_pid)
+        assert stat is not None
+        everyone.append((keeper_pid, stat.start))
+        os.kill(keeper_pid, signal.SIGINT)  # Ctrl-C reaches many
+        os.kill(keeper_pid, signal.SIGTERM)
+        assert len(alive(everyone)) == len(everyone)
+        popen.send_signal(sent)
+        wait_for(lambda: alive(everyone) == [], BOUND)
+
+
+@pytest.mark.parametrize("end", ["raises", "returns", "exits", "clean"])
+def test_a_host_that_ends_itself_leaves_nobody_behind(loop_kind: str, tmp_path: Path, end: str) -> None:
+    """LIF-7"""
+    before = set(pids())
+    with host(loop_kind, end, tmp_path, "deaf", "stays", *KIN) as popen:
+        _, stderr = popen.communicate(timeout=PATIENCE)
+        everyone = noted(tmp_path, "server", *KIN)
+        wait_for(lambda: alive(everyone) == [], BOUND)
+        assert popen.returncode == {"raises": 1, "returns": 0, "exits": 4, "clean": 0}[end]
+        assert (stderr == b"") == (end != "raises"), stderr.decode()
+        if end == "clean":
+            assert [pid for pid in set(pids()) - before if b"mcpx-keeper" in _cmdline(pid)] == []
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def shells() -> list[list[str]]:
+    found = [[name] for name in ("sh", "dash") if shutil.which(name)]
+    found += [["bash", "--posix"]] if shutil.which("bash") else []
+    return found + ([["busybox", "sh"]] if shutil.which("busybox") else [])
+
+
+@pytest.mark.parametrize("shell", shells(), ids=" ".join)
+def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str], tmp_path: Path) -> None:
+    """LIF-7: in every shell there is."""
+    run, other = "1" * 32, "2" * 32
+    marked = [stranger({"GATEWAY_OWNER": f"{run}.1"}, start_new_session=True)]
+    family = [sys.executable, "-I", "-S", str(PROGRAMS / "family.py"), str(tmp_path)]
+    env = {"GATEWAY_OWNER": f"outer.1,{run}.2"}
+    marked.append(subprocess.Popen([*family, "stubborn", "odd"], env=env, stdin=subprocess.PIPE))
+    bare = stranger({}, start_new_session=True)
+    inside = subprocess.Popen(
+        ["sh", "-c", "env -i sleep 1000 & env -i setsid sleep 1001 & wait"], env={}, start_new_session=True
+    )
+    others = [stranger({"GATEWAY_OWNER": f"{other}.1"}, start_new_session=True)]
+    others.append(stranger({"A": run}, start_new_session=True))
+    mine = [bare, inside, *marked]
+    try:
+        wait_for(lambda: (tmp_path / "server").exists())
+        names = [(popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))]
+        wait_for(lambda: len(descendants.survey([descendants.Tree(*names[1], b"none")])[0]) == 3)
+        names += descendants.survey([descendants.Tree(*names[1], b"none")])[0].items()
+        names += noted(tmp_path, "stubborn", "odd")
+        guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
+        told = [f"{pid}:{start}" for pid, start in names[:2]] + [f"{others[0].pid}:1"]
+        before = time.monotonic()
+        guard.communicate(b"\n1:2\n\n" + " ".join(told).encode() + b"\n\n9:9 cut off", timeout=PATIENCE)
+        assert time.monotonic() - before < BOUND
+        assert guard.returncode == 0
+        assert alive(names) == []
+        assert [popen.poll() for popen in others] == [None, None]
+    finally:
+        for popen in (*mine, *others):
+            popen.kill()
+            popen.communicate()
+
+
+def test_the_keeper_goes_at_once_when_all_is_clean() -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        guard = keeper.Keeper("3" * 32)
+        guard.start()
+        guard.tell([(1, 1)])
+        guard.tell([])
+        before = time.monotonic()
+        await guard.close()
+        assert time.monotonic() - before < 0.35
+        assert guard.pid is None
+        await guard.close()
+
+    asyncio.run(main())
+
+
+def test_a_keeper_that_was_killed_is_replaced_at_the_next_start(run: Run) -> None:
+    """LIF-7"""
+
+    async def main() -> None:
+        await start(Heard(), "cat")
+        first = process._KEEPER.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: (stat := descendants.read_stat(first)) is None or not stat.alive)
+        child = await start(Heard(), "cat")
+        assert process._KEEPER.pid not in (None, first)
+        await child.end()
+
+    run(main())
+
+
+def test_as_process_one_it_reaps_the_orphans_that_fall_to_it() -> None:
+    """LIF-7: in a container mcpx is often pid 1."""
+    script = """
+import asyncio, os, sys
+from mcpx.transports import process, descendants
+process.CENSUS = 0.05
+async def main():
+    assert os.getpid() == 1
+    orphans = "for i in 1 2 3; do sh -c 'setsid sleep 0.01 &'; done; exec cat"
+    spec = process.Spawn("sh", ("-c", orphans), os.environ, None)
+    child = await process.spawn(spec, on_stdout=print, on_stderr=print, on_exit=print)
+    def zombies():
+        stats = [descendants.read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+        return [stat for stat in stats if stat and not stat.alive]
+    async with asyncio.timeout(10):
+        while not zombies(): await asyncio.sleep(0.005)
+        while zombies(): await asyncio.sleep(0.005)
+    await process.end_all()
+asyncio.run(main())
+"""
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
