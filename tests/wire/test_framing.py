@@ -21,14 +21,10 @@ from mcpx.wire.framing import (
 LIMIT = 64
 
 
-def read(
-    data: list[bytes], framing: Any = "newline", limit: int = LIMIT
-) -> tuple[list[bytes], list[tuple[int, str]]]:
+def read(data: list[bytes], framing: Any = "newline", limit: int = LIMIT) -> tuple[list[bytes], list[tuple[int, str]]]:
     messages: list[bytes] = []
     skipped: list[tuple[int, str]] = []
-    reader = MessageReader(
-        messages.append, lambda n, why: skipped.append((n, why)), limit=limit, framing=framing
-    )
+    reader = MessageReader(messages.append, lambda n, why: skipped.append((n, why)), limit=limit, framing=framing)
     for chunk in data:
         reader.feed(chunk)
     reader.finish()
@@ -97,12 +93,7 @@ def block(body: bytes, *more: bytes) -> bytes:
 
 
 def test_a_block_holds_exactly_the_declared_bytes_newlines_included() -> None:
-    data = (
-        block(b'{"a":\n1}')
-        + block(b"{}", b"Content-Type: application/json; charset=utf-8")
-        + b"\r\n"
-        + block(b"[]")
-    )
+    data = block(b'{"a":\n1}') + block(b"{}", b"Content-Type: application/json; charset=utf-8") + b"\r\n" + block(b"[]")
     for chunks in ([data], bytewise(data)):
         assert read(chunks, "content-length") == ([b'{"a":\n1}', b"{}", b"[]"], [])
 
@@ -195,41 +186,18 @@ def test_a_frame_has_that_one_header_only() -> None:
 
 # --- every chunking, any bytes
 
-PIECES = st.sampled_from(
-    [
-        b"\n",
-        b"\r",
-        b"\r\n",
-        b"\r\n\r\n",
-        b" ",
-        b"{}",
-        b"x" * 20,
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b":",
-        b"data: ",
-        b"data",
-    ]
-    + [
-        b"id: 7\n",
-        b"event: e\n",
-        b"retry: 5\n",
-        b": c\n",
-        b"Content-Length: 3\r\n\r\nabc",
-        b"content-length",
-        b"3",
-    ]
-    + [b"Content-Length: 300\r\n\r\n", b"Content-Type: x\r\n", b"X" * HEADER_LIMIT, b"A: b\r\n"]
-)
+LINES = [b"\n", b"\r", b"\r\n", b"\r\n\r\n", b" ", b"{}", b"x" * 20, b"\xff", b"\xef\xbb\xbf", b":"]
+FIELDS = [b"data: ", b"data", b"id: 7\n", b"event: e\n", b"retry: 5\n", b": c\n"]
+BLOCKS = [b"Content-Length: 3\r\n\r\nabc", b"content-length", b"3", b"Content-Length: 300\r\n\r\n"]
+MORE = [b"Content-Type: x\r\n", b"X" * HEADER_LIMIT, b"A: b\r\n"]
+PIECES = st.sampled_from([*LINES, *FIELDS, *BLOCKS, *MORE])
 STREAMS = st.lists(PIECES | st.binary(max_size=8), max_size=30).map(b"".join)
 CUTS = st.lists(st.integers(1, 40), max_size=60)
 
 
 @given(STREAMS, CUTS, st.sampled_from(["newline", "content-length", "detect"]))
 @example(b"x" * 65 + b"\r\n", [64, 1, 1], "newline")
-def test_every_chunking_gives_the_same_messages_and_skips(
-    data: bytes, sizes: list[int], framing: str
-) -> None:
+def test_every_chunking_gives_the_same_messages_and_skips(data: bytes, sizes: list[int], framing: str) -> None:
     whole = read([data], framing)
     assert read(cut(data, sizes), framing) == whole
     assert all(len(m) <= LIMIT for m in whole[0])
@@ -259,9 +227,7 @@ def test_events_round_trip(bodies: list[bytes], sizes: list[int]) -> None:
 
 
 def test_an_event_has_data_name_id_and_retry() -> None:
-    assert read_events([b"event: ping\nid: 7\nretry: 50\ndata: {}\n\n"])[0] == [
-        SseEvent(b"{}", "ping", "7", 50)
-    ]
+    assert read_events([b"event: ping\nid: 7\nretry: 50\ndata: {}\n\n"])[0] == [SseEvent(b"{}", "ping", "7", 50)]
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
@@ -284,11 +250,7 @@ def test_odd_fields_are_left_out() -> None:
 
 def test_an_event_over_the_limit_is_skipped_to_its_blank_line() -> None:
     data = (
-        b"id: 1\ndata: "
-        + b"x" * 100
-        + b"\ndata: more\n\ndata: next\n\n"
-        + b"data: 12345\n" * 10
-        + b"\ndata: last\n\n"
+        b"id: 1\ndata: " + b"x" * 100 + b"\ndata: more\n\ndata: next\n\n" + b"data: 12345\n" * 10 + b"\ndata: last\n\n"
     )
     for chunks in ([data], bytewise(data)):
         events, skipped = read_events(chunks)
@@ -297,9 +259,7 @@ def test_an_event_over_the_limit_is_skipped_to_its_blank_line() -> None:
 
 
 def test_comments_of_any_length_are_free() -> None:
-    assert [e.data for e in read_events([b": ", b"x" * 500, b"\n", b": y\n" * 200, b"data: 1\n\n"])[0]] == [
-        b"1"
-    ]
+    assert [e.data for e in read_events([b": ", b"x" * 500, b"\n", b": y\n" * 200, b"data: 1\n\n"])[0]] == [b"1"]
 
 
 def test_a_frame_of_data_with_newlines_has_several_data_lines() -> None:

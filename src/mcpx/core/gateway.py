@@ -125,15 +125,15 @@ class Gateway:
             self._warned = set(self._catalog.warnings)
         return self._catalog
 
-    async def page(self, kind: Kind, params: Json) -> tuple[list[Json], str | None]:
-        await self._startup()
+    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+        await self._startup(call.caller)
         catalog = self.catalog
         if catalog is not self._shown:
             # From here on clients know these names: they stay with their owners (NAM-1).
             self._shown = catalog
             self._given.update(catalog.names())
             self._known = self._known or catalog
-        return catalog.page(kind, params.get("cursor"), params.get("limit"))
+        return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
 
     async def find(self, kind: Kind, name: object) -> Offer:
         if not isinstance(name, str):
@@ -180,11 +180,13 @@ class Gateway:
     def _starting(self) -> list[Upstream]:
         return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
 
-    async def _startup(self) -> None:
-        """A list waits a moment for servers that are still starting; what comes later is announced (LIF-1)."""
+    async def _startup(self, caller: Caller) -> None:
+        """A list waits a moment for servers that are still starting; what comes later is announced (LIF-1).
+
+        The moment begins with the client's first message: it is waited for once, not with every list."""
         starting = self._starting()
-        if starting:
-            patience = self.generation.config.global_.startup_wait
+        patience = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        if starting and patience > 0:
             waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
             try:
                 await asyncio.wait(waits, timeout=patience)

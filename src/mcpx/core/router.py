@@ -44,7 +44,7 @@ async def _call_tool(surface: Surface, room: Room, call: Call) -> Json:
 
 def _lists(kind: Kind, key: str) -> "Row":
     async def row(surface: Surface, room: Room, call: Call) -> Json:
-        found, following = await room.page(kind, call.params)
+        found, following = await room.page(kind, call)
         return {key: found} if following is None else {key: found, "nextCursor": following}
 
     return row

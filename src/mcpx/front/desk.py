@@ -4,6 +4,7 @@ Knows no transport. A front brings the way messages come and go; the desk decide
 """
 
 import asyncio
+import time
 from typing import Any
 
 from mcpx import __version__
@@ -45,6 +46,7 @@ class Desk:
             solo=solo,
             capabilities=as_object(params.get("capabilities")),
             voice=voice,
+            since=time.monotonic(),
         )
         return {
             "protocolVersion": session.caller.version,
@@ -82,6 +84,7 @@ class Desk:
             capabilities=as_object(meta.get(era.CAPABILITIES_KEY)),
             log_level=level if level in era.LOG_LEVELS else None,
             voice=voice,
+            since=time.monotonic(),
         )
 
     # Requests ------------------------------------------------------------------------------------------------

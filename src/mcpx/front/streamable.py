@@ -426,6 +426,7 @@ def _with_voice(caller: Caller, voice: PostVoice) -> Caller:
         capabilities=caller.capabilities,
         log_level=caller.log_level,
         voice=voice,
+        since=caller.since,
     )
 
 

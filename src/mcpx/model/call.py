@@ -50,6 +50,8 @@ class Caller:
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log_level: str | None = None
     voice: Voice | None = None
+    since: float = 0.0
+    """When this caller's first message came, by the monotonic clock."""
 
     @property
     def answers(self) -> Mapping[str, Any]:

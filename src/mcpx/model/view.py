@@ -10,8 +10,8 @@ from mcpx.model.offer import Kind, Offer
 
 
 class View(Protocol):
-    async def page(self, kind: Kind, params: Json) -> tuple[list[Json], str | None]:
-        """One page of definitions and the cursor of the next."""
+    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+        """The page of definitions the call asks for, and the cursor of the next."""
         ...
 
     async def find(self, kind: Kind, name: object) -> Offer:

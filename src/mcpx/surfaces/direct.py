@@ -6,7 +6,7 @@ from mcpx.model.view import View
 
 class Direct:
     async def list_tools(self, view: View, call: Call) -> Json:
-        tools, following = await view.page("tools", call.params)
+        tools, following = await view.page("tools", call)
         return {"tools": tools} if following is None else {"tools": tools, "nextCursor": following}
 
     async def call_tool(self, view: View, call: Call) -> Json:

@@ -19,11 +19,11 @@ from orjson import loads as _loads
 __all__ = ["BadJson", "Unencodable", "dump", "load"]
 
 
-class BadJson(ValueError):  # noqa: N818
+class BadJson(ValueError):
     """Not JSON. The text says where, never what: the bytes may hold a secret."""
 
 
-class Unencodable(ValueError):  # noqa: N818
+class Unencodable(ValueError):
     """No JSON text says this value: an infinity, a cycle, too deep, or not a JSON type at all."""
 
 

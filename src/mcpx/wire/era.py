@@ -177,8 +177,10 @@ ParamHeaders = Mapping[tuple[str, ...], tuple[str, str]]
 """Path of a property in a tool's arguments -> (header token, JSON type)."""
 
 _SINGLE = frozenset(
-    "items contains unevaluatedItems additionalProperties propertyNames unevaluatedProperties"
-    " not if then else contentSchema".split()
+    (
+        *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"),
+        *("not", "if", "then", "else", "contentSchema"),
+    )
 )
 _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _MAPS = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))

@@ -31,7 +31,7 @@ HEADER_BYTES: Final = 65536
 """Bound on a response's head, as on the server's side."""
 
 
-class ConnectionLost(ConnectionError):  # noqa: N818
+class ConnectionLost(ConnectionError):
     """No complete reply. With `sent` the server may have acted on the request: it must not be repeated."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -39,7 +39,7 @@ class ConnectionLost(ConnectionError):  # noqa: N818
         self.sent = sent
 
 
-class BadResponse(ConnectionError):  # noqa: N818
+class BadResponse(ConnectionError):
     """What came back is not the HTTP that was asked for."""
 
 
@@ -62,7 +62,7 @@ class Abortable(Protocol):
     def resume(self) -> None: ...
 
 
-class _Stop(Exception):  # noqa: N818
+class _Stop(Exception):
     """Leaves the parser from inside a callback."""
 
 

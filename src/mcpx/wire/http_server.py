@@ -246,7 +246,7 @@ class Exchange:
             self.reply(500, b"Internal Server Error", "text/plain")
 
 
-class _Stop(Exception):  # noqa: N818
+class _Stop(Exception):
     """Leaves the parser from inside a callback."""
 
 

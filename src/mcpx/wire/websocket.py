@@ -287,10 +287,11 @@ async def connect(
             protocol.send_request(request)
             socket.flush()
             await socket.opened
-    except TimeoutError:
-        raise TimeoutError(f"no WebSocket to {uri.host}:{uri.port} in {timeout:g} s") from None
-    finally:
-        if not socket.begun:
-            socket.opened.cancel()
-            socket.abort()
+    except BaseException as e:
+        socket.begun = False  # nobody has it, so nobody is told of its end
+        socket.opened.cancel()
+        socket.abort()
+        if isinstance(e, TimeoutError):
+            raise TimeoutError(f"no WebSocket to {uri.host}:{uri.port} in {timeout:g} s") from None
+        raise
     return socket
