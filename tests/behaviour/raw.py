@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fixtures.process import FIXTURES, Output, stdio_command
+from fixtures.process import Output, stdio_command
 
 Json = dict[str, Any]
 Headers = Iterable[tuple[str, str]]
@@ -53,29 +53,14 @@ def everything(name: str, *flags: str, **keys: Any) -> Json:
     return stdio_server(name, stdio_command("everything.py", "--transport", "stdio", *flags), **keys)
 
 
-_RECORDER = """
-import json, sys
-sys.path.insert(0, sys.argv.pop(1))
-record = open(sys.argv.pop(1), "ab", 0)
-import raw_server
-class Recorder(raw_server.Server):
-    def messages(self):
-        for message in super().messages():
-            record.write(json.dumps(message).encode() + b"\\n")
-            yield message
-raw_server.Server = Recorder
-raw_server.main()
-"""
-
-
-def recorder(name: str, record: Path, *flags: str, **keys: Any) -> Json:
-    """The raw server, with every message it reads kept in a file: over all of its lives, for `recorded`."""
-    command = [sys.executable, "-I", "-S", "-c", _RECORDER, str(FIXTURES), str(record), *flags]
-    return stdio_server(name, command, **keys)
+def odd_server(name: str, record: Path, *flags: str, **keys: Any) -> Json:
+    """A server that keeps every message it reads in a file, for `recorded`."""
+    script = str(Path(__file__).with_name("odd_server.py"))
+    return stdio_server(name, [sys.executable, "-I", "-S", script, str(record), *flags], **keys)
 
 
 def recorded(record: Path, method: str) -> list[Json]:
-    """The messages of a method that reached a recorder so far."""
+    """The messages of a method that an odd server has read so far."""
     lines = record.read_bytes().splitlines() if record.exists() else []
     return [message for message in map(json.loads, lines) if message["method"] == method]
 
@@ -415,7 +400,7 @@ class Pipe:
             if "method" in message:
                 self._others.append(message)
             else:
-                assert message["id"] not in self._early, f"answered twice: {message}"
+                assert message["id"] is None or message["id"] not in self._early, f"answered twice: {message}"
                 self._early[message["id"]] = message
         return self._early.pop(id)
 
@@ -424,7 +409,7 @@ class Pipe:
         while (raw := self._next(WAIT)) is not None:
             message = json.loads(raw)
             if "method" not in message:
-                assert message["id"] not in self._early, f"answered twice: {message}"
+                assert message["id"] is None or message["id"] not in self._early, f"answered twice: {message}"
                 self._early[message["id"]] = message
         return list(self._early.values())
 

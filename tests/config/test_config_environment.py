@@ -127,7 +127,7 @@ def test_a_bad_reference_is_told(reference: str, message: str, refused: Refused,
 def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
     config = loaded(
         "mcp_servers:\n"
-        "  - {name: a, enabled: false, connection: {type: http, url: '${URL}', headers: {A: '${T}'}}, timeout: '${N}'}\n"
+        "  - {name: a, enabled: no, connection: {type: http, url: '${URL}', headers: {A: '${T}'}}, timeout: '${N}'}\n"
         "  - {name: b, enabled: '${ON:-false}', connection: {type: stdio, command: '${file:/nope}', cwd: '${D}'}}\n"
         "commands:\n"
         "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"

@@ -84,7 +84,7 @@ def test_a_mistake_in_json_is_told_as_one_in_yaml(refused: Refused) -> None:
         refused(text, "config.json")
         == """\
 error: unknown key 'comand'
-  --> config.json:4:39  (mcp_servers[0].comand)
+  --> config.json:4:38  (mcp_servers[0].comand)
    |
  4 |   {"name": "\\ud83d\\ude00", /* why */ "comand": "npx"},
    |                                      ^^^^^^^^ did you mean 'command'?
@@ -109,7 +109,7 @@ def test_a_mistake_in_a_global_word_is_told_once_where_it_stands(refused: Refuse
 def test_chinese_text_before_the_place_does_not_shift_the_carets(refused: Refused) -> None:
     text = "mcp_servers:\n  - {name: 文件系统, connection: {type: stdio, command: x}, lazy: 3}\n"
     lines = refused(text).splitlines()
-    assert lines[1] == "  --> config.yaml:2:62  (mcp_servers[0].lazy)"
+    assert lines[1] == "  --> config.yaml:2:63  (mcp_servers[0].lazy)"
     # Four characters that take two columns each.
     assert lines[4].index("^") == lines[3].index("3}") + 4
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -734,10 +734,9 @@ def test_upgrade_hands_over_the_socket_and_what_came_behind_the_head(run: Run) -
     async def main() -> None:
         class Raw(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                self.transport = transport
+                self.transport = cast(asyncio.Transport, transport)
 
             def data_received(self, data: bytes) -> None:
-                assert isinstance(self.transport, asyncio.Transport)
                 self.transport.write(b"raw:" + data)
 
         def handler(exchange: Exchange) -> None:

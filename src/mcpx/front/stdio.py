@@ -14,6 +14,7 @@ from mcpx.front.desk import Desk
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.framing import Framing, MessageReader, frame
+from mcpx.wire.pipes import handed_over
 
 CHUNK = 65536
 
@@ -45,7 +46,7 @@ class StdioFront:
         if stat.S_ISREG(os.fstat(sink.fileno()).st_mode):
             self._output = cast(asyncio.WriteTransport, _FileOutput(sink))
         else:
-            self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), sink)
+            self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), handed_over(sink, loop))
         if stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             # A file cannot be watched for readiness; it is simply read.
             while data := source.read(CHUNK):
@@ -54,7 +55,7 @@ class StdioFront:
             source.close()
             self.at_end()
         else:
-            self._input, _ = await loop.connect_read_pipe(lambda: _Input(self), source)
+            self._input, _ = await loop.connect_read_pipe(lambda: _Input(self), handed_over(source, loop))
 
     def received(self, data: bytes) -> None:
         self._reader.feed(data)

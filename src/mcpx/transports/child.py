@@ -12,10 +12,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from typing import IO, Any
 
 from mcpx.transports import descendants
 from mcpx.transports.descendants import Tree
+from mcpx.wire.pipes import handed_over
 
 _log = logging.getLogger("mcpx.process")
 
@@ -196,13 +196,13 @@ class Child:
 
     async def _connect(self, on_stdout: _Sink, on_stderr: _Sink) -> None:
         loop, popen = self._loop, self._popen
-        pipe, popen.stdin = _handed_over(popen.stdin, loop), None
+        pipe, popen.stdin = handed_over(popen.stdin, loop), None
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
         self._stdin.set_write_buffer_limits(HIGH_WATER)
-        pipe, popen.stdout = _handed_over(popen.stdout, loop), None
+        pipe, popen.stdout = handed_over(popen.stdout, loop), None
         output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
         self._outputs.append(output)
-        pipe, popen.stderr = _handed_over(popen.stderr, loop), None
+        pipe, popen.stderr = handed_over(popen.stderr, loop), None
         output, _ = await loop.connect_read_pipe(lambda: _Output(on_stderr, self._output_ended), pipe)
         self._outputs.append(output)
 
@@ -296,26 +296,3 @@ class _Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_end()
-
-
-class _Number:
-    """A descriptor that its transport closes."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        """Nothing: it is closed already, and its number may be another's."""
-
-
-def _handed_over(pipe: IO[bytes] | None, loop: asyncio.AbstractEventLoop) -> Any:
-    """What to give the loop for this pipe. asyncio closes the file; uvloop closes the descriptor and *then* the
-    file as well, by which time another thread may have been given the number: so uvloop gets no file to close."""
-    assert pipe is not None
-    if isinstance(loop, asyncio.BaseEventLoop):
-        return pipe
-    with pipe:
-        return _Number(os.dup(pipe.fileno()))

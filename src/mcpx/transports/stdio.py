@@ -93,6 +93,7 @@ class ChildConversation:
         self._peer.waiting.too_large(head, self._dial.limit)
 
     def _exited(self, code: int) -> None:
+        self._stderr.close()
         how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
         tail = self._stderr.tail(3)
         if self._peer.lost is None and tail:

@@ -500,11 +500,9 @@ class _Connection(asyncio.Protocol):
         self._ending = True
         self._since = self._server.now
         self.write(_refusal(status))
-        if self._transport.can_write_eof():
-            self._transport.resume_reading()
+        self._transport.resume_reading()
+        if self._transport.can_write_eof():  # TLS cannot: such a client must go by `connection: close`
             self._transport.write_eof()
-        else:
-            self._transport.close()
 
     # --- writing, waiting, ending
 

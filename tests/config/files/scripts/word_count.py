@@ -4,4 +4,4 @@ import json
 import sys
 
 text = sys.argv[1] if len(sys.argv) > 1 else ""
-print(json.dumps({"words": len(text.split()), "characters": len(text)}))
+print(json.dumps({"words": len(text.split()), "characters": len(text)}))  # noqa: T201

@@ -1,0 +1,447 @@
+"""SRC-8: one broken server never affects another, and what mcpx says on its behalf names it."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from behaviour.raw import (
+    MCPX,
+    Json,
+    Pipe,
+    Session,
+    Watch,
+    eventually,
+    health,
+    odd_server,
+    peak_memory,
+    raw_server,
+    recorded,
+    settled,
+    stdio_server,
+    text_of,
+    told,
+)
+from fixtures.gateway import Gateway
+
+AT_ONCE = 1.0
+"""Seconds within which a healthy server answers, on a busy machine; it takes a few milliseconds."""
+
+DOWN, TIMEOUT, DIED, TOO_LARGE, GARBAGE = -33001, -33002, -33003, -33004, -33005
+
+MIB = 1024 * 1024
+
+
+@contextlib.contextmanager
+def at_once(seconds: float = AT_ONCE) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < seconds, f"took {took:.2f} s"
+
+
+def refused_for(server: str, code: int, message: Json) -> bool:
+    """Whether this is an error that mcpx made on the server's behalf."""
+    error = message["error"]
+    assert error["code"] == code, error
+    assert server in error["message"], error
+    return True
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults") / "record"
+
+
+@pytest.fixture(scope="module")
+def gateway(record: Path) -> Iterator[Gateway]:
+    """One good server among broken ones."""
+    servers = [
+        raw_server("hung", "--hang-initialize", timeout=2),
+        raw_server("crashing", "--crash-on-start"),
+        stdio_server("absent", ["no-such-command-anywhere"]),
+        raw_server("good"),
+        raw_server("noisy", "--garbage", "--big-integers"),
+        raw_server("endless", "--endless-pages"),
+        raw_server("shy", "--mute-probe"),
+        raw_server("mortal"),
+        odd_server("odd", record, call_timeout=0.5),
+        raw_server("small", max_message=MIB),
+    ]
+    with Gateway({"mcp_servers": servers}) as running:
+        settled(running.port)
+        yield running
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Session:
+    return Session(gateway.port)
+
+
+# ---- at the start
+
+
+def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_http() -> None:
+    """LIF-1, SRC-8: initialize is answered at once, a list after `startup_wait`, a call to a good server at once."""
+    with Gateway({"mcp_servers": [raw_server("hung", "--hang-initialize"), raw_server("good")]}) as gateway:
+        with at_once():
+            client = Session(gateway.port)
+        with at_once(0.5 + AT_ONCE):
+            listed = client.tools()
+        assert "good_echo" in listed
+        with at_once():
+            assert text_of(client.call("good_echo", text="here")) == "here"
+
+
+def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_stdio() -> None:
+    """LIF-1, SRC-8, LIF-8: nor does it delay the end."""
+    servers = [raw_server("hung", "--hang-initialize"), raw_server("good")]
+    with (
+        Gateway({"mcp_servers": servers}, transport="stdio") as gateway,
+        Pipe(gateway.stdio_command, gateway.env) as client,
+    ):
+        client.start("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        listing = client.start("tools/list")
+        client.reply(1)
+        with at_once(0.5 + AT_ONCE):
+            listed = [tool["name"] for tool in client.reply(listing)["result"]["tools"]]
+        assert "good_echo" in listed
+        with at_once():
+            assert text_of(client.call("good_echo", text="here")) == "here"
+        with at_once(5):
+            assert client.finish() == 0
+
+
+def test_a_server_that_starts_late_is_announced_when_it_is_there() -> None:
+    """LIF-1: what was not listed in time is announced, and a call to it waits for it."""
+    servers = [raw_server("late", "--start-delay", "1.5"), raw_server("good")]
+    with Gateway({"mcp_servers": servers}) as gateway:
+        client = Session(gateway.port)
+        with client.listen() as pushes:
+            pushes.comment()
+            assert "late_echo" not in client.tools()
+            assert text_of(client.call("late_echo", text="at last")) == "at last"
+            event = pushes.event()
+        assert event is not None and event["data"]["method"] == "notifications/tools/list_changed"
+        assert "late_echo" in client.tools()
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("hung", "within 2 s"),
+        ("crashing", "exited with code 7"),
+        ("absent", "command not found: 'no-such-command-anywhere'"),
+    ],
+)
+def test_health_says_which_server_is_down_and_why(gateway: Gateway, server: str, words: str) -> None:
+    """SRC-8: the reason begins with the server's configured name."""
+    status = health(gateway.port)
+    assert status["status"] == "degraded"
+    entry = status["servers"][server]
+    assert entry["status"] == "disconnected"
+    assert entry["last_error"].startswith(f"{server}: ") and words in entry["last_error"]
+
+
+@pytest.mark.parametrize("server", ["good", "noisy", "endless", "shy", "mortal", "odd", "small"])
+def test_every_server_that_can_answer_does_so_at_once(client: Session, server: str) -> None:
+    """SRC-8: noise, a mute probe and endless pages are that server's affair; its calls work all the same."""
+    with at_once():
+        assert text_of(client.call(f"{server}_echo", text="é✓😀")) == "é✓😀"
+
+
+def test_garbage_between_the_answers_leaves_them_as_they_are(client: Session) -> None:
+    """SRC-8, PRO-6: text, 0xff, blanks, half a message and a lone surrogate around each answer."""
+    result = client.call("noisy_echo", text="clean")["result"]
+    assert result["x-unknown"]["big"] == 12345678901234567890123
+    assert result["content"][0]["x-unknown"] == result["x-unknown"]
+
+
+def test_a_server_that_pages_for_ever_is_stopped_and_listed_once(client: Session) -> None:
+    """NAM-6, SRC-8."""
+    listed = [name for name in client.tools() if name.startswith("endless")]
+    assert len(listed) == len(set(listed))
+    assert "endless_echo" in listed
+
+
+def test_a_flood_on_standard_error_drowns_nobody() -> None:
+    """SRC-8, LIF-7: the log stays short, memory flat, the others and the flooding server itself answer."""
+    with Gateway({"mcp_servers": [raw_server("flood", "--stderr-flood"), raw_server("good")]}) as gateway:
+        client = Session(gateway.port)
+        assert text_of(client.call("flood_echo", text="one")) == "one"
+        before = peak_memory(gateway.process.pid)
+        for _ in range(20):
+            with at_once():
+                assert text_of(client.call("good_echo", text="two")) == "two"
+        with at_once():
+            assert text_of(client.call("flood_echo", text="three")) == "three"
+        assert peak_memory(gateway.process.pid) - before < 16 * MIB
+        assert len(gateway.stderr()) < 1 * MIB
+
+
+def test_an_unknown_tool_is_an_error_of_its_own(client: Session) -> None:
+    """PRO-2: no server is blamed for it."""
+    assert client.call("nobody_has_this")["error"]["code"] == -32602
+
+
+# ---- in the middle of a call
+
+
+def test_a_call_whose_server_dies_fails_at_once_with_its_name(client: Session) -> None:
+    """SRC-8: so do the other calls in flight there; those of others go on."""
+    waiting = client.start_call("mortal_sleep", seconds=60)
+    other = client.start_call("good_sleep", seconds=0.5)
+    with at_once():
+        assert refused_for("mortal", DIED, client.call("mortal_die"))
+        assert refused_for("mortal", DIED, waiting.reply().message)
+    assert text_of(other.reply().message) == "slept"
+
+
+def test_a_call_to_a_server_that_died_starts_it_again(client: Session) -> None:
+    """LIF-4: it does not wait for a timer."""
+    first = told(client.call("mortal_whoami"))["pid"]
+    assert refused_for("mortal", DIED, client.call("mortal_die"))
+    with at_once(2 * AT_ONCE):
+        assert told(client.call("mortal_whoami"))["pid"] != first
+
+
+def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gateway, client: Session) -> None:
+    """LIF-4, SRC-8."""
+    first = told(client.call("mortal_whoami"))["pid"]
+    with Watch([first]) as watch:
+        os.kill(first, signal.SIGKILL)
+        assert watch.left(3) == []
+    eventually(lambda: health(gateway.port)["servers"]["mortal"]["status"] != "connected")
+    assert told(client.call("mortal_whoami"))["pid"] != first
+
+
+def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> None:
+    """SRC-8: `die` reaches its server once, though the next call starts that server anew."""
+    before = len([m for m in recorded(record, "tools/call") if m["params"]["name"] == "die"])
+    assert refused_for("odd", DIED, client.call("odd_die"))
+    assert text_of(client.call("odd_echo", text="back")) == "back"
+    assert text_of(client.call("good_echo", text="too")) == "too"
+    died = [m for m in recorded(record, "tools/call") if m["params"]["name"] == "die"]
+    assert len(died) == before + 1
+
+
+def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, record: Path) -> None:
+    """LIF-6: after `call_timeout`, under the id the server knows; nothing else on the connection is disturbed."""
+    process = told(client.call("odd_whoami"))["pid"]
+    with at_once(0.5 + AT_ONCE):
+        assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
+    sent = [m["id"] for m in recorded(record, "tools/call") if m["params"]["name"] == "hang"]
+    cancelled = eventually(lambda: recorded(record, "notifications/cancelled"))
+    assert [m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent] == sent[-1:]
+    assert told(client.call("odd_whoami"))["pid"] == process
+
+
+def test_progress_keeps_a_slow_call_alive(client: Session) -> None:
+    """LIF-6: each one starts the time anew; 0.8 s pass under a `call_timeout` of 0.5 s."""
+    with client.start_call("odd_tick", progress="t", seconds=0.4) as stream:
+        events = stream.events()
+    assert text_of(events[-1]["data"]) == "ticked"
+
+
+@pytest.mark.parametrize("tool", ["broken", "deep"])
+def test_an_answer_that_cannot_be_read_is_an_error_not_a_time_out(gateway: Gateway, tmp_path: Path, tool: str) -> None:
+    """SRC-8: broken JSON and nesting beyond any parser, under the id of the call."""
+    with Gateway({"mcp_servers": [odd_server("odd", tmp_path / "record", call_timeout=5)]}) as running:
+        client = Session(running.port)
+        assert text_of(client.call("odd_echo", text="up")) == "up"
+        with at_once():
+            assert refused_for("odd", GARBAGE, client.call(f"odd_{tool}"))
+        assert text_of(client.call("odd_echo", text="still up")) == "still up"
+
+
+def test_wrong_ids_second_answers_and_late_ones_reach_nobody(client: Session) -> None:
+    """SRC-8: every caller gets the answer to its own call."""
+    assert text_of(client.call("odd_twice")) == "first"
+    assert text_of(client.call("odd_stranger")) == "for you"
+    assert refused_for("odd", TIMEOUT, client.call("odd_stubborn", seconds=0.7))
+    for number in range(20):
+        assert text_of(client.call("odd_echo", text=str(number))) == str(number)
+
+
+def test_two_hundred_calls_at_once_get_their_own_answers(gateway: Gateway) -> None:
+    """SRC-8: over several sessions and two servers, one of which prints garbage all the time."""
+    wrong: list[Any] = []
+
+    def run(worker: int) -> None:
+        client = Session(gateway.port)
+        for number in range(25):
+            server = ("good", "noisy")[number % 2]
+            text = f"{worker}.{number}"
+            if (answer := text_of(client.call(f"{server}_echo", text=text))) != text:
+                wrong.append((text, answer))
+
+    workers = [threading.Thread(target=run, args=(worker,)) for worker in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+# ---- sizes
+
+
+def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(gateway: Gateway, client: Session) -> None:
+    """SEC-6, SRC-8: 64 MB where 1 MiB is allowed; the others answer meanwhile."""
+    assert text_of(client.call("small_echo", text="up")) == "up"
+    before = peak_memory(gateway.process.pid)
+    with at_once(10), client.start_call("small_big", bytes=64_000_000) as answer:
+        with at_once():
+            assert text_of(client.call("good_echo", text="meanwhile")) == "meanwhile"
+        assert refused_for("small", TOO_LARGE, answer.reply().message)
+    assert peak_memory(gateway.process.pid) - before < 8 * MIB
+    assert text_of(client.call("small_echo", text="after")) == "after"
+
+
+def test_an_answer_over_the_limit_fails_its_own_call_only(client: Session) -> None:
+    """SRC-8: other calls in flight on the same connection get their answers."""
+    slow = client.start_call("small_sleep", seconds=1)
+    with at_once(5):
+        assert refused_for("small", TOO_LARGE, client.call("small_big", bytes=2 * MIB))
+    assert text_of(slow.reply().message) == "slept"
+
+
+@pytest.mark.parametrize(("server", "size"), [("small", 900_000), ("good", 12_000_000)])
+def test_an_answer_under_the_limit_arrives_whole(client: Session, server: str, size: int) -> None:
+    """SEC-6: 16 MiB by default."""
+    assert text_of(client.call(f"{server}_big", bytes=size)) == "x" * size
+
+
+# ---- values
+
+
+def nested(levels: int) -> Any:
+    value: Any = "bottom"
+    for level in range(levels):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+VALUES = {
+    "300 levels": nested(300),
+    "a lone surrogate": {"cut": "emoji \ud83d", "key \udc00": True},
+    "integers beyond 64 bits": [2**64, -(2**63) - 1, 12345678901234567890123456789],
+    "floats": [1e300, -0.0, 0.1, 5e-324],
+    "odd strings": ["\x00\x7f\u2028\u2029", "\\u0000", "", " "],
+    "empty things": [{}, [], None, False, 0],
+}
+values = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
+
+
+@values
+def test_values_arrive_intact_both_ways_over_http(client: Session, value: Any) -> None:
+    """PRO-6: to the server as arguments and back from it as a result."""
+    assert told(client.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+
+
+@values
+def test_values_arrive_intact_both_ways_over_stdio(stdio: Pipe, value: Any) -> None:
+    """PRO-6."""
+    assert told(stdio.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+
+
+# ---- mcpx's own standard input
+
+
+@pytest.fixture(scope="module")
+def stdio() -> Iterator[Pipe]:
+    with (
+        Gateway({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
+        Pipe(gateway.stdio_command, gateway.env) as client,
+    ):
+        client.greet()
+        yield client
+
+
+PING = b'{"jsonrpc":"2.0","id":"next","method":"ping"}\n'
+
+ATTACKS: dict[str, tuple[bytes, list[int]]] = {
+    "a byte that is not UTF-8": (b"\xff\n", [-32700]),
+    "such a byte inside a message": (b'{"jsonrpc":"2.0","id":1,"method":"pi\xffng"}\n', [-32700]),
+    "a line over 4 MiB": (b'{"x":"' + b"x" * (5 * MIB) + b'"}\n', [-32600]),
+    "blank lines": (b"\n\n \t \r\n\n", []),
+    "text": (b"hello?\n", [-32700]),
+    "half a message": (b'{"jsonrpc":"2.0","id":1,\n', [-32700]),
+    "100,000 levels": (b"[" * 100_000 + b"]" * 100_000 + b"\n", [-32700]),
+    "a batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', [-32600]),
+    "an empty batch": (b"[]\n", [-32600]),
+    "a scalar": (b"42\n", [-32600]),
+    "no jsonrpc": (b'{"id":7,"method":"ping"}\n', [-32600]),
+    "an id that is null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', [-32600]),
+    "an id that is a fraction": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n', [-32600]),
+    "an id that is true": (b'{"jsonrpc":"2.0","id":true,"method":"ping"}\n', [-32600]),
+    "an id that is a list": (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}\n', [-32600]),
+    "params that are a list": (b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[1]}\n', [-32600]),
+    "a method that is a number": (b'{"jsonrpc":"2.0","id":9,"method":9}\n', [-32600]),
+    "an answer to nothing": (b'{"jsonrpc":"2.0","id":99,"result":{}}\n', []),
+    "an unknown notification": (b'{"jsonrpc":"2.0","method":"notifications/odd","params":{"x":1}}\n', []),
+    "a cancellation of nothing": (
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}\n',
+        [],
+    ),
+    "NUL bytes": (b"\x00\x00\x00\n", [-32700]),
+    "an integer of 10,000 digits": (b"1" * 10_000 + b"\n", [-32700]),
+}
+
+
+@pytest.mark.parametrize(("attack", "codes"), ATTACKS.values(), ids=ATTACKS.keys())
+def test_whatever_comes_on_standard_input_the_next_message_works(stdio: Pipe, attack: bytes, codes: list[int]) -> None:
+    """SRC-8, PRO-1: what can be told apart is answered with its code, and nothing is answered twice."""
+    stdio.send(attack + PING)
+    answers = []
+    while (answer := stdio.message()).get("id") != "next":
+        answers.append(answer)
+    assert answer["result"] == {}
+    assert [answer["error"]["code"] for answer in answers] == codes
+
+
+def test_a_message_in_single_bytes_is_still_one_message(stdio: Pipe) -> None:
+    """PRO-1."""
+    for byte in PING:
+        stdio.send(bytes([byte]))
+    assert stdio.reply("next")["result"] == {}
+
+
+ODD_PARAMS: dict[str, Json] = {
+    "no name": {},
+    "a name that is a number": {"name": 5},
+    "a name that is a list": {"name": ["good_echo"]},
+    "_meta that is a list": {"name": "good_echo", "_meta": []},
+    "a progress token that is an object": {"name": "good_echo", "_meta": {"progressToken": {}}},
+    "arguments that are a list": {"name": "good_echo", "arguments": [1]},
+    "arguments that are null": {"name": "good_echo", "arguments": None},
+}
+
+
+@pytest.mark.parametrize("params", ODD_PARAMS.values(), ids=ODD_PARAMS.keys())
+@pytest.mark.parametrize("front", ["http", "stdio"])
+def test_odd_params_are_answered_and_nobody_notices(request: pytest.FixtureRequest, front: str, params: Json) -> None:
+    """SRC-8: with a result or an error of the server, or with one of ours; never with silence or a crash."""
+    client = request.getfixturevalue("client" if front == "http" else "stdio")
+    answer = client.request("tools/call", params)
+    assert "result" in answer or answer["error"]["code"] in (-32602, -32603), answer
+    assert json.dumps(answer).find("Internal error") < 0
+    assert text_of(client.call("good_echo", text="on")) == "on"
+
+
+def test_the_demo_survives_a_stream_of_noise(tmp_path: Path) -> None:
+    """PRO-1, LIF-8: a megabyte of random bytes, then EOF: answers are messages, the end is clean."""
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    with Pipe([*MCPX], env, tmp_path) as client:
+        client.send(os.urandom(MIB) + b"\n")
+        client.greet()
+        assert text_of(client.call("demo_echo", text="alive")) == "alive"
+        assert client.finish() == 0
+        assert all(answer["id"] is None for answer in client.rest())

@@ -1,0 +1,209 @@
+"""What must hold between fields, and what is odd but allowed (CFG-4, CFG-9)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpx.config import Config, load
+
+Loaded = Callable[..., Config]
+Refused = Callable[..., str]
+
+STDIO = "connection: {type: stdio, command: x}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"mcp_servers: [{{name: a, {STDIO}}}, {{name: a, {STDIO}}}]", "two servers are named 'a'"),
+        ("servers: [{id: a, command: [x]}, {id: a, command: [y]}]", "two servers are named 'a'"),
+        (f"mcp_servers: [{{name: mcpx, {STDIO}}}]", "the server name 'mcpx' is reserved"),
+        ("mcpServers: {mcpx: {command: x}}", "the server name 'mcpx' is reserved"),
+        (f"mcp_servers: [{{name: '', {STDIO}}}]", "not a possible server name"),
+        (f"mcp_servers: [{{name: ' a', {STDIO}}}]", "not a possible server name"),
+        (f'mcp_servers: [{{name: "a\\nb", {STDIO}}}]', "not a possible server name"),
+        (f"mcp_servers: [{{name: {'a' * 65}, {STDIO}}}]", "not a possible server name"),
+        ("servers: [{id: 'a::b', command: [x]}]", "a name must not hold '::', the separator"),
+        ("profiles: [{name: a}, {name: a}]", "two profiles are named 'a'"),
+        ("profiles: [{name: a, servers: [nope]}]", "no server named 'nope'"),
+        ("server: {auth: {tokens: [{name: a, token: t}, {name: a, token: u}]}}", "two tokens are named 'a'"),
+        (f"mcp_servers: [{{name: a, {STDIO}, auth: {{ref: b}}}}]", "no auth config named 'b'"),
+        ("commands: [{name: a, type: http, http: {url: 'http://h', auth: {ref: b}}}]", "no auth config named 'b'"),
+        ("commands: [{name: a, type: http}]", "missing key 'http'"),
+        ("commands: [{name: a, type: script, script: {path: /a}, http: {url: 'http://h'}}]", "'http' goes with"),
+        ("commands: [{name: a, type: http, http: {url: '{base}/x'}}]", "must begin with http:// or https://"),
+        ("commands: [{name: a, type: script, script: {path: ''}}]", "must not be empty"),
+        ("auth_configs: [{name: a, type: oauth2}]", "missing key 'oauth2'"),
+        (
+            "auth_configs: [{name: a, type: oauth2, oauth2: {client_id: a, client_secret: b, token_url: c}}]",
+            "must begin with http:// or https://",
+        ),
+        (
+            'auth_configs: [{name: a, type: bearer_token, bearer_token: {token: "a\\nb"}}]',
+            "holds a line break or NUL",
+        ),
+        ("auth_configs: [{name: a, type: bearer_token, bearer_token: {token: ''}}]", "must not be empty"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(text: str, message: str, refused: Refused) -> None:
+    told = refused(text)
+    assert message in told
+    assert told.count("error:") == 1
+
+
+@pytest.mark.parametrize("name", ["a", "my server", "文件系统", "a.b-c_d", "io.github/x", "a::b", "x" * 64])
+def test_a_server_may_have_any_name_people_give(name: str, loaded: Loaded) -> None:
+    assert loaded(f"mcp_servers: [{{name: '{name}', {STDIO}}}]").mcp_servers[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "message"),
+    [
+        ("http", "ftp://h", "must begin with http:// or https://"),
+        ("http", "h:3000/mcp", "must begin with http:// or https://"),
+        ("http", "", "must begin with http:// or https://"),
+        ("http", "ws://h", "it goes with 'type: websocket'"),
+        ("sse", "ws://h", "must begin with http:// or https://"),
+        ("websocket", "http://h", "it goes with 'type: http'"),
+        ("http", "http://", "not a possible address"),
+        ("http", "http:///mcp", "not a possible address"),
+        ("http", "http://a b", "not a possible address"),
+        ("http", "http://h/\\nx", "not a possible address"),
+    ],
+)
+def test_an_address_that_cannot_be_right_is_refused(kind: str, url: str, message: str, refused: Refused) -> None:
+    assert message in refused(f'mcp_servers: [{{name: a, connection: {{type: {kind}, url: "{url}"}}}}]')
+
+
+@pytest.mark.parametrize("url", ["HTTPS://h", "http://[::1]:80/x?y#z", "http://user:p@h"])
+def test_an_address_that_can_be_right_is_taken(url: str, loaded: Loaded) -> None:
+    loaded(f"mcp_servers: [{{name: a, connection: {{type: http, url: '{url}'}}}}]")
+
+
+@pytest.mark.parametrize(
+    ("connection", "message"),
+    [
+        ('{type: http, url: "http://h", headers: {"A b": c}}', "not a possible header name"),
+        ('{type: http, url: "http://h", headers: {"": c}}', "not a possible header name"),
+        ('{type: http, url: "http://h", headers: {A: "b\\r\\nC: d"}}', "holds a line break or NUL"),
+        ('{type: http, url: "http://h", headers: {A: "b\\0"}}', "holds a line break or NUL"),
+        ('{type: stdio, command: x, env: {"A=B": c}}', "not a possible variable name"),
+        ('{type: stdio, command: x, env: {"": c}}', "not a possible variable name"),
+        ('{type: stdio, command: x, env: {A: "b\\0c"}}', "holds a NUL character"),
+        ('{type: stdio, command: x, args: ["b\\0c"]}', "holds a NUL character"),
+        ('{type: stdio, command: "x\\0"}', "holds a NUL character"),
+        ('{type: stdio, command: x, cwd: "a\\0b"}', "holds a NUL character"),
+        ('{type: stdio, command: ""}', "must not be empty"),
+    ],
+)
+def test_what_no_header_and_no_process_can_carry_is_refused(connection: str, message: str, refused: Refused) -> None:
+    assert message in refused(f"mcp_servers: [{{name: a, connection: {connection}}}]")
+
+
+def test_a_variable_cannot_smuggle_a_header(refused: Refused) -> None:
+    text = "mcp_servers: [{name: a, connection: {type: http, url: 'http://h', headers: {A: '${V}'}}}]"
+    assert "holds a line break or NUL" in refused(text, V="b\r\nHost: evil")
+
+
+def test_the_connection_of_a_disabled_server_is_not_judged(loaded: Loaded) -> None:
+    loaded("mcp_servers: [{name: a, enabled: false, connection: {type: http, url: soon}}]")
+    loaded("commands: [{name: a, enabled: false, type: http, http: {url: soon}}]")
+
+
+def test_mistakes_between_fields_are_told_beside_wrong_types(refused: Refused) -> None:
+    """An auth config with a mistake of its own is still there to be referred to."""
+    message = refused(
+        "auth_configs: [{name: key, type: bearer_token, bearer_token: {token: 3}}]\n"
+        f"mcp_servers: [{{name: a, {STDIO}, auth: {{ref: key}}}}, {{name: a, {STDIO}, lazy: 3}}]\n"
+    )
+    assert "expected text, not a number" in message
+    assert "two servers are named 'a'" in message
+    assert "expected true or false" in message
+    assert message.count("error:") == 3
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("{name: a, type: integer, default: x}", "not of type integer"),
+        ("{name: a, type: integer, default: true}", "not of type integer"),
+        ("{name: a, type: boolean, default: 1}", "not of type boolean"),
+        ("{name: a, enum: [1]}", "not of type string"),
+        ("{name: a, enum: [b], default: c}", "the default is not in 'enum'"),
+        ("{name: a, type: text}", "unknown type 'text'"),
+        ("{name: a}, {name: a}", "two parameters are named 'a'"),
+    ],
+)
+def test_a_parameter_that_contradicts_itself_is_refused(parameter: str, message: str, refused: Refused) -> None:
+    """SRC-5."""
+    text = f"commands: [{{name: c, type: script, script: {{path: /bin/sh}}, parameters: [{parameter}]}}]"
+    assert message in refused(text)
+
+
+def test_a_script_that_is_not_there_is_a_warning(loaded: Loaded, folder: Path) -> None:
+    """It may appear later; the command says so when it is called."""
+    config = loaded("commands: [{name: run, type: script, script: {path: scripts/run.sh}}]")
+    (warning,) = config.warnings
+    assert warning == f"the script of command 'run' is not there: {folder}/scripts/run.sh"
+    assert config.commands[0].script and config.commands[0].script.path == f"{folder}/scripts/run.sh"
+
+
+def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    path = folder / "sub" / "config.yaml"
+    path.write_text(
+        "mcp_servers: [{name: a, connection: {type: stdio, command: ./run, cwd: ../work}}]\n"
+        "global: {log_file: ~/mcp.log}\n"
+    )
+    config = load(Path("sub/config.yaml"), {})
+    assert getattr(config.mcp_servers[0].connection, "cwd") == str(folder / "work")  # noqa: B009
+    assert config.global_.log_file == str(Path.home() / "mcp.log")
+    assert config.global_.script_paths == (str(folder / "sub"),)
+    assert config.path == path
+
+
+SECRETS = {
+    "headers": "mcp_servers: [{name: a, url: 'http://h', headers: {Authorization: Bearer abc}}]",
+    "env": "mcp_servers: [{name: a, command: x, env: {GITHUB_TOKEN: abc}}]",
+    "admin": "server: {admin_token: abc}",
+    "api key": "auth_configs: [{name: a, type: api_key, api_key: {name: k, value: abc}}]",
+    "password": "auth_configs: [{name: a, type: basic_auth, basic_auth: {username: u, password: abc}}]",
+    "client": "mcpServers: {a: {command: x, env: {API_KEY: abc}}}",
+    "profile": "profiles: [{name: a, tokens: [abc]}]",
+}
+
+
+@pytest.mark.parametrize("where", SECRETS)
+def test_a_literal_secret_in_a_file_others_may_read_is_warned_about(where: str, loaded: Loaded, folder: Path) -> None:
+    """CFG-9."""
+    assert loaded(SECRETS[where]).warnings == ()
+    (folder / "config.yaml").chmod(0o644)
+    (warning,) = load(folder / "config.yaml", {}).warnings
+    assert warning.startswith("config.yaml holds a secret (")
+    assert "mode 0644" in warning
+    assert "abc" not in warning
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcp_servers: [{name: a, url: 'http://h', headers: {Authorization: 'Bearer ${T}'}}]",
+        "mcp_servers: [{name: a, command: x, env: {MAX_TOKENS: 500, TOKEN: '${T}'}}]",
+        "auth_configs: [{name: a, type: oauth2, oauth2: "
+        "{client_id: a, client_secret: '${T}', token_url: 'https://h'}}]",
+        "commands: [{name: a, type: http, http: {url: 'http://h', params: {api_key: '{api_key}'}}}]",
+    ],
+)
+def test_a_secret_kept_elsewhere_is_no_reason_to_warn(text: str, loaded: Loaded, folder: Path) -> None:
+    loaded(text, T="t")
+    (folder / "config.yaml").chmod(0o644)
+    assert load(folder / "config.yaml", {"T": "t"}).warnings == ()
+
+
+def test_a_warning_does_not_make_a_configuration_different(loaded: Loaded, folder: Path) -> None:
+    before = loaded(SECRETS["admin"])
+    (folder / "config.yaml").chmod(0o644)
+    after = load(folder / "config.yaml", {})
+    assert before.warnings != after.warnings
+    assert before == after
