@@ -102,13 +102,23 @@ async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event) -> int:
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
     desk.gateway.start()
-    host = f"[{run.host}]" if ":" in run.host else run.host
-    scheme = "https" if server.tls else "http"
-    names = ", ".join(s.name for s in run.config.mcp_servers if s.enabled) or "none"
-    _say(f"mcpx {__version__} · {scheme}://{host}:{port}/mcp · servers: {names} · Ctrl-C ends it")
+    _greet(run, port)
     await stop.wait()
     await front.close(GRACE)
     return 0
+
+
+def _greet(run: Run, port: int) -> None:
+    host = f"[{run.host}]" if ":" in run.host else run.host
+    url = f"{'https' if run.config.server.tls else 'http'}://{host}:{port}/mcp"
+    names = ", ".join(server.name for server in run.config.mcp_servers if server.enabled) or "none"
+    if run.config.path is not None:
+        _say(f"mcpx {__version__} · {url} · servers: {names} · Ctrl-C ends it")
+        return
+    _say(f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
+    _say(f"  MCP   {url}")
+    _say(f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
+    _say("  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -140,8 +150,8 @@ def _check_bind(run: Run) -> None:
 
 def _tell_what_is_to_come(config: Config) -> None:
     """What the file may say already, and this version does not do yet, is said; never passed over in silence."""
-    if config.mode != "direct":
-        log.info("mode %r is not built yet; tools are shown one by one (direct)", config.mode)
+    if config.mode not in ("direct", "auto"):
+        log.warning("mode %r is not built yet; tools are shown one by one (direct)", config.mode)
     if config.commands:
         log.warning("%d commands are configured; this version does not serve commands yet", len(config.commands))
     if config.profiles or config.policy:

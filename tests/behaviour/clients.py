@@ -162,12 +162,9 @@ class Client(ABC):
         return (await self.request(method))[LIST_KEYS[method]]
 
 
-@asynccontextmanager
-async def connected(kind: Kind, door: Door, person: Person) -> AsyncIterator[Client]:
-    modern = kind.endswith("modern")
-    opened = _sdk_client(door, person, modern) if kind.startswith("sdk") else _raw_client(door, person, modern)
-    async with opened as client:
-        yield client
+def connected(kind: Kind, door: Door, person: Person) -> AbstractAsyncContextManager[Client]:
+    opened = _sdk_client if kind.startswith("sdk") else raw_client
+    return opened(door, person, kind.endswith("modern"))
 
 
 # ---- the SDK's client
@@ -334,7 +331,7 @@ class RawClient(Client):
         self._waiting: dict[Any, _Waiting] = {}
         carrier.hear = self._hear
 
-    async def open(self, version: str = OLDER) -> None:
+    async def open(self, version: str) -> None:
         client = {"name": self.person.name, "version": "1", "x-unknown": True}
         if self.modern:
             self.told = await self.request("server/discover")
@@ -452,25 +449,16 @@ class RawClient(Client):
 
 
 @asynccontextmanager
-async def _raw_client(door: Door, person: Person, modern: bool) -> AsyncIterator[Client]:
-    async with raw_carrier(door, modern=modern) as carrier, anyio.create_task_group() as group:
+async def raw_client(door: Door, person: Person, modern: bool, version: str = OLDER) -> AsyncIterator[RawClient]:
+    """`version` is the revision an older one asks for."""
+    async with _carrier(door, modern) as carrier, anyio.create_task_group() as group:
         client = RawClient(carrier, person, group, modern=modern)
-        await client.open()
-        yield client
-        group.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def raw_client_of(version: str, door: Door, person: Person) -> AsyncIterator[RawClient]:
-    """An older raw client of one particular revision."""
-    async with raw_carrier(door, modern=False) as carrier, anyio.create_task_group() as group:
-        client = RawClient(carrier, person, group, modern=False)
         await client.open(version)
         yield client
         group.cancel_scope.cancel()
 
 
-def raw_carrier(door: Door, *, modern: bool) -> AbstractAsyncContextManager[Carrier]:
+def _carrier(door: Door, modern: bool) -> AbstractAsyncContextManager[Carrier]:
     match door.front:
         case "stdio":
             return _pipe(door)

@@ -1,0 +1,79 @@
+"""One gateway before one upstream of each kind, for a module; and a gateway of its own for each stdio client."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from behaviour.clients import Door, Front
+from fixtures.gateway import Gateway
+from fixtures.process import FIXTURES, START, Child, stdio_command
+
+Json = dict[str, Any]
+
+NETWORK = ("http_older", "http_modern", "sse_older", "websocket_older", "websocket_modern")
+CHILDREN = ("stdio_older", "stdio_modern")
+RAW = ("raw_older", "raw_modern")
+
+
+class House:
+    """All upstreams, the gateway before all of them, and the doors that lead in."""
+
+    def __init__(self, servers: dict[str, Json], gateway: Gateway) -> None:
+        self._servers = servers
+        self._gateway = gateway
+
+    @contextmanager
+    def door(self, front: Front, server: str) -> Iterator[Door]:
+        """A way to a server: through the gateway that all share, or on stdio through one that has no other."""
+        if front != "stdio":
+            base = f"127.0.0.1:{self._gateway.port}"
+            urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
+            yield Door(front, urls[front])
+            return
+        with Gateway(_config([self._servers[server]]), transport="stdio") as alone:
+            stderr = alone.folder / "stderr.txt"
+            yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
+            said = stderr.read_text(encoding="utf-8")
+            assert "Traceback" not in said, said
+
+    def said(self) -> str:
+        return self._gateway.stderr()
+
+
+def _config(servers: list[Json]) -> Json:
+    return {"naming": {"prefix": "always"}, "global": {"startup_wait": 15}, "mcp_servers": servers}
+
+
+def _child(name: str, *command: str) -> Json:
+    return {"name": name, "connection": {"type": "stdio", "command": command[0], "args": list(command[1:])}}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Upstreams are started side by side, for most of their start is one import of the SDK."""
+    folder: Path = tmp_path_factory.mktemp("upstreams")
+    with ExitStack() as stack:
+        started = {}
+        for name in NETWORK:
+            transport, era = name.split("_")
+            command = [sys.executable, str(FIXTURES / "everything.py"), "--transport", transport, "--era", era]
+            started[name] = stack.enter_context(Child(command))
+        servers: dict[str, Json] = {}
+        for name, child in started.items():
+            ready = child.stdout.wait_for(r"^ready (\S+)$", START)
+            assert ready is not None, f"{name} did not get ready:\n{child.stderr.text}"
+            servers[name] = {"name": name, "connection": {"type": name.split("_")[0], "url": ready[1]}}
+        for name in CHILDREN:
+            # A client may get a process of its own; the record counts the cancellations of all of them.
+            flags = ("--era", name.split("_")[1], "--record", str(folder / name))
+            servers[name] = _child(name, *stdio_command("everything.py", *flags))
+        for name in RAW:
+            flags = ("--era", name.split("_")[1], "--big-integers")
+            servers[name] = _child(name, *stdio_command("raw_server.py", *flags))
+        gateway = stack.enter_context(Gateway(_config(list(servers.values()))))
+        yield House(servers, gateway)
+        assert "Traceback" not in gateway.stderr(), gateway.stderr()

@@ -1,0 +1,346 @@
+"""Every client, on every front, to every upstream, in both eras: the same behaviour (PRO-1, PRO-2, SRC-1, SRC-2).
+
+A cell is one client of one kind on one front with one upstream behind it; each behaviour is tried in each cell and
+reported by itself. Behaviours are written once, against `behaviour.clients.Client`. Cells that cannot exist are
+left out by a rule that carries its reason (`ABSENT`), never by hand.
+
+What toggles or touches an upstream that others share puts it back, and counts only what came after it began: the
+tests pass in any order.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from behaviour.clients import (
+    BOUND,
+    FRONTS,
+    KINDS,
+    MESSAGE,
+    META,
+    TOOLS_CHANGED,
+    UPDATED,
+    Client,
+    Front,
+    Json,
+    Kind,
+    Person,
+    Question,
+    RefusedError,
+    connected,
+    raw_client,
+)
+from behaviour.conftest import House
+from fixtures.everything import IDS, NAMES, STATIC, URL, Everything
+from fixtures.raw_server import UNKNOWN
+from mcpx.catalog.naming import wrap_uri
+
+# The SDK warns about logging, sampling, roots and subscriptions, which are what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+
+Era = Literal["older", "modern"]
+ERAS: tuple[Era, ...] = ("older", "modern")
+
+CELL = 90.0
+"""Seconds for a cell in which every behaviour takes its time."""
+
+
+# ---- the cells
+
+
+@dataclass(frozen=True)
+class Cell:
+    client: Kind
+    front: Front
+    upstream: Front
+    era: Era
+    """The upstream's; the client's is part of its kind."""
+
+    @property
+    def server(self) -> str:
+        return f"{self.upstream}_{self.era}"
+
+    def __str__(self) -> str:
+        return f"{self.client}-over-{self.front}-to-{self.upstream}-{self.era}"
+
+
+ABSENT: dict[str, Callable[[Cell], bool]] = {
+    "HTTP+SSE ended with 2025-03-26: no modern client speaks it": lambda cell: (
+        cell.front == "sse" and cell.client.endswith("modern")
+    ),
+    "HTTP+SSE ended with 2025-03-26: no modern server speaks it": lambda cell: (
+        cell.upstream == "sse" and cell.era == "modern"
+    ),
+}
+"""Why a cell is left out -> which ones."""
+
+ALL = [Cell(*coordinates) for coordinates in itertools.product(KINDS, FRONTS, FRONTS, ERAS)]
+CELLS = [cell for cell in ALL if not any(absent(cell) for absent in ABSENT.values())]
+
+
+def test_every_cell_is_tried_or_left_out_for_a_reason() -> None:
+    """SRC-1, SRC-2, PRO-1: nothing drops out of the matrix unseen."""
+    reasons = Counter(next((why for why, absent in ABSENT.items() if absent(cell)), "tried") for cell in ALL)
+    assert (len(ALL), sorted(reasons.values())) == (128, [14, 16, 98])
+    assert reasons["tried"] == len({str(cell) for cell in CELLS})
+
+
+# ---- the behaviours
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A client in a cell, and a second one of its kind that can be asked nothing (on stdio there is only one).
+
+    The second one's calls always go over the link that all clients share: where an upstream is a process for each
+    client, it is the one that speaks to the process the lists come from.
+    """
+
+    client: Client
+    second: Client
+    server: str
+
+    @property
+    def person(self) -> Person:
+        return self.client.person
+
+    def named(self, native: str) -> str:
+        return f"{self.server}_{native}"
+
+    def mine(self, definition: Json) -> bool:
+        return definition["_meta"]["proxy"]["server"] == self.server
+
+    async def call(self, tool: str, arguments: Json | None = None) -> Json:
+        return await self.client.call(self.named(tool), arguments)
+
+    async def tools(self) -> set[str]:
+        return {tool["name"] for tool in await self.client.listed("tools/list") if self.mine(tool)}
+
+    async def answered(self, tool: str, arguments: Json | None = None) -> tuple[Any, Question]:
+        """What a tool that asks one question returns, and the question."""
+        before = len(self.person.asked)
+        result = await self.call(tool, arguments)
+        assert not result.get("isError"), result
+        (question,) = self.person.asked[before:]
+        if self.client.raw and not self.client.modern:  # PRO-5: ids of questions name the server
+            assert re.fullmatch(rf"{self.server}:\d+", str(question.id))
+        return result["structuredContent"], question
+
+    def is_marked(self, params: Json) -> bool:
+        """PRO-4, as far as the client lets one see it."""
+        return not self.client.raw or params["_meta"]["proxy"] == {"server": self.server}
+
+
+Behaviour = Callable[[Visit], Awaitable[None]]
+BEHAVIOURS: list[Behaviour] = []
+
+
+def behaviour(function: Behaviour) -> Behaviour:
+    BEHAVIOURS.append(function)
+    return function
+
+
+@behaviour
+async def tools_are_listed_under_public_names_with_their_origin(visit: Visit) -> None:
+    """SUR-1, NAM-2, NAM-3: all of them, their definitions as the server sent them."""
+    listed = {tool["name"]: tool for tool in await visit.client.listed("tools/list") if visit.mine(tool)}
+    native = {name: definition for name, (definition, _) in Everything().tools.items()}
+    assert listed.keys() - {visit.named("extra")} == {visit.named(name) for name in native}
+    for name in ("echo", "add", "region"):
+        proxy = {"server": visit.server, "name": name}
+        expected = native[name] | {"name": visit.named(name), "_meta": native[name]["_meta"] | {"proxy": proxy}}
+        assert listed[visit.named(name)] == expected
+
+
+@behaviour
+async def a_call_brings_back_the_result_of_the_server(visit: Visit) -> None:
+    """PRO-2, PRO-6: text, structured content and `_meta`."""
+    assert (await visit.call("add", {"a": 1, "b": 2}))["structuredContent"] == {"sum": 3}
+    echoed = await visit.call("echo", {"text": "é✓😀"})
+    assert echoed["content"] == [{"type": "text", "text": "é✓😀"}]
+    assert echoed["_meta"]["example.com/unknown"] == {"echoed": True}
+
+
+@behaviour
+async def progress_arrives_in_order_before_the_result(visit: Visit) -> None:
+    """PRO-2, PRO-4."""
+    steps: list[Json] = []
+    await visit.client.call(visit.named("progress"), {"steps": 3}, steps.append)
+    assert [(step["progress"], step["total"], step["message"]) for step in steps] == [
+        (1, 3, "step 1"),
+        (2, 3, "step 2"),
+        (3, 3, "step 3"),
+    ]
+    assert all(visit.is_marked(step) for step in steps)
+
+
+@behaviour
+async def a_cancelled_call_is_cancelled_upstream(visit: Visit) -> None:
+    """LIF-6, PRO-2: the server itself counts it, and the connection goes on serving."""
+
+    async def count() -> int:
+        return (await visit.call("cancelled_count"))["structuredContent"]["count"]
+
+    before = await count()
+    started = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(visit.client.call, visit.named("slow"), {"seconds": 60}, lambda _: started.set())
+        await started.wait()
+        group.cancel_scope.cancel()
+    while (now := await count()) != before + 1:  # bounded by the test; each round is an answered call
+        assert now == before
+    assert (await visit.call("echo", {"text": "on"}))["content"][0]["text"] == "on"
+
+
+@behaviour
+async def an_error_of_the_server_arrives_as_it_is(visit: Visit) -> None:
+    """PRO-6: code, message and data."""
+    with pytest.raises(RefusedError) as refused:
+        await visit.call("fail", {"code": -32055, "message": "as told"})
+    data = {"tool": "fail", "nested": {"list": [1, None, "é"]}}
+    assert refused.value.error == {"code": -32055, "message": "as told", "data": data}
+
+
+@behaviour
+async def a_failed_tool_is_a_result_that_says_so(visit: Visit) -> None:
+    """PRO-6."""
+    failed = await visit.call("tool_error", {"message": "no such luck"})
+    assert (failed["isError"], failed["content"]) == (True, [{"type": "text", "text": "no such luck"}])
+
+
+@behaviour
+async def a_listed_resource_can_be_read(visit: Visit) -> None:
+    """NAM-3, NAM-4, PRO-2: by the listed URI, text and binary; the contents keep the server's own URI."""
+    listed = {entry["uri"]: entry for entry in await visit.client.listed("resources/list") if visit.mine(entry)}
+    for native, content in STATIC.items():
+        entry = listed.pop(wrap_uri(visit.server, native))
+        assert entry["_meta"] == {"example.com/x": 1, "proxy": {"server": visit.server, "originalUri": native}}
+        read = await visit.client.request("resources/read", {"uri": entry["uri"]})
+        assert read["contents"] == [{"uri": native, **content}]
+    assert listed == {}
+
+
+@behaviour
+async def the_expansion_of_a_listed_template_can_be_read(visit: Visit) -> None:
+    """NAM-4: plain, answered by the first server that lists the template, and wrapped, by the one it names."""
+    (template,) = await visit.client.listed("resources/templates/list")
+    assert template["uriTemplate"] == template["_meta"]["proxy"]["originalUri"] == "test://item/{id}"
+    for uri in ("test://item/7", wrap_uri(visit.server, "test://item/7")):
+        read = await visit.client.request("resources/read", {"uri": uri})
+        content = {"uri": "test://item/7", "mimeType": "application/json", "text": '{"id": "7"}'}
+        assert read["contents"] == [content]
+
+
+@behaviour
+async def a_listed_prompt_can_be_had(visit: Visit) -> None:
+    """NAM-3, PRO-2."""
+    listed = {prompt["name"]: prompt for prompt in await visit.client.listed("prompts/list")}
+    assert listed[visit.named("greet")]["_meta"]["proxy"] == {"server": visit.server, "name": "greet"}
+    had = await visit.client.request("prompts/get", {"name": visit.named("greet"), "arguments": {"name": "Bo"}})
+    assert had["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hello, Bo!"}}]
+
+
+@behaviour
+async def arguments_are_completed(visit: Visit) -> None:
+    """PRO-2: those of a prompt and those of a template."""
+    for reference, argument, known in (
+        ({"type": "ref/prompt", "name": visit.named("greet")}, {"name": "name", "value": "Al"}, NAMES),
+        ({"type": "ref/resource", "uri": "test://item/{id}"}, {"name": "id", "value": "1"}, IDS),
+    ):
+        completed = await visit.client.request("completion/complete", {"ref": reference, "argument": argument})
+        values = [value for value in known if value.startswith(argument["value"])]
+        assert completed["completion"] == {"values": values, "total": len(values), "hasMore": False}
+
+
+@behaviour
+async def changed_tools_are_announced_and_listed(visit: Visit) -> None:
+    """PRO-4, SUR-1: `extra` comes and goes again, or the other way round, whoever asked for it."""
+    async with visit.client.watching():
+        for _ in range(2):
+            position = len(visit.person.heard)
+            toggled = await visit.second.call(visit.named("toggle_tool"))
+            there = toggled["content"][0]["text"] == "on"
+            position, _ = await visit.person.next_after(position, TOOLS_CHANGED)
+            while (visit.named("extra") in await visit.tools()) != there:  # that was for an earlier change
+                position, _ = await visit.person.next_after(position, TOOLS_CHANGED)
+
+
+@behaviour
+async def an_update_reaches_who_subscribed_in_the_form_of_its_subscription(visit: Visit) -> None:
+    """PRO-4, NAM-4: once, for that resource and no other, marked with the server."""
+    # A modern listener is served over the shared link, an older one that can be asked has a link of its own.
+    toucher = visit.second if visit.client.modern else visit.client
+    native, other = STATIC
+    watched = wrap_uri(visit.server, native)
+    position = len(visit.person.heard)
+    async with visit.client.watching(watched):
+        for uri in (other, native):
+            await toucher.call(visit.named("touch"), {"uri": uri})
+        await visit.person.next_after(position, UPDATED)
+        await visit.tools()
+    updates = [params for method, params in visit.person.heard[position:] if method == UPDATED]
+    assert [update["uri"] for update in updates] == [watched]
+    assert visit.is_marked(updates[0])
+
+
+@behaviour
+async def a_form_is_put_to_the_client_and_its_answer_goes_back(visit: Visit) -> None:
+    """PRO-5."""
+    answer, question = await visit.answered("elicit", {"message": "who?"})
+    assert answer == {"action": "accept", "content": {"name": visit.person.name}}
+    assert (question.method, question.params["message"]) == ("elicitation/create", "who?")
+    assert question.params["requestedSchema"]["properties"]["age"] == {"type": "integer", "default": 30}
+
+
+@behaviour
+async def a_url_is_put_to_the_client_and_its_consent_goes_back(visit: Visit) -> None:
+    """PRO-5: an older client also gets the id that the older era gives it, whoever asks."""
+    answer, question = await visit.answered("elicit_url")
+    assert answer == {"action": "accept"}
+    assert (question.params["mode"], question.params["url"]) == ("url", URL)
+    assert visit.client.modern or question.params["elicitationId"]
+
+
+@behaviour
+async def the_clients_model_is_asked_and_its_answer_goes_back(visit: Visit) -> None:
+    """PRO-5."""
+    answer, question = await visit.answered("sample", {"prompt": "well?"})
+    assert answer["content"] == {"type": "text", "text": f"{visit.person.name} says yes"}
+    assert question.params["messages"] == [{"role": "user", "content": {"type": "text", "text": "well?"}}]
+
+
+@behaviour
+async def the_clients_roots_go_to_the_server(visit: Visit) -> None:
+    """PRO-5."""
+    answer, _ = await visit.answered("roots")
+    assert answer == {"roots": [{"uri": f"file:///home/{visit.person.name}", "name": visit.person.name}]}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: pytest.Subtests) -> None:
+    """SRC-1, SRC-2, PRO-1 to PRO-6: every behaviour above, in this cell."""
+
+    async def check() -> None:
+        person = Person(cell.client)
+        with house.door(cell.front, cell.server) as door, anyio.fail_after(CELL):
+            async with AsyncExitStack() as stack:
+                client = second = await stack.enter_async_context(connected(cell.client, door, person))
+                if cell.front != "stdio":
+                    quiet = Person(f"quiet-{cell.client}", quiet=True)
+                    second = await stack.enter_async_context(connected(cell.client, door, quiet))
+                visit = Visit(client, second, cell.server)
+                for behaves in BEHAVIOURS:
+                    with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
+                        await behaves(visit)
+            assert person.complaints == second.person.complaints == []
+            assert second is client or second.person.asked == []
+
+    anyio.run(check)
