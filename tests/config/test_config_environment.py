@@ -100,6 +100,7 @@ def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: 
     ("reference", "message"),
     [
         ("${file:nope}", "file 'nope' does not exist"),
+        ("${file:${NOPE}/a}", "variable NOPE is not set"),
         ("${file:.}", "file '.' is a folder"),
         ("${file:/dev/zero}", "is not a regular file"),
         ("${file:big}", "is larger than"),
@@ -128,7 +129,9 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
     config = loaded(
         "mcp_servers:\n"
         "  - {name: a, enabled: no, connection: {type: http, url: '${URL}', headers: {A: '${T}'}}, timeout: '${N}'}\n"
-        "  - {name: b, enabled: '${ON:-false}', connection: {type: stdio, command: '${file:/nope}', cwd: '${D}'}}\n"
+        "  - name: b\n"
+        "    enabled: ${ON:-false}\n"
+        "    connection: {type: stdio, command: '${file:/nope}', cwd: '${D}', args: ['${E}', '$$']}\n"
         "commands:\n"
         "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"
         "  - {name: d, enabled: false, type: script, script: {path: '${P}'}}\n"
@@ -137,6 +140,7 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
     assert (a.enabled, b.enabled, a.timeout) == (False, False, 30.0)
     assert getattr(a.connection, "url") == "${URL}"  # noqa: B009
     assert getattr(b.connection, "cwd") == "${D}"  # noqa: B009
+    assert getattr(b.connection, "args") == ("${E}", "$")  # noqa: B009
 
 
 def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, refused: Refused) -> None:

@@ -127,6 +127,11 @@ def test_a_file_of_another_kind_ends_in_a_bounded_number_of_errors(refused: Refu
     assert message.endswith("; there may be more.")
 
 
+def test_a_key_of_any_length_is_told_briefly(refused: Refused) -> None:
+    message = refused('{"' + "command" * 20_000 + '": 1}', "config.json")
+    assert len(message) < 400
+
+
 def test_a_typo_hides_the_missing_key_it_explains(refused: Refused) -> None:
     native = "mcp_servers: [{name: a, connection: {type: stdio, comand: x}}]"
     flat = "mcp_servers: [{name: a, comand: x}]"

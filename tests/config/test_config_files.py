@@ -224,6 +224,11 @@ def test_a_config_json_of_some_other_program_is_passed_over(
     assert find(None, environ, folder) == (folder / "config.json" if ours else None)
 
 
+def test_a_binary_file_under_our_name_is_passed_over(folder: Path, environ: dict[str, str]) -> None:
+    (folder / "config.yaml").write_bytes(b"mcp_servers\xff")
+    assert find(None, environ, folder) is None
+
+
 def test_the_users_config_folder_has_a_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     path = folder / ".config" / "mcpx" / "config.yaml"

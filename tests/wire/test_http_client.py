@@ -196,7 +196,8 @@ def test_every_kind_of_reply_is_read_to_its_end(run: Run, answer: bytes, bodies:
 def test_a_reply_in_single_bytes_is_the_same_reply(run: Run) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        for byte in b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n":
+        head = b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for byte in head + b"2\r\nok\r\n0\r\n\r\n":
             writer.write(bytes([byte]))
             await writer.drain()
             await asyncio.sleep(0)
@@ -385,7 +386,7 @@ def test_a_request_is_never_sent_twice(run: Run) -> None:
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * (HEADER_BYTES + 1) + b"\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * (HEADER_BYTES * 2),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * (HEADER_BYTES * 2),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * (HEADER_BYTES * 8),
         b"HTTP/1.1 102 Processing\r\n\r\n" * (HEADER_BYTES // 10),
     ],
 )
@@ -414,7 +415,10 @@ def test_nobody_there_says_that_nothing_was_sent(run: Run) -> None:
 
 def test_a_server_that_never_finishes_connecting_is_given_up(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with scripted(lambda r, w: asyncio.Event().wait()) as silent:  # pyright: ignore
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.Event().wait()
+
+        async with scripted(script) as silent:
             pool = Pool(f"https://127.0.0.1:{silent.port}", connect_timeout=0.2)
             sink = await fetch(pool)
             assert isinstance(sink.error, ConnectionLost)
@@ -574,7 +578,6 @@ def test_pause_holds_the_server_back(run: Run) -> None:
             call.resume()
             await sink.done.wait()
             assert sum(map(len, sink.bodies)) == size
-            assert (await fetch(pool)).error is not None or True
 
     run(main())
 
@@ -751,19 +754,24 @@ async def proxy_script(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 def test_https_goes_through_a_proxy_by_a_tunnel(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with tls_server(tmp_path, "far.example") as (port, trusting):
-            async with scripted(lambda r, w: proxy_script(r, w, port)) as proxy:
-                environ = {"https_proxy": f"http://user:pa%3Ass@127.0.0.1:{proxy.port}"}
-                pool = Pool("https://far.example", ssl_context=trusting, environ=environ)
-                for _ in range(2):
-                    sink = await fetch(pool, body=b"!")
-                    assert sink.error is None
-                    assert sink.bodies == [b"https!"]
-                await pool.close()
-                pool = Pool("https://far.example", environ={"HTTPS_PROXY": f"127.0.0.1:{proxy.port}"})
-                sink = await fetch(pool)
-                assert "407" in str(sink.error)
-                await pool.close()
+        ports: list[int] = []
+
+        def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+            return proxy_script(reader, writer, ports[0])
+
+        async with tls_server(tmp_path, "far.example") as (port, trusting), scripted(script) as proxy:
+            ports.append(port)
+            environ = {"https_proxy": f"http://user:pa%3Ass@127.0.0.1:{proxy.port}"}
+            pool = Pool("https://far.example", ssl_context=trusting, environ=environ)
+            for _ in range(2):
+                sink = await fetch(pool, body=b"!")
+                assert sink.error is None
+                assert sink.bodies == [b"https!"]
+            await pool.close()
+            pool = Pool("https://far.example", environ={"HTTPS_PROXY": f"127.0.0.1:{proxy.port}"})
+            sink = await fetch(pool)
+            assert "407" in str(sink.error)
+            await pool.close()
 
     run(main())
 

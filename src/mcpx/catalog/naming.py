@@ -34,10 +34,13 @@ class Naming:
     """How public names are made, as the user wants it."""
 
     separator: Literal["_", "::"] = "_"
+    """Between a prefix and a name."""
     prefix: Literal["configured", "always"] = "configured"
     """`always`: every tool and prompt carries its server's prefix, or the server's name when it has none."""
     uris: Literal["wrapped", "plain"] = "wrapped"
+    """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers write them."""
     max_length: int = 64
+    """Longest name clients are shown; longer ones are cut and end in six hex digits."""
 
     def __post_init__(self) -> None:
         if self.max_length < SHORTEST_LIMIT:

@@ -69,7 +69,7 @@ class Server(PerServer):
     """Seconds to connect and to list; `global.default_timeout` where it says nothing."""
     isolation: Literal["shared", "per_session", "per_call"] = "shared"
     """Who shares a connection."""
-    max_links: Size = 16
+    max_links: Size = 32
     """Most connections held at a time."""
     lazy: bool = False
     """Started at the first call, asleep after `idle_timeout`."""
@@ -166,7 +166,7 @@ class Config:
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Rules over callers and tools."""
     global_: Global = Global()
-    """`global` in the file."""
+    """What counts for the whole gateway, and for servers that say nothing themselves."""
     dialect: Dialect = field(default="native", metadata=NOT_IN_FILE)
     """The shape the file had."""
     path: Path | None = field(default=None, metadata=NOT_IN_FILE)

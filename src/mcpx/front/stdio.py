@@ -4,6 +4,7 @@ Standard output carries messages and nothing else. While the client does not rea
 """
 
 import asyncio
+import contextlib
 import os
 import stat
 import sys
@@ -27,6 +28,8 @@ class StdioFront:
         self._output: asyncio.WriteTransport | None = None
         self._input: asyncio.ReadTransport | None = None
         self._congested = False
+        self._sent = asyncio.Event()
+        """Standard output is closed, and all that was written to it is out."""
         self._connection = Connection(
             desk,
             self._transmit,
@@ -45,6 +48,7 @@ class StdioFront:
         os.dup2(2, 1)
         if stat.S_ISREG(os.fstat(sink.fileno()).st_mode):
             self._output = cast(asyncio.WriteTransport, _FileOutput(sink))
+            self._sent.set()
         else:
             self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), handed_over(sink, loop))
         if stat.S_ISREG(os.fstat(source.fileno()).st_mode):
@@ -78,13 +82,21 @@ class StdioFront:
         error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
         self._connection.peer.send(jsonrpc.failure(None, error))
 
+    def output_closed(self) -> None:
+        self._sent.set()
+        self.ended.set()
+
     async def close(self, grace: float) -> None:
+        deadline = asyncio.get_running_loop().time() + grace
         await self._connection.peer.finish(grace)
         await self._connection.close()
         if self._input is not None:
             self._input.close()
         if self._output is not None:
             self._output.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._sent.wait()
         sys.stderr.flush()
 
 
@@ -113,7 +125,7 @@ class _Output(asyncio.BaseProtocol):
         self._front.room(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._front.ended.set()
+        self._front.output_closed()
 
 
 class _FileOutput:

@@ -43,7 +43,9 @@ LONGEST_RETRY = 30.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     url: str
+    """Address of its MCP endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Headers sent with every request."""
 
     async def open(self, dial: Dial) -> Conversation:
         return HttpConversation(self, dial)

@@ -19,7 +19,9 @@ from mcpx.wire.peer import Conversation, Errand, Peer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sse:
     url: str
+    """Address of its event stream."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Headers sent with every request."""
 
     async def open(self, dial: Dial) -> Conversation:
         talk = SseConversation(self, dial)

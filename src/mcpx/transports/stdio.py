@@ -20,11 +20,17 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stdio:
     command: str
+    """The program, looked up in the child's PATH."""
     args: tuple[str, ...] = ()
+    """Its arguments."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Its environment, beside the small one every child gets (PATH, HOME, locale, proxies, certificates, …)."""
     cwd: str | None = None
+    """Its working folder; absent: the gateway's own."""
     inherit_env: bool | tuple[str, ...] = False
+    """Give it more of the gateway's environment: all of it, or these names."""
     framing: Literal["newline", "content-length"] = "newline"
+    """How messages are told apart; `content-length` is for servers that speak like language servers."""
 
     async def open(self, dial: Dial) -> Conversation:
         talk = ChildConversation(self, dial)

@@ -13,7 +13,9 @@ from mcpx.wire.peer import Conversation, Errand, Peer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Websocket:
     url: str
+    """Address, `ws://` or `wss://`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Headers sent with every request."""
 
     async def open(self, dial: Dial) -> Conversation:
         talk = SocketConversation(dial)

@@ -376,7 +376,7 @@ class Pool:
             connection.drop()
         call.task = task = loop.create_task(self._connect(call))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(functools.partial(self._connected, call))
         return call
 
     async def close(self) -> None:
@@ -434,24 +434,29 @@ class Pool:
 
     async def _connect(self, call: _Call) -> None:
         connection = _Connection(self)
+        error = f"no connection to {self.authority}"
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._dial(connection)
-        except asyncio.CancelledError:
+        except BaseException as e:
             connection.drop()
-            call.fail(ConnectionLost("the pool is closed", sent=False))  # to nobody, if the call was aborted
-            raise
-        except TimeoutError:
-            connection.drop()
-            call.fail(ConnectionLost(f"no connection to {self.authority} in {self._connect_timeout:g} s", sent=False))
-        except (OSError, ValueError) as e:
-            connection.drop()
-            call.fail(ConnectionLost(f"no connection to {self.authority}: {e.args[-1] if e.args else e}", sent=False))
+            self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
+            if isinstance(e, TimeoutError):
+                call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False))
+            elif isinstance(e, (OSError, ValueError)):
+                call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False))
+            else:
+                raise
         else:
             if call.sink is None:
                 connection.drop()
             else:
                 connection.send(call)
+
+    def _connected(self, call: _Call, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # perhaps before it began to run; an aborted call hears nothing of it
+            call.fail(ConnectionLost("the pool is closed", sent=False))
 
     async def _dial(self, connection: _Connection) -> None:
         loop = asyncio.get_running_loop()

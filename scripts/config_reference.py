@@ -1,0 +1,148 @@
+"""Writes docs/configuration.md: every key of the configuration, its type, default and meaning, from the schema itself.
+
+uv run python scripts/config_reference.py          # write
+uv run python scripts/config_reference.py --check  # exit 1 when the page is out of date
+"""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+from mcpx.catalog import naming
+from mcpx.config import schema, sections
+from mcpx.transports import TRANSPORTS
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+
+INTRO = """\
+# Configuration
+
+*Generated from the schema by `scripts/config_reference.py`.*
+
+One file, YAML or JSON. `mcpx check FILE` reports every mistake at once with `file:line:column`. A commented example is
+[examples/mcpx.yaml](../examples/mcpx.yaml).
+
+**Variables.** `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:path}` in any value; `$$` is a literal `$`. A `.env`
+file beside the config is read, the process environment wins over it. An unset variable without a default is an error.
+The variables of a disabled server or command are not looked up.
+
+**Other shapes** load as they are: the `mcpServers` map of Claude, Cursor and others, VS Code's `servers`, a flat
+`mcp_servers` list with `command` or `url` at the top of each entry, and `servers: [{id, command: [...]}]`. Keys there
+that are not ours are passed over with one warning; in the native shape below they are errors. `$schema` and keys that
+begin with `x-` are always allowed. The server name `mcpx` is reserved.
+
+**Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder.
+
+A key of `global` marked ◦ may also stand at a server and then counts for that server.
+"""
+
+SECTIONS: list[tuple[str, str, type]] = [
+    ("top", "Top level", schema.Config),
+    ("naming", "`naming`", naming.Naming),
+    ("server", "`server`", sections.FrontServer),
+    ("server.auth", "`server.auth`", sections.FrontAuth),
+    ("server.auth.tokens[]", "`server.auth.tokens[]`", sections.Token),
+    ("server.tls", "`server.tls`", sections.Tls),
+    ("mcp_servers[]", "`mcp_servers[]`", schema.Server),
+    *(
+        (f"connection {name}", f"`mcp_servers[].connection` with `type: {name}`", part)
+        for name, part in TRANSPORTS.items()
+    ),
+    ("global", "`global`", schema.Global),
+    ("global.tool_proxy", "`global.tool_proxy`", schema.ToolProxy),
+    ("commands[]", "`commands[]` (validated and kept; not served yet)", sections.Command),
+    ("commands[].parameters[]", "`commands[].parameters[]`", sections.Parameter),
+    ("commands[].http", "`commands[].http`", sections.HttpRequest),
+    ("commands[].script", "`commands[].script`", sections.Script),
+    ("auth_configs[]", "`auth_configs[]` (validated and kept; not applied yet)", sections.AuthConfig),
+    ("auth api_key", "`auth_configs[].api_key`", sections.ApiKey),
+    ("auth bearer_token", "`auth_configs[].bearer_token`", sections.BearerToken),
+    ("auth basic_auth", "`auth_configs[].basic_auth`", sections.BasicAuth),
+    ("auth oauth2", "`auth_configs[].oauth2`", sections.OAuth2),
+    ("auth custom_header", "`auth_configs[].custom_header`", sections.CustomHeader),
+    ("profiles[]", "`profiles[]` (validated and kept; not applied yet)", schema.Profile),
+]
+
+SHOWN_AS = {"global_": "global"}
+
+
+def docs_of(part: type) -> dict[str, str]:
+    """The attribute docstrings of a dataclass and its bases, by field."""
+    found: dict[str, str] = {}
+    for owner in reversed(part.__mro__[:-1]):
+        tree = ast.parse(inspect.cleandoc(inspect.getsource(owner)))
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for node, after in itertools.pairwise(body):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                text = after.value if isinstance(after, ast.Expr) else None
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    found[node.target.id] = inspect.cleandoc(text.value).replace("\n", " ")
+    return found
+
+
+def type_of(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return type_of(arguments[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {type_of(arguments[0])}"
+    if origin is not None and "Mapping" in str(origin):
+        return "map"
+    if arguments:
+        return " or ".join(type_of(part) for part in arguments if part is not type(None))
+    if dataclasses.is_dataclass(hint):
+        return "section"
+    return {str: "text", int: "number", float: "seconds", bool: "true/false"}.get(hint, "any")
+
+
+def default_of(field: "dataclasses.Field[Any]") -> str:
+    if field.default is dataclasses.MISSING:
+        return "" if field.default_factory is not dataclasses.MISSING else "**required**"
+    value = field.default
+    if value is None or value == () or value == "" or dataclasses.is_dataclass(value):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value:}`"
+
+
+def rows(part: type) -> list[str]:
+    hints, docs = typing.get_type_hints(part, include_extras=True), docs_of(part)
+    shared = {field.name for field in dataclasses.fields(schema.PerServer)}
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    if part in TRANSPORTS.values():
+        lines.append("| `type` | text | **required** | How the server is reached. |")
+    for field in dataclasses.fields(part):
+        if field.name in ("dialect", "path", "warnings") and part is schema.Config:
+            continue
+        if part is schema.Server and field.name in shared:
+            continue
+        name = SHOWN_AS.get(field.name, field.name)
+        mark = " ◦" if part is schema.Global and field.name in shared else ""
+        kind = "section" if name == "connection" else type_of(hints[field.name])
+        lines.append(f"| `{name}`{mark} | {kind} | {default_of(field)} | {docs.get(field.name, '')} |")
+    return lines
+
+
+def page() -> str:
+    parts = [INTRO]
+    for _, title, part in SECTIONS:
+        parts.append(f"## {title}\n\n" + "\n".join(rows(part)) + "\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    text = page()
+    if "--check" in sys.argv:
+        return 0 if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What the docs say is so: the generated page is fresh, every option and code is written down, the twins agree."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpx.__main__ import COMMANDS
+from mcpx.model import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def read(*parts: str) -> str:
+    return ROOT.joinpath(*parts).read_text(encoding="utf-8")
+
+
+def test_the_config_reference_is_what_the_schema_says() -> None:
+    """CFG-1: every key stands in docs/configuration.md; run scripts/config_reference.py after a change."""
+    check = subprocess.run([sys.executable, "scripts/config_reference.py", "--check"], cwd=ROOT, timeout=30)
+    assert check.returncode == 0
+
+
+@pytest.mark.parametrize("page", ["usage.md", "usage.zh-CN.md"])
+def test_every_command_line_option_is_in_the_usage(page: str) -> None:
+    """RUN-2: what `--help` lists, the usage explains, in both languages."""
+    told = subprocess.run([sys.executable, "-m", "mcpx", "--help"], capture_output=True, text=True, timeout=30).stdout
+    left_out = {"--help", "--version", "--admin", "--admin-port"}  # the admin UI is not built yet
+    options = set(re.findall(r"(?<!\w)--[a-z][a-z-]+", told)) - left_out
+    text = read("docs", page)
+    assert [option for option in sorted(options) if option not in text] == []
+    assert [command for command in COMMANDS if command != "serve" and f"mcpx {command}" not in text] == []
+
+
+@pytest.mark.parametrize("page", ["usage.md", "usage.zh-CN.md"])
+def test_every_error_code_of_our_own_is_in_the_usage(page: str) -> None:
+    """SRC-8: a code that mcpx makes on a server's behalf can be looked up."""
+    ours = {
+        value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int) and value < -33000
+    }
+    assert ours and [code for code in sorted(ours) if str(code) not in read("docs", page)] == []
+
+
+def test_the_readme_and_its_chinese_twin_show_the_same_commands() -> None:
+    def commands(page: str) -> list[str]:
+        return [line.split("#")[0].strip() for line in read(page).splitlines() if line.startswith("$ ")]
+
+    assert commands("README.md") == commands("README.zh-CN.md") != []
+
+
+def test_every_link_inside_the_docs_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "README.zh-CN.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    listed = read("docs", "decisions", "README.md")
+    assert [p.name for p in (DOCS / "decisions").glob("0*.md") if p.name not in listed] == []

@@ -1,0 +1,1 @@
+"""Real servers behind mcpx, real client programs before it."""
