@@ -1,6 +1,9 @@
 """PRO-1, LIF-8: mcpx on its standard input and output, byte by byte. `Pipe` refuses whatever is not a message."""
 
+import contextlib
+import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -336,6 +339,17 @@ def test_cancelling_what_is_over_does_nothing(slow: Pipe, record: Path) -> None:
 # ---- the end
 
 
+@contextlib.contextmanager
+def unread(home: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """mcpx with a standard output that nobody reads unless the test does."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(MCPX, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=env, cwd=home) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_shutdown_is_answered_and_ends_it(fresh: Pipe) -> None:
     """LIF-8: exit code 0, though the client keeps its end open."""
     fresh.greet()
@@ -372,20 +386,36 @@ def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: Pipe, record: Pa
     assert slow.wait(8) == 0
 
 
-def test_a_large_answer_at_the_end_arrives_whole(fresh: Pipe) -> None:
-    """LIF-8: three megabytes through a pipe of 64 KiB, with the end of input right behind the request."""
+@pytest.mark.parametrize("ending", ["shutdown", "end of input"])
+def test_a_large_answer_at_the_end_arrives_whole(fresh: Pipe, ending: str) -> None:
+    """LIF-8: three megabytes through a pipe of 64 KiB, with the end right behind the request."""
     fresh.greet()
     call = fresh.start_call("demo_echo", text="x" * 3_000_000)
-    fresh.end_input()
+    if ending == "shutdown":
+        fresh.start("shutdown")
+    else:
+        fresh.end_input()
     assert len(text_of(fresh.reply(call))) == 3_000_000
     assert fresh.wait() == 0
 
 
+def test_a_client_that_does_not_read_cannot_keep_it_from_ending(home: Path, env: dict[str, str]) -> None:
+    """LIF-8: SIGTERM ends it, though three megabytes wait for a reader."""
+    with unread(home, env) as process:
+        assert process.stdin and process.stdout
+        text = "x" * 3_000_000
+        greeting = json.dumps(initialize()).encode()
+        call = json.dumps(request("tools/call", {"name": "demo_echo", "arguments": {"text": text}})).encode()
+        process.stdin.write(greeting + b"\n" + call + b"\n")
+        process.stdin.flush()
+        assert process.stdout.read(1) == b"{"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(8) == 0
+
+
 def test_a_client_that_stops_reading_and_leaves_ends_it(home: Path, env: dict[str, str]) -> None:
     """LIF-8: a broken pipe is an end like any other: exit code 0, no traceback."""
-    with subprocess.Popen(
-        MCPX, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=home
-    ) as process:
+    with unread(home, env) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdin.write(BODY + b"\n")
         process.stdin.flush()

@@ -44,7 +44,10 @@ class Errand:
 
     def progress(self, params: Json) -> None:
         if self.call.caller.voice is not None:
-            self.call.caller.voice.tell("notifications/progress", marked(params, self.server))
+            # A parked call goes on under another request of its client, which brought a token of its own.
+            token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
+            told = marked({**params, "progressToken": token}, self.server)
+            self.call.caller.voice.tell("notifications/progress", told)
 
     def notification(self, method: str, params: Json) -> None:
         """Came on this call's own stream, so it is this caller's and nobody else's."""
@@ -123,6 +126,7 @@ class Parked:
     def __init__(self, owner: tuple[str, ...]) -> None:
         self.token = "mcpx-" + secrets.token_urlsafe(24)
         self.owner = owner
+        self.errand: Errand | None = None
         self.work: asyncio.Task[Json | RpcError] | None = None
         self.expiry: asyncio.TimerHandle | None = None
         self._open: dict[str, tuple[Json, asyncio.Future[Json]]] = {}
@@ -185,8 +189,8 @@ class Parking:
 
     async def begin(self, call: Call, run: Callable[[Errand], Awaitable[Json]]) -> Json:
         parked = Parked(self._owner(call))
-        errand = Errand(call, self._server, parked)
-        parked.work = self._tasks.start(_caught(run(errand)))
+        parked.errand = Errand(call, self._server, parked)
+        parked.work = self._tasks.start(_caught(run(parked.errand)))
         return await self._settle(parked)
 
     async def resume(self, call: Call) -> Json:
@@ -194,6 +198,8 @@ class Parking:
         if parked is None or parked.owner != self._owner(call):
             raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
         self._leave(parked)
+        if parked.errand is not None:
+            parked.errand.call = call  # what the server says from now on goes to the request that waits for it
         parked.take(call.params.get("inputResponses"))
         return await self._settle(parked)
 

@@ -154,7 +154,10 @@ class Links:
         self._speaks[got] = True
         if got != preferred:
             self._speaks[preferred] = False
-        self._kept[MODERN if link.modern else OLDER] = link
+        key = MODERN if link.modern else OLDER
+        if (replaced := self._kept.get(key)) is not None:
+            self._tasks.start(replaced.close())
+        self._kept[key] = link
         return link
 
     async def _open(self, wanted: Era, who: Identity, owner: str | None, voice: Any) -> Link:

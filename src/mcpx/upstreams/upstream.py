@@ -113,8 +113,15 @@ class Upstream:
     async def _read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
         """Read lists of the server and publish them together."""
         kinds = tuple(kinds)
-        for kind, found in zip(kinds, await asyncio.gather(*(link.list(kind) for kind in kinds)), strict=True):
-            self.definitions[kind] = self._usable(link, found) if kind == "tools" else found
+        lists = await asyncio.gather(*(link.list(kind) for kind in kinds), return_exceptions=True)
+        for kind, found in zip(kinds, lists, strict=True):
+            if isinstance(found, RpcError) and link.alive:
+                # One list that cannot be read does not cost the server its others.
+                log.warning("[%s] its %s could not be listed: %s", self.name, kind, found.message)
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                self.definitions[kind] = self._usable(link, found) if kind == "tools" else found
         self._hub.offers_changed(self.name, kinds, said_so)
 
     def _usable(self, link: Link, tools: list[Json]) -> list[Json]:
