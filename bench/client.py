@@ -92,6 +92,26 @@ class StdioClient(Client):
         await asyncio.wait([self._reading])
 
 
+async def _content(head: str, reader: asyncio.StreamReader) -> bytes:
+    """The body of an answer; of an event stream what its last event says."""
+    if _field(head, "transfer-encoding") != "chunked":
+        return await reader.readexactly(int(_field(head, "content-length") or 0))
+    chunks: list[bytes] = []
+    while size := int(await reader.readline(), 16):
+        chunks.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readexactly(2)
+    content = b"".join(chunks)
+    if _field(head, "content-type").startswith("text/event-stream"):
+        content = [line[5:] for line in content.splitlines() if line.startswith(b"data:")][-1]
+    return content
+
+
+def _field(head: str, name: str) -> str:
+    """The value of a header; empty when it is absent."""
+    at = head.lower().find(f"\r\n{name}:")
+    return head[at + len(name) + 3 : head.index("\r\n", at + 2)].strip() if at >= 0 else ""
+
+
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -109,9 +129,9 @@ class HttpClient(Client):
         if status != 200:
             raise Refused(f"HTTP {status}: {body[:300]!r}")
         if message["method"] == "initialize":
-            found = head.lower().partition("\r\nmcp-session-id:")[2].partition("\r\n")[0].strip()
+            session = _field(head, "mcp-session-id")
             self._session = f"mcp-protocol-version: {VERSION['older']}\r\n"
-            self._session += f"mcp-session-id: {found}\r\n" if found else ""
+            self._session += f"mcp-session-id: {session}\r\n" if session else ""
         return orjson.loads(body)
 
     async def _notify(self, message: Json) -> None:
@@ -130,8 +150,7 @@ class HttpClient(Client):
         try:
             writer.write(head.encode() + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            length = answer.lower().partition("\r\ncontent-length:")[2].partition("\r\n")[0]
-            content = await reader.readexactly(int(length or 0))
+            content = await _content(answer, reader)
         except (OSError, EOFError) as error:
             writer.close()
             raise Refused(f"the connection was lost: {error!r}") from error

@@ -10,11 +10,12 @@ import os
 import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 UPSTREAM = str(Path(__file__).with_name("upstream.py"))
 PAGE = os.sysconf("SC_PAGE_SIZE")
+ODD = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG")
 LIMIT = 64 * 2**20
 """Longest line a client takes."""
 GRACE = 5.0
@@ -38,7 +39,8 @@ class Started:
     @classmethod
     async def start(cls, argv: Sequence[str], folder: Path, *, pipes: bool = False) -> "Started":
         """With `pipes` it has our pipes as standard input and output, and is asked to end by closing them."""
-        ours = {key: value for key, value in os.environ.items() if not key.startswith("MCPX_")}
+        # As a user has it: whoever forbids Python to keep bytecode would measure the compiler.
+        usual = {key: value for key, value in os.environ.items() if key not in ODD and not key.startswith("MCPX_")}
         log = folder / "stderr.log"
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -47,7 +49,7 @@ class Started:
                 stdout=PIPE if pipes else DEVNULL,
                 stderr=stderr,
                 cwd=folder,
-                env={**ours, "MCPX_STATE_DIR": str(folder / "state")},
+                env={**usual, "MCPX_STATE_DIR": str(folder / "state")},
                 start_new_session=True,  # Ctrl-C is for the benchmark, which then ends them in order
                 preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
                 limit=LIMIT,
@@ -71,10 +73,10 @@ class Started:
         return sum(_rss(pid) for pid in self._own())
 
     def _own(self) -> list[int]:
-        return [pid for pid, _ in _family(self.process.pid) if not _is_upstream(pid)]
+        return [pid for pid, _ in family(self.process.pid) if not _is_upstream(pid)]
 
     async def stop(self) -> None:
-        family = list(_family(self.process.pid)) if self.running else []
+        descendants = family(self.process.pid) if self.running else []
         if self.running:
             if self._pipes and self.process.stdin is not None:
                 self.process.stdin.close()
@@ -88,34 +90,34 @@ class Started:
             if self.running:
                 self.process.kill()
                 await self.process.wait()
-            await _end(family)
+            await _end(descendants)
 
 
 async def _end(family: Sequence[Identity]) -> None:
     """What a process started ends with it, a moment later; what does not is ended."""
-    deadline = time.monotonic() + GRACE
-    while (left := [pid for pid, start in family if _start_of(pid) == start]) and time.monotonic() < deadline:
+    left = family
+    for _ in range(int(GRACE / 0.01)):
+        left = [(pid, start) for pid, start in left if _start_of(pid) == start]
+        if not left:
+            return
         await asyncio.sleep(0.01)
-    for pid in left:
+    for pid, _ in left:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
 
-def _family(root: int) -> Iterator[Identity]:
-    """A process and its descendants."""
-    children: dict[int, list[Identity]] = {}
+def family(root: int) -> list[Identity]:
+    """A process and its descendants, those that are alive."""
+    found: dict[int, list[str]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _stat(int(name))):
-            children.setdefault(int(fields[1]), []).append((int(name), int(fields[19])))
-            if int(name) == root:
-                yield root, int(fields[19])
-    parents = [root]
-    while parents:
-        for child in children.get(parents.pop(), ()):
-            yield child
-            parents.append(child[0])
+            found[int(name)] = fields
+    family = [root] if root in found else []
+    for parent in family:
+        family += [pid for pid, fields in found.items() if int(fields[1]) == parent]
+    return [(pid, int(found[pid][19])) for pid in family]
 
 
 def _stat(pid: int) -> list[str]:

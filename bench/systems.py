@@ -6,7 +6,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,11 @@ RELAYS = Path(__file__).with_name("relays")
 START = 30.0
 """Seconds for anything to listen."""
 
+
+class Broken(Exception):
+    """A system that does not start or does not serve: there is nothing to measure."""
+
+
 Command = Callable[[str], list[str]]
 """Config file -> the command that serves it on stdio; `--port N` is added for HTTP."""
 
@@ -31,6 +36,10 @@ class Pair:
 
     front: Transport
     upstream: Transport
+
+    @property
+    def key(self) -> str:
+        return f"{self.front}-{self.upstream}"
 
     def __str__(self) -> str:
         return f"{self.front} ← {self.upstream}"
@@ -135,7 +144,7 @@ class Upstreams:
 
 
 @asynccontextmanager
-async def running(system: System, pair: Pair, upstreams: Upstreams) -> AsyncIterator[Gateway]:
+async def running(system: System, pair: Pair, upstreams: Upstreams) -> AsyncGenerator[Gateway]:
     """Start a system and bring it to its first `tools/list`; on the way out it is ended, whatever happened."""
     with tempfile.TemporaryDirectory(prefix="mcpx-bench-") as name:
         folder = Path(name)
@@ -159,7 +168,7 @@ async def running(system: System, pair: Pair, upstreams: Upstreams) -> AsyncIter
                     await gateway.list_tools()
             except (Refused, OSError, TimeoutError) as error:
                 said = process.complaint() if process is not None else ""
-                raise RuntimeError(f"{system}, {pair}: does not serve: {error!r}\n{said}") from error
+                raise Broken(f"{system}, {pair}: does not serve: {error!r}\n{said}") from error
             yield gateway
         finally:
             if client is not None:
@@ -189,7 +198,7 @@ async def _listening(port: int, process: Started) -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             if not process.running or time.monotonic() > deadline:
-                raise RuntimeError(f"nothing listens on port {port}: {process.complaint()}") from None
+                raise Broken(f"nothing listens on port {port}: {process.complaint()}") from None
             await asyncio.sleep(0.002)
         else:
             writer.close()

@@ -28,14 +28,15 @@ SCHEMA = {
 }
 
 
+def tool(number: int) -> Json:
+    about = f"Echo tool number {number}: " + "it answers what it is told. " * 4
+    return {"name": f"t{number:04}", "description": about, "inputSchema": SCHEMA}
+
+
 class Echo:
     def __init__(self, tools: int, era: str) -> None:
         self.era = era
-        self.tools = [
-            {"name": f"t{n:04}", "description": f"Echo tool number {n}: " + "it answers what it is told. " * 4}
-            | {"inputSchema": SCHEMA}
-            for n in range(tools)
-        ]
+        self.tools = [tool(n) for n in range(tools)]
         self.names = {tool["name"] for tool in self.tools}
 
     def answer(self, message: Json) -> Json | None:

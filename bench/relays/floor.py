@@ -135,8 +135,8 @@ class Origin:
             task.add_done_callback(self._opening.discard)
 
     async def _open(self, request: bytes) -> None:
-        make: Callable[[], Http] = lambda: Reply(self)
-        transport, _ = await asyncio.get_running_loop().create_connection(make, self._host, self._port)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: Reply(self), self._host, self._port)
         transport.write(request)
 
     def _modern_headers(self, message: Json) -> bytes:
@@ -200,9 +200,8 @@ async def serve_stdio(relay: Relay) -> None:
     await ended.wait()
 
 
-async def main(config: str, port: int | None) -> None:
+async def main(upstream: Json, port: int | None) -> None:
     relay = Relay()
-    (upstream,) = orjson.loads(Path(config).read_bytes())["mcpServers"].values()
     if "url" in upstream:
         Origin(relay, upstream["url"])
     else:
@@ -216,4 +215,5 @@ async def main(config: str, port: int | None) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], int(sys.argv[3]) if "--port" in sys.argv else None))
+    (only,) = orjson.loads(Path(sys.argv[1]).read_bytes())["mcpServers"].values()
+    uvloop.run(main(only, int(sys.argv[3]) if "--port" in sys.argv else None))

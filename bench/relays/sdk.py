@@ -1,7 +1,7 @@
 """The peer: the same relay on the official SDK's session classes, in its fastest form (JSON replies, no streams).
 
-    python sdk.py CONFIG.json               stdio front
-    python sdk.py CONFIG.json --port 9100   streamable HTTP front
+python sdk.py CONFIG.json               stdio front
+python sdk.py CONFIG.json --port 9100   streamable HTTP front
 """
 
 import asyncio
@@ -18,8 +18,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 
 
-async def main(config: str, port: int | None) -> None:
-    (upstream,) = json.loads(Path(config).read_text(encoding="utf-8"))["mcpServers"].values()
+async def main(upstream: dict[str, Any], port: int | None) -> None:
     async with AsyncExitStack() as stack:
         if "url" in upstream:
             streams = await stack.enter_async_context(streamable_http_client(upstream["url"]))
@@ -49,4 +48,5 @@ async def main(config: str, port: int | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[3]) if "--port" in sys.argv else None))
+    (only,) = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["mcpServers"].values()
+    asyncio.run(main(only, int(sys.argv[3]) if "--port" in sys.argv else None))

@@ -22,6 +22,7 @@ Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on th
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _open_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = "serve"
     if arguments and arguments[0] in COMMANDS:
@@ -34,6 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _open_standard_streams() -> None:
+    """The null device in the place of a closed standard stream: else the next thing opened gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _parser(command: str) -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from behaviour.odd_http_server import OddHttpServer
 from behaviour.raw import (
     MCPX,
     Json,
@@ -317,6 +319,113 @@ def test_an_answer_over_the_limit_fails_its_own_call_only(client: Session) -> No
 def test_an_answer_under_the_limit_arrives_whole(client: Session, server: str, size: int) -> None:
     """SEC-6: 16 MiB by default."""
     assert text_of(client.call(f"{server}_big", bytes=size)) == "x" * size
+
+
+# ---- servers over HTTP
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[OddHttpServer]:
+    with OddHttpServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def remote_gateway(remote: OddHttpServer) -> Iterator[Gateway]:
+    connection = {"type": "http", "url": remote.url}
+    server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 2}
+    with Gateway({"mcp_servers": [server, raw_server("good")]}) as running:
+        settled(running.port)
+        yield running
+
+
+@pytest.fixture
+def remote_client(remote_gateway: Gateway) -> Session:
+    return Session(remote_gateway.port)
+
+
+@pytest.mark.parametrize("tool", ["huge", "endless", "endless_event", "large_event"])
+def test_an_answer_over_http_is_bounded(remote_gateway: Gateway, remote_client: Session, tool: str) -> None:
+    """SEC-6, SRC-8: whatever its length says, and if it never ends; memory stays flat, the connection is dropped."""
+    assert text_of(remote_client.call("remote_echo", text="up")) == "up"
+    before = peak_memory(remote_gateway.process.pid)
+    with at_once():
+        assert refused_for("remote", TOO_LARGE, remote_client.call(f"remote_{tool}"))
+    assert peak_memory(remote_gateway.process.pid) - before < 16 * MIB
+    assert text_of(remote_client.call("remote_echo", text="after")) == "after"
+
+
+def test_a_compressed_answer_nobody_asked_for_is_not_unpacked(remote_gateway: Gateway, remote_client: Session) -> None:
+    """SEC-6: 64 MB in 64 kB."""
+    before = peak_memory(remote_gateway.process.pid)
+    with at_once():
+        answer = remote_client.call("remote_bomb")
+    assert answer["error"]["code"] in (DIED, TOO_LARGE, GARBAGE) and "remote" in answer["error"]["message"]
+    assert peak_memory(remote_gateway.process.pid) - before < 16 * MIB
+
+
+@pytest.mark.parametrize("tool", ["html", "broken", "nothing", "cut", "cut_stream", "hang_up", "not_http", "long_head"])
+def test_an_answer_over_http_that_is_none_fails_at_once(
+    remote: OddHttpServer, remote_client: Session, tool: str
+) -> None:
+    """SRC-8: with the server's name, sent once, and the next call works."""
+    before = remote.calls(tool)
+    with at_once():
+        answer = remote_client.call(f"remote_{tool}")
+    assert answer["error"]["code"] in (DOWN, DIED, GARBAGE), answer
+    assert answer["error"]["message"].startswith("remote: ")
+    assert remote.calls(tool) == before + 1
+    assert text_of(remote_client.call("remote_echo", text="after")) == "after"
+    assert text_of(remote_client.call("good_echo", text="too")) == "too"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 403, 429, 500, 502, 503])
+def test_an_http_error_is_told_and_a_redirect_not_followed(
+    remote: OddHttpServer, remote_client: Session, status: int
+) -> None:
+    """SRC-8, SEC-4: a redirect would carry the user's headers elsewhere."""
+    answer = remote_client.call("remote_status", status=status)
+    assert refused_for("remote", DOWN, answer)
+    assert [path for _, path, _ in remote.seen if path != "/mcp"] == []
+    assert text_of(remote_client.call("remote_echo", text="after")) == "after"
+
+
+def test_a_call_over_http_without_an_answer_times_out(remote_client: Session) -> None:
+    """LIF-6."""
+    with at_once(2 + AT_ONCE):
+        assert refused_for("remote", TIMEOUT, remote_client.call("remote_hang"))
+    assert text_of(remote_client.call("remote_echo", text="after")) == "after"
+
+
+def test_a_session_the_server_forgot_is_made_again(remote: OddHttpServer, remote_client: Session) -> None:
+    """SRC-8: 404 says that the server did not act: the call is sent once more, in a session of its own."""
+    assert text_of(remote_client.call("remote_echo", text="up")) == "up"
+    sessions, remote.session = remote.sessions, "restarted"
+    assert text_of(remote_client.call("remote_echo", text="again")) == "again"
+    assert remote.sessions == sessions + 1
+    assert "error" in remote_client.call("remote_forget")
+    assert text_of(remote_client.call("remote_echo", text="once more")) == "once more"
+
+
+def test_a_server_over_http_that_is_not_there_is_named() -> None:
+    """SRC-8: nobody listens, or somebody who is no MCP server."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = taken.getsockname()[1]
+    servers = [
+        {"name": "closed", "connection": {"type": "http", "url": f"http://127.0.0.1:{closed}/mcp"}},
+        {"name": "closed-sse", "connection": {"type": "sse", "url": f"http://127.0.0.1:{closed}/sse"}},
+        {"name": "closed-ws", "connection": {"type": "websocket", "url": f"ws://127.0.0.1:{closed}/ws"}},
+        {"name": "unknown", "connection": {"type": "http", "url": "http://no-such-host.invalid/mcp"}},
+        raw_server("good"),
+    ]
+    with Gateway({"mcp_servers": servers}) as gateway:
+        client = Session(gateway.port)
+        with at_once():
+            assert text_of(client.call("good_echo", text="here")) == "here"
+        states = settled(gateway.port)
+        for server in servers[:-1]:
+            assert states[server["name"]]["status"] == "disconnected"
+            assert states[server["name"]]["last_error"].startswith(f"{server['name']}: ")
 
 
 # ---- values

@@ -339,6 +339,16 @@ def test_cancelling_what_is_over_does_nothing(slow: Pipe, record: Path) -> None:
 # ---- the end
 
 
+def test_a_modern_listener_does_not_hold_up_the_end(fresh: Pipe) -> None:
+    """LIF-8, PRO-4: it is told that it is over, by a result with its mark."""
+    fresh.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
+    assert fresh.message()["method"] == "notifications/subscriptions/acknowledged"
+    fresh.end_input()
+    assert fresh.wait(2) == 0
+    (last,) = fresh.rest()
+    assert (last["id"], last["result"]["_meta"][META + "subscriptionId"]) == ("ear", "ear")
+
+
 @contextlib.contextmanager
 def unread(home: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     """mcpx with a standard output that nobody reads unless the test does."""

@@ -32,8 +32,6 @@ class Way:
 WAYS: Sequence[Way] = (
     Way("sdk-older", "http"),
     Way("sdk-modern", "http"),
-    Way("sdk-older", "sse"),
-    Way("sdk-modern", "websocket"),
     Way("sdk-older", "stdio"),
     Way("sdk-modern", "stdio"),
 )

@@ -54,8 +54,11 @@ async def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture(scope="module")
-async def through(way: Way, earth: World, gateway: Gateway) -> AsyncIterator[Client]:
-    """A client that can be asked everything, in front of all six."""
+async def through(
+    way: Way, earth: World, gateway: Gateway, direct: Mapping[str, Client]
+) -> AsyncIterator[Client]:
+    """A client that can be asked everything, in front of all six. It comes after `direct` and goes before it: what is
+    opened in one task must be closed in the opposite order."""
     person = Local("ada", earth.files)
     if way.shared:
         async with connected(way.kind, door_to(gateway, way.front), person) as client:
@@ -102,18 +105,16 @@ async def test_every_resource_is_wrapped_and_every_template_is_kept(
     through: Client, direct: Mapping[str, Client]
 ) -> None:
     """SUR-1, NAM-3, NAM-4"""
-    (expected, listed) = ([], await through.listed("resources/list"))
-    for definition in await direct["everything"].listed("resources/list"):
-        mark = {"proxy": {"server": "everything", "originalUri": definition["uri"]}}
-        expected.append({**definition, "uri": wrap_uri("everything", definition["uri"]), "_meta": mark})
-    assert listed == expected != []
-
-    templates = await through.listed("resources/templates/list")
-    kept = [
-        {**definition, "_meta": {"proxy": {"server": "everything", "originalUri": definition["uriTemplate"]}}}
-        for definition in await direct["everything"].listed("resources/templates/list")
-    ]
-    assert templates == kept != []
+    expected, kept = [], []
+    for server in ("everything", "memory"):
+        for definition in await direct[server].listed("resources/list"):
+            mark = {"proxy": {"server": server, "originalUri": definition["uri"]}}
+            expected.append({**definition, "uri": wrap_uri(server, definition["uri"]), "_meta": mark})
+        for definition in await direct[server].listed("resources/templates/list"):
+            mark = {"proxy": {"server": server, "originalUri": definition["uriTemplate"]}}
+            kept.append({**definition, "_meta": mark})
+    assert await through.listed("resources/list") == expected != []
+    assert await through.listed("resources/templates/list") == kept != []
 
 
 async def test_tools_for_clients_that_can_be_asked_are_listed_to_them(
@@ -162,7 +163,7 @@ ASKS = (
     Ask("git", "git_log", lambda w: {"repo_path": str(w.repository)}, COMMITS[0]),
     Ask("git", "git_show", lambda w: {"repo_path": str(w.repository), "revision": "HEAD"}, "+line"),
     Ask("git", "git_show", lambda w: {"repo_path": str(w.repository), "revision": "no"}, "", fails=True),
-    Ask("fetch", "fetch", lambda w: {"url": w.page}, "from the **loopback**."),
+    Ask("fetch", "fetch", lambda w: {"url": w.page}, "from the loopback."),
     Ask("fetch", "fetch", lambda w: {"url": w.page, "raw": True}, PAGE),
     Ask("time", "convert_time", lambda _: {"source_timezone": "Nowhere", "time": "12:00"}, "", fails=True),
     Ask("everything", "echo", lambda _: {"message": "äöü ✓ 😀"}, "Echo: äöü ✓ 😀"),

@@ -757,6 +757,29 @@ def test_upgrade_hands_over_the_socket_and_what_came_behind_the_head(run: Run) -
     run(main())
 
 
+def test_an_upgrade_behind_another_request_can_be_read(run: Run) -> None:
+    async def main() -> None:
+        open_: asyncio.Queue[Exchange] = asyncio.Queue()
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+        class Raw(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                heard.put_nowait(data)
+
+        async with serving(open_.put_nowait) as port, dialled(port) as client:
+            upgrade = b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n" + upgrade)
+            (await open_.get()).reply(200)
+            await client.head()
+            transport, rest = (await open_.get()).upgrade()
+            transport.set_protocol(Raw())
+            assert rest == b""
+            client.send(b"raw")
+            assert await heard.get() == b"raw"
+
+    run(main())
+
+
 def test_an_upgrade_that_is_answered_instead_ends_the_connection(run: Run) -> None:
     async def main() -> None:
         async with serving() as port:

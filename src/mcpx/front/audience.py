@@ -72,6 +72,10 @@ class Ear:
             honoured["resourceSubscriptions"] = [uri for forms in self.forms.values() for uri in sorted(forms)]
         self.push("notifications/subscriptions/acknowledged", {"notifications": honoured})
 
+    def goodbye(self) -> Json:
+        """The result of a listening that ended in order."""
+        return {"resultType": "complete", "_meta": {era.SUBSCRIPTION_KEY: self._mark}}
+
     def push(self, method: str, params: Json) -> None:
         """Every frame carries the id of the listen request as the client sent it."""
         self._push(method, {**params, "_meta": {**era.meta_of(params), era.SUBSCRIPTION_KEY: self._mark}})

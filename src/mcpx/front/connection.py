@@ -42,6 +42,7 @@ class Connection:
         self._greeted = False
         self._begun = False
         self._tasks = Tasks("client")
+        self._ending = asyncio.Event()
         self.session = Session(self.tell)
         self.peer = Peer("client", transmit, self, answer_garbage=True)
 
@@ -76,7 +77,7 @@ class Connection:
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
             ear = Ear(message["id"], message["params"].get("notifications"), self.tell)
-            await self._desk.listen(ear, caller)
+            return await self._desk.listen(ear, caller, self._ending)
         return await self._desk.serve_modern(message, caller)
 
     def _begin(self, caller: Caller) -> None:
@@ -90,6 +91,11 @@ class Connection:
 
     def closed(self, reason: str) -> None:
         self._desk.audience.leave(self.session)
+
+    async def finish(self, grace: float) -> None:
+        """Let what is being answered finish; listeners, which never would, are told that it is over."""
+        self._ending.set()
+        await self.peer.finish(grace)
 
     async def close(self) -> None:
         await self.peer.close()

@@ -132,8 +132,8 @@ class Desk:
 
     # Listening (modern) ----------------------------------------------------------------------------------------
 
-    async def listen(self, ear: Ear, caller: Caller) -> None:
-        """Run one `subscriptions/listen` until it is cancelled. Servers are subscribed before it is acknowledged."""
+    async def listen(self, ear: Ear, caller: Caller, until: asyncio.Event) -> Json:
+        """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
         watched: list[tuple[str, str]] = []
         try:
             for uri in ear.wanted_uris():
@@ -149,7 +149,8 @@ class Desk:
                 ear.forms.setdefault(target, set()).add(uri)
             ear.acknowledge()
             self.audience.join_ear(ear)
-            await asyncio.get_running_loop().create_future()
+            await until.wait()
+            return ear.goodbye()
         finally:
             self.audience.leave_ear(ear)
             for server, uri in watched:

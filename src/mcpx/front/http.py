@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
@@ -22,6 +23,9 @@ from mcpx.wire.tasks import Tasks
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
 
+PARTING = 0.5
+"""Seconds a WebSocket's client has to say goodbye when we end."""
+
 
 class HttpFront:
     def __init__(self, desk: Desk, guard: Guard, *, max_request: int) -> None:
@@ -32,7 +36,9 @@ class HttpFront:
         self._streamable = Streamable(desk, self._tasks)
         self._server = HttpServer(self._handle, Limits(body_bytes=max_request))
         self._legacy: dict[str, _LegacyStream] = {}
-        self._sockets: set[Connection] = set()
+        self._sockets: dict[Connection, websocket.WebSocket] = {}
+        self._parted = asyncio.Event()
+        """The last WebSocket is closed."""
         self._ending = False
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
@@ -60,11 +66,18 @@ class HttpFront:
 
     async def close(self, grace: float) -> None:
         self._ending = True
-        await self._streamable.close(grace)
-        for connection in [*self._sockets, *(stream.connection for stream in self._legacy.values())]:
-            await connection.close()
+        connections = [*self._sockets, *(stream.connection for stream in self._legacy.values())]
+        await asyncio.gather(self._streamable.close(grace), *(c.finish(grace) for c in connections))
         for stream in list(self._legacy.values()):
+            await stream.connection.close()
             stream.exchange.end()
+        for connection, socket in list(self._sockets.items()):
+            await connection.close()
+            socket.close(1001, "the gateway is ending")
+        if self._sockets:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PARTING):
+                    await self._parted.wait()
         await self._server.close(0.2)
         await self._tasks.close()
 
@@ -150,14 +163,17 @@ class HttpFront:
         def closed(reason: str) -> None:
             if connection is not None:
                 connection.peer.lose(reason or "the client closed the connection")
-                self._sockets.discard(connection)
+                self._sockets.pop(connection, None)
+                if not self._sockets:
+                    self._parted.set()
                 self._tasks.start(connection.close())
 
         socket = websocket.accept(exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed)
         if socket is None:
             return
         connection = Connection(self._desk, socket.send, principal=principal, on_shutdown=socket.close)
-        self._sockets.add(connection)
+        self._sockets[connection] = socket
+        self._parted.clear()
         for raw in pending:
             connection.peer.receive(raw)
 

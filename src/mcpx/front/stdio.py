@@ -5,10 +5,13 @@ Standard output carries messages and nothing else. While the client does not rea
 
 import asyncio
 import contextlib
+import logging
 import os
+import socket
 import stat
 import sys
-from typing import Any, cast
+from collections.abc import Callable
+from typing import IO, cast
 
 from mcpx.front.connection import Connection
 from mcpx.front.desk import Desk
@@ -16,6 +19,8 @@ from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.framing import Framing, MessageReader, frame
 from mcpx.wire.pipes import handed_over
+
+log = logging.getLogger(__name__)
 
 CHUNK = 65536
 
@@ -44,22 +49,30 @@ class StdioFront:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         # Our own copies of 0 and 1; what would print by mistake goes to stderr, never between messages.
-        source, sink = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
+        source, sink = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
-        if stat.S_ISREG(os.fstat(sink.fileno()).st_mode):
-            self._output = cast(asyncio.WriteTransport, _FileOutput(sink))
-            self._sent.set()
-        else:
-            self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), handed_over(sink, loop))
-        if stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-            # A file cannot be watched for readiness; it is simply read.
-            while data := source.read(CHUNK):
-                self.received(data)
-                await asyncio.sleep(0)
+        if _is_socket(source) and _are_one(source, sink):
+            # One socket for both directions, as inetd gives it.
+            both = socket.socket(fileno=os.dup(source.fileno()))
             source.close()
-            self.at_end()
+            sink.close()
+            self._input, _ = await loop.connect_accepted_socket(lambda: _Both(self), both)
+            self._output = self._input
+            return
+        if _is_pipe(sink) or _is_socket(sink):
+            self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), handed_over(sink, loop))
         else:
+            self._output = cast(asyncio.WriteTransport, _FileOutput(sink, self.output_closed))
+            self._sent.set()
+        if _is_pipe(source) or _is_socket(source) or source.isatty():
             self._input, _ = await loop.connect_read_pipe(lambda: _Input(self), handed_over(source, loop))
+            return
+        # A file and the null device cannot be watched for readiness; they are simply read.
+        while data := source.read(CHUNK):
+            self.received(data)
+            await asyncio.sleep(0)
+        source.close()
+        self.at_end()
 
     def received(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -88,7 +101,7 @@ class StdioFront:
 
     async def close(self, grace: float) -> None:
         deadline = asyncio.get_running_loop().time() + grace
-        await self._connection.peer.finish(grace)
+        await self._connection.finish(grace)
         await self._connection.close()
         if self._input is not None:
             self._input.close()
@@ -107,8 +120,9 @@ class _Input(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._front.received(data)
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool | None:
         self._front.at_end()
+        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._front.ended.set()
@@ -128,17 +142,47 @@ class _Output(asyncio.BaseProtocol):
         self._front.output_closed()
 
 
-class _FileOutput:
-    """Standard output redirected to a file: it cannot block, so it is simply written."""
+class _Both(_Input, _Output):
+    def eof_received(self) -> bool:
+        self._front.at_end()
+        return True  # the other direction stays open for the answers
 
-    def __init__(self, sink: Any) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._front.output_closed()
+
+
+class _FileOutput:
+    """Standard output is a file, a terminal or the null device: it is simply written."""
+
+    def __init__(self, sink: IO[bytes], on_broken: Callable[[], None]) -> None:
         self._sink = sink
+        self._on_broken = on_broken
+        self._broken = False
 
     def write(self, data: bytes) -> None:
-        self._sink.write(data)
+        try:
+            self._sink.write(data)
+            self._sink.flush()
+        except OSError as error:
+            log.error("standard output cannot be written: %s", error.strerror)
+            self._broken = True
+            self._on_broken()
 
     def is_closing(self) -> bool:
-        return self._sink.closed
+        return self._broken or self._sink.closed
 
     def close(self) -> None:
-        self._sink.close()
+        with contextlib.suppress(OSError):
+            self._sink.close()
+
+
+def _is_pipe(file: IO[bytes]) -> bool:
+    return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+
+
+def _is_socket(file: IO[bytes]) -> bool:
+    return stat.S_ISSOCK(os.fstat(file.fileno()).st_mode)
+
+
+def _are_one(file: IO[bytes], other: IO[bytes]) -> bool:
+    return os.path.sameopenfile(file.fileno(), other.fileno())

@@ -147,7 +147,7 @@ class Streamable:
         self._tasks = tasks
         self._sessions: dict[str, HttpSession] = {}
         self._open: dict[PostStream, asyncio.Task[None]] = {}
-        self._ears: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
 
     def handle(self, exchange: Exchange, principal: str) -> None:
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
@@ -338,9 +338,6 @@ class Streamable:
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
-        if message["method"] == "subscriptions/listen":
-            self._ears.add(task)
-            task.add_done_callback(self._ears.discard)
 
     def _check_params(self, message: Json, exchange: Exchange) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
@@ -359,9 +356,9 @@ class Streamable:
     async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller) -> None:
         rid = message["id"]
         try:
-            if message["method"] == "subscriptions/listen":
-                await self._listen(stream, message, caller)
-            reply = jsonrpc.result(rid, await self._desk.serve_modern(message, caller))
+            listens = message["method"] == "subscriptions/listen"
+            serve = self._listen(stream, message, caller) if listens else self._desk.serve_modern(message, caller)
+            reply = jsonrpc.result(rid, await serve)
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
         except Exception:
@@ -371,18 +368,12 @@ class Streamable:
             self._open.pop(stream, None)
         stream.finish(reply)
 
-    async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> None:
+    async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> Json:
         def push(method: str, params: Json) -> None:
             stream.send(jsonrpc.notification(method, params))
 
         ear = Ear(message["id"], message["params"].get("notifications"), push)
-        try:
-            await self._desk.listen(ear, caller)
-        except asyncio.CancelledError:
-            # Ended by us: a graceful end is a result with the same mark. Ended by the client: nobody reads it.
-            mark = {"_meta": {era.SUBSCRIPTION_KEY: message["id"]}, "resultType": "complete"}
-            stream.finish(jsonrpc.result(message["id"], mark))
-            raise
+        return await self._desk.listen(ear, caller, self._ending)
 
     # Upkeep ----------------------------------------------------------------------------------------------------
 
@@ -409,8 +400,7 @@ class Streamable:
 
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
-        for task in list(self._ears):
-            task.cancel()
+        self._ending.set()
         if self._open:
             await asyncio.wait(self._open.values(), timeout=grace)
         for owner in list(self._sessions.values()):

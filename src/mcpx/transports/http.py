@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 RETRY_MS = 1000
 """How long to wait before a stream is resumed when the server named no `retry`."""
 LONGEST_RETRY = 30.0
+AROUND = 65536
+"""Bytes of comments, ids and names that may come with an event beside its data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +287,7 @@ class _Reply:
         self._retry_ms = RETRY_MS
 
     def head(self, status: int, headers: Headers) -> None:
-        self._status, self._headers, self._finished = status, headers, False
+        self._status, self._headers, self._finished, self._size = status, headers, False, 0
         self.session = headers.get("mcp-session-id") or self.session
         if status == 200 and (headers.get("content-type") or "").startswith("text/event-stream"):
             self._events = SseReader(self._event, limit=self._talk.limit, on_skipped=self._skipped)
@@ -293,17 +295,20 @@ class _Reply:
             self._events = None
 
     def body(self, data: bytes) -> None:
-        if self._events is not None:
-            self._events.feed(data)
-            return
         self._size += len(data)
-        if self._size > self._talk.limit:
+        if self._events is None:
+            self._chunks.append(data)
+            allowed = self._talk.limit
+        else:
+            self._events.feed(data)
+            allowed = self._talk.limit + AROUND  # since the last event: one without end must not be waited for
+        if self._size > allowed:
             self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
+            self._chunks.clear()
             self.leave()
-            return
-        self._chunks.append(data)
 
     def _event(self, event: SseEvent) -> None:
+        self._size = 0
         if event.id:
             self._last_id = event.id
         if event.retry is not None:

@@ -78,10 +78,10 @@ class Errand:
 async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:
     """Older client, modern server: put each question to the client, call again with the answers."""
     pauses = iter(STATE_ONLY_DELAYS)
-    for _ in range(ROUNDS + 1):
-        result = await send(params)
+    result = await send(params)
+    for _ in range(ROUNDS):
         if result.get("resultType") != "input_required":
-            return era.as_older(result)
+            break
         questions = as_object(result.get("inputRequests"))
         params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         if questions:
@@ -90,7 +90,10 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
             await asyncio.sleep(next(pauses, STATE_ONLY_DELAYS[-1]))
         if "requestState" in result:
             params["requestState"] = result["requestState"]
-    raise Unavailable(server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call")
+        result = await send(params)
+    if result.get("resultType") == "input_required":
+        raise Unavailable(server, INTERNAL_ERROR, f"asked for input more than {ROUNDS} times in one call")
+    return era.as_older(result)
 
 
 async def _ask_all(call: Call, server: str, questions: Json) -> Json:
@@ -102,15 +105,14 @@ async def _ask_all(call: Call, server: str, questions: Json) -> Json:
             raise Unavailable(server, INTERNAL_ERROR, "asked something that is not a request")
         return await errand.question(method, era.question_for_older(method, question.get("params")))
 
-    async with asyncio.TaskGroup() as group:
-        asked = {key: group.create_task(_caught(ask(question))) for key, question in questions.items()}
-    answers: Json = {}
-    for key, task in asked.items():
-        outcome = task.result()
-        if isinstance(outcome, RpcError):
-            raise outcome
-        answers[key] = outcome
-    return answers
+    asked = {key: asyncio.ensure_future(ask(question)) for key, question in questions.items()}
+    try:
+        return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+    finally:
+        # The first error ends the call; the questions still open are taken back.
+        for task in asked.values():
+            task.cancel()
+        await asyncio.wait(asked.values())
 
 
 async def _caught(work: Awaitable[Json]) -> Json | RpcError:
@@ -184,8 +186,12 @@ class Parking:
         target = call.params.get("name", call.params.get("uri"))
         return (call.caller.principal, str(call.caller.client.get("name", "")), call.method, str(target))
 
+    def _find(self, call: Call) -> Parked | None:
+        state = call.params.get("requestState")
+        return self._parked.get(state) if isinstance(state, str) else None
+
     def holds(self, call: Call) -> bool:
-        return call.params.get("requestState") in self._parked
+        return self._find(call) is not None
 
     async def begin(self, call: Call, run: Callable[[Errand], Awaitable[Json]]) -> Json:
         parked = Parked(self._owner(call))
@@ -194,7 +200,7 @@ class Parking:
         return await self._settle(parked)
 
     async def resume(self, call: Call) -> Json:
-        parked = self._parked.get(call.params["requestState"])
+        parked = self._find(call)
         if parked is None or parked.owner != self._owner(call):
             raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
         self._leave(parked)

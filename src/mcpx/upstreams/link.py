@@ -46,6 +46,10 @@ class Hearer(Protocol):
 
     def lost(self, link: "Link", reason: str) -> None: ...
 
+    def idle(self, link: "Link") -> None:
+        """It carries no call any more."""
+        ...
+
 
 class Link:
     def __init__(
@@ -115,6 +119,7 @@ class Link:
             del self.errands[errand]
             if not self.errands:
                 self._busy.clear()
+                self._hearer.idle(self)
 
     def _stamped(self, call: Call, params: Json) -> Json:
         caller = call.caller

@@ -15,7 +15,8 @@ idle longest goes, and if none is idle a call waits its turn.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from mcpx.config import Server
@@ -55,6 +56,10 @@ class Links:
         self._single: list[tuple[Key, Link]] = []
         """Idle links that carry one call at a time."""
         self._lent: set[Link] = set()
+        self._opening = 0
+        """Private and single links on their way; they count too."""
+        self._awaited: list[Key] = []
+        """Of kept links: those that somebody has asked for and not got into his hands yet."""
         self._freed = asyncio.Event()
         self._speaks: dict[Era, bool] = {}
         """What is known of the server's eras; an era that is absent was not tried."""
@@ -107,6 +112,7 @@ class Links:
             if task is None:
                 task = self._dialling[key] = self._tasks.start(self._open_kept(key, caller), awaited=True)
                 task.add_done_callback(lambda _, key=key: self._dialling.pop(key, None))
+            self._awaited.append(key)
             try:
                 return await asyncio.shield(task)
             except RpcError:
@@ -117,19 +123,20 @@ class Links:
                 if task.cancelled() and not _being_cancelled():
                     raise Unavailable(self._server.name, OVERLOADED, "the gateway is ending") from None
                 raise
+            finally:
+                self._awaited.remove(key)
 
     async def _open_kept(self, key: Key, caller: Caller) -> Link:
         private = key not in (MODERN, OLDER)
-        if private:
-            await self._make_room()
         if caller.solo or private:
             who = Identity(through(caller.client), caller.capabilities, _older_version(caller))
         else:
             who = Identity(through({}), {})
         owner = caller.session if private else None
         voice = caller.voice if (private or caller.solo) and not caller.modern else None
-        link = await self._open(self.era_for(caller), who, owner, voice)
-        self._kept[key] = link
+        async with self._place() if private else nullcontext():
+            link = await self._open(self.era_for(caller), who, owner, voice)
+            self._kept[key] = link
         return link
 
     async def first(self, caller: Caller | None) -> Link:
@@ -184,18 +191,18 @@ class Links:
                     del self._single[index]
                     self._lent.add(link)
                     return link
-        await self._make_room()
         who = Identity(through(caller.client), caller.capabilities, _older_version(caller))
         voice = None if caller.modern else caller.voice
-        while True:
-            wanted = self.era_for(caller)
-            try:
-                link = await self._open(wanted, who, caller.session, voice)
-                break
-            except RpcError:
-                if self.era_for(caller) == wanted:
-                    raise
-        self._lent.add(link)
+        async with self._place():
+            while True:
+                wanted = self.era_for(caller)
+                try:
+                    link = await self._open(wanted, who, caller.session, voice)
+                    break
+                except RpcError:
+                    if self.era_for(caller) == wanted:
+                        raise
+            self._lent.add(link)
         link.affinity = affinity
         return link
 
@@ -214,6 +221,17 @@ class Links:
             self.forget(link)
             self._tasks.start(link.close())
 
+    @asynccontextmanager
+    async def _place(self) -> AsyncGenerator[None]:
+        """A place within `max_links` for the link that is opened inside."""
+        await self._make_room()
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            self._freed.set()
+
     async def _make_room(self) -> None:
         """Wait until one more link is within `max_links`, closing idle ones that serve nobody."""
         try:
@@ -231,15 +249,19 @@ class Links:
             ) from None
 
     def _count(self) -> int:
-        return len(self._kept) + len(self._single) + len(self._lent)
+        return len(self._kept) + len(self._single) + len(self._lent) + self._opening
 
     def _longest_idle(self) -> Link | None:
         if self._single:
             return self._single.pop(0)[1]
         for key, link in self._kept.items():
-            if key not in (MODERN, OLDER) and not link.errands and not link.subscribers:
+            if key not in (MODERN, OLDER, *self._awaited) and not link.errands and not link.subscribers:
                 return self._kept.pop(key)
         return None
+
+    def rested(self) -> None:
+        """A link has nothing to do any more: it may make room for another."""
+        self._freed.set()
 
     # Ends ----------------------------------------------------------------------------------------------------
 
@@ -256,6 +278,15 @@ class Links:
 
     def of_session(self, session: str) -> list[Link]:
         return [link for key, link in self._kept.items() if key[:2] == ("session", session)]
+
+    async def end_session(self, session: str) -> None:
+        """Close what is private to a session, also what is only being opened."""
+        for key, task in list(self._dialling.items()):
+            if key[:2] == ("session", session):
+                task.cancel()
+        for link in self.of_session(session):
+            self.forget(link)
+            await link.close()
 
     async def close(self) -> None:
         for task in list(self._dialling.values()):

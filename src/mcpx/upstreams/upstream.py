@@ -155,9 +155,7 @@ class Upstream:
                     await link.unsubscribe(uri, session, {})
                 except RpcError:
                     pass
-        for link in self._links.of_session(session):
-            self._links.forget(link)
-            await link.close()
+        await self._links.end_session(session)
 
     # Calls ---------------------------------------------------------------------------------------------------
 
@@ -271,3 +269,6 @@ class Upstream:
             self._set_state("disconnected", f"{self.name}: {reason}")
             log.warning("[%s] connection lost: %s", self.name, reason)
         self._tasks.start(link.close())
+
+    def idle(self, link: Link) -> None:
+        self._links.rested()

@@ -186,9 +186,16 @@ _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _MAPS = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
 
 
-def _positions(root: Any) -> Iterator[tuple[tuple[str, ...] | None, Json]]:
+_Chain = tuple[Any, str] | tuple[()] | None
+"""A path as (the path before, last name): a tuple of names for each position would be quadratic in a deep schema."""
+
+_MOST_HEADERS = 100
+"""Fields a request may have with common servers; a tool that asks for more could not be called anyway."""
+
+
+def _positions(root: Any) -> Iterator[tuple[_Chain, Json]]:
     """Every schema position with its pure `properties` path, or None once another keyword was crossed."""
-    stack: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
+    stack: list[tuple[_Chain, Any]] = [((), root)]
     while stack:
         path, node = stack.pop()
         if not isinstance(node, dict):
@@ -198,13 +205,21 @@ def _positions(root: Any) -> Iterator[tuple[tuple[str, ...] | None, Json]]:
         for keyword, value in schema.items():
             if keyword == "properties" and isinstance(value, dict):
                 for name, sub in cast(Json, value).items():
-                    stack.append(((*path, name) if path is not None else None, sub))
+                    stack.append(((path, name) if path is not None else None, sub))
             elif keyword in _SINGLE:
                 stack.append((None, value))
             elif keyword in _LISTS and isinstance(value, list):
                 stack.extend((None, sub) for sub in cast(list[Any], value))
             elif keyword in _MAPS and isinstance(value, dict):
                 stack.extend((None, sub) for sub in cast(Json, value).values())
+
+
+def _names(chain: _Chain) -> tuple[str, ...]:
+    names: list[str] = []
+    while chain:
+        chain, name = chain
+        names.append(name)
+    return tuple(reversed(names))
 
 
 def param_headers(schema: Any) -> ParamHeaders | None:
@@ -217,10 +232,10 @@ def param_headers(schema: Any) -> ParamHeaders | None:
         token, kind = position["x-mcp-header"], position.get("type")
         if not path or not isinstance(token, str) or not _TOKEN.fullmatch(token):
             return None
-        if kind not in ("string", "integer", "boolean") or token.lower() in seen:
+        if kind not in ("string", "integer", "boolean") or token.lower() in seen or len(seen) == _MOST_HEADERS:
             return None
         seen.add(token.lower())
-        found[path] = (token, cast(str, kind))
+        found[_names(path)] = (token, cast(str, kind))
     return found
 
 
@@ -269,10 +284,13 @@ def check_param_headers(annotations: ParamHeaders, arguments: Any, headers: Mapp
 
 
 def _same(kind: str, value: Any, rendered: str, decoded: str) -> bool:
-    if kind == "integer" and not isinstance(value, bool) and isinstance(value, int | float) and value == int(value):
-        # 42 and 42.0 are the same integer; compared without a float in between.
-        return len(decoded) < 4000 and bool(_DECIMAL.fullmatch(decoded)) and int(decoded.split(".")[0]) == int(value)
-    return decoded == rendered
+    if decoded == rendered:
+        return True
+    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
+    # 42 and 42.0 are the same integer; compared without a float in between.
+    if kind != "integer" or not whole or len(decoded) >= 4000 or not _DECIMAL.fullmatch(decoded):
+        return False
+    return int(decoded.split(".")[0]) == int(value)
 
 
 # Results and requests from one era to the other -------------------------------------------------------------

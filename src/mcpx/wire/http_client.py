@@ -249,13 +249,14 @@ class _Call:
 class _Connection(asyncio.Protocol):
     """One socket: idle, or with one call."""
 
-    __slots__ = ("_call", "_clean", "_pool", "_transport", "idle_since")
+    __slots__ = ("_call", "_clean", "_paused", "_pool", "_transport", "idle_since")
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._call: _Call | None = None
         self._clean = False
+        self._paused = False
         self.idle_since = 0.0
 
     @property
@@ -289,12 +290,15 @@ class _Connection(asyncio.Protocol):
             call.lost(self._clean and exc is None)
 
     def pause(self) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._paused:
+            self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        if self.usable and self._transport is not None:
-            self._transport.resume_reading()
+        if self._transport is not None and self._paused:
+            self._paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def release(self, keep: bool) -> None:
         self._call = None
@@ -340,6 +344,8 @@ class Pool:
         if self._proxy is not None and not self.tls:
             self._prefix = b"http://" + self.authority.encode()
             self._common += _proxy_authorization(self._proxy)
+        self._checked = ""
+        """The last target found to be in order: nearly always the next one too."""
         self._ssl_context = ssl_context
         self._connect_timeout = connect_timeout
         self._idle_limit = idle
@@ -350,13 +356,17 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._empty = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Kept, for asking for it is a system call (getpid) in Python 3.11."""
 
     def start(
         self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes, sink: Sink
     ) -> Abortable:
         """Send a request. The sink is never called from in here."""
-        if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
-            raise ValueError("the target of a request must be a path in printable ASCII")
+        if target != self._checked:
+            if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
+                raise ValueError("the target of a request must be a path in printable ASCII")
+            self._checked = target
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
             raise ValueError("a line break in a header")
@@ -364,7 +374,9 @@ class Pool:
             lines += b"content-length: %d\r\n" % len(body)
         start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)
         call = _Call(b"%b%b\r\n%b" % (start, lines, body), sink, method == "HEAD")
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         if self._closed:
             loop.call_soon(call.fail, ConnectionLost("the pool is closed", sent=False))
             return call
@@ -403,9 +415,9 @@ class Pool:
 
     def put(self, connection: _Connection) -> bool:
         """Take back a connection that can be used again."""
-        if self._closed:
+        loop = self._loop
+        if self._closed or loop is None:
             return False
-        loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.append(connection)
         if self._timer is None:

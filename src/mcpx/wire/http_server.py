@@ -63,7 +63,12 @@ class Headers:
         return None if value is None else value.decode("latin-1").strip(" \t")
 
     def all(self, name: str) -> list[str]:
-        return [value for key, value in self.items() if key == name]
+        key = name.encode()
+        first = self.first.get(key)
+        if first is None:
+            return []
+        values = [first, *[value for other, value in self.more if other == key]] if self.more else [first]
+        return [value.decode("latin-1").strip(" \t") for value in values]
 
     def items(self) -> Iterator[tuple[str, str]]:
         for fields in (self.first.items(), self.more):
@@ -564,6 +569,7 @@ class _Connection(asyncio.Protocol):
         tail, self._tail = bytes(self._tail or b""), None
         self._current = None
         self._ending = self._deaf = True
+        self._transport.resume_reading()  # paused, if the request stood behind another
         self._server.adopt(self._transport)
         self._server.forget(self)
         return self._transport, tail

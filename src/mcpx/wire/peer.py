@@ -32,7 +32,11 @@ log = logging.getLogger(__name__)
 LONGEST_CALL = 3600.0
 """LIF-6: progress starts a call's deadline anew, but for no longer than this."""
 
-_ID_IN_HEAD = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){1,256}")')
+_VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ANSWERED_ID = re.compile(
+    rb"\s*\{\s*" + _VERSION + rb'"id"\s*:\s*(\d{1,18})\s*,\s*' + _VERSION + rb'"(?:result|error)"'
+)
+"""The id at the head of a response; one further inside, or of a request, is not ours."""
 
 
 class Errand(Protocol):
@@ -175,8 +179,8 @@ class Waiting:
 
     def too_large(self, head: bytes, limit: int) -> None:
         """A message over the limit was skipped: fail the request it answered, if that can be told."""
-        found = _ID_IN_HEAD.search(head)
-        rid: Any = codec.load(found[1]) if found else next(iter(self._waits)) if len(self._waits) == 1 else None
+        found = _ANSWERED_ID.match(head)
+        rid: Any = int(found[1]) if found else next(iter(self._waits)) if len(self._waits) == 1 else None
         if rid in self._waits:
             self.fail(rid, Unavailable(self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"))
         else:
@@ -232,8 +236,7 @@ class Peer:
             self.waiting.drop(rid)
 
     def notify(self, method: str, params: Json | None) -> None:
-        if self.lost is None:
-            self._transmit(codec.dump(jsonrpc.notification(method, params)))
+        self.send(jsonrpc.notification(method, params))
 
     def receive(self, raw: bytes) -> None:
         """One message from the carrier."""
@@ -289,11 +292,12 @@ class Peer:
             log.exception("%s: answering %s failed", self.waiting.name, message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         finally:
-            self._answering.pop(rid, None)
+            if self._answering.get(rid) is asyncio.current_task():  # else it was cancelled, and the id used again
+                del self._answering[rid]
         self.send(reply)
 
     def send(self, message: Json) -> None:
-        """Send a message as it is. What cannot be written as JSON is answered with an error, never with silence."""
+        """Send a message as it is. An answer that cannot be written as JSON becomes an error, never silence."""
         if self.lost is not None:
             return
         try:

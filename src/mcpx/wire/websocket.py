@@ -211,6 +211,9 @@ class WebSocket(asyncio.Protocol):
         return f"the connection was lost{f': {exc}' if exc else ''}"
 
 
+_HOP_BY_HOP = frozenset({"connection", "upgrade"})
+
+
 def accept(
     exchange: Exchange,
     *,
@@ -232,11 +235,15 @@ def accept(
     protocol = ServerProtocol(
         subprotocols=[Subprotocol(subprotocol)], select_subprotocol=select, max_size=limit, logger=quiet
     )
-    response = protocol.accept(Request(exchange.path, Headers(exchange.headers.items())))
-    if response.status_code != 101 or exchange.method != "GET":
-        status = response.status_code if response.status_code != 101 else 405
-        more = [(name, response.headers[name]) for name in ("Upgrade",) if name in response.headers]
-        exchange.reply(status, bytes(response.body or b""), "text/plain; charset=utf-8", more)
+    # The protocol insists on parsing a request itself. It gets what concerns it: its limits are not ours.
+    fields = [(n, v) for n, v in exchange.headers.items() if n.startswith("sec-websocket-") or n in _HOP_BY_HOP]
+    request = Request("/", Headers(fields))
+    protocol.receive_data(request.serialize())
+    response = protocol.accept(request) if protocol.events_received() else None
+    if response is None or response.status_code != 101 or exchange.method != "GET":
+        status = 426 if response is not None and response.status_code == 426 else 400
+        more = [("upgrade", "websocket")] if status == 426 else []
+        exchange.reply(status, b"this is a WebSocket; the handshake was not one\n", "text/plain", more)
         return None
     socket = WebSocket(protocol, on_message, on_close)
     transport, rest = exchange.upgrade()

@@ -1,0 +1,335 @@
+"""Which era a server speaks, found out from servers that say so, refuse, stay mute, or die of the question."""
+
+import asyncio
+import gc
+import time
+from typing import Any
+
+import pytest
+
+from fixtures.parts import Line, Toy, closing, forever, run, turns, until
+from mcpx.model.call import Json
+from mcpx.model.errors import (
+    METHOD_NOT_FOUND,
+    SERVER_DIED,
+    SERVER_DOWN,
+    UNSUPPORTED_VERSION,
+    RpcError,
+    Unavailable,
+)
+from mcpx.transports.dial import Dial
+from mcpx.upstreams import negotiate as module
+from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
+from mcpx.wire import era
+
+WHO = Identity({"name": "me"}, {"roots": {}}, "2025-06-18")
+MODERN_FIRST: tuple[Era, Era] = ("modern", "older")
+OLDER_FIRST: tuple[Era, Era] = ("older", "modern")
+
+
+class Nobody:
+    async def request(self, message: Json) -> Json:
+        return {}
+
+    def notification(self, method: str, params: Json) -> None:
+        pass
+
+    def closed(self, reason: str) -> None:
+        pass
+
+
+async def opened(toy: Toy) -> Line:
+    return await toy.open(Dial("srv", Nobody(), 5.0, 1 << 20, {}, {}))
+
+
+async def agreed(toy: Toy, openings: tuple[Era, ...] = MODERN_FIRST, timeout: float = 5.0) -> tuple[Terms, Line]:
+    line = await opened(toy)
+    async with closing(line):
+        terms = await negotiate("srv", line, openings, WHO, timeout)
+        await turns()
+    return terms, line
+
+
+def refusing(code: int = METHOD_NOT_FOUND, data: Any = None):
+    async def refuse(line: Line, params: Json) -> Json:
+        raise RpcError(code, "refused", data)
+
+    return refuse
+
+
+def test_a_modern_server_is_greeted_with_one_question() -> None:
+    async def main() -> None:
+        async def discover(line: Line, params: Json) -> Json:
+            return {
+                "supportedVersions": ["2026-07-28", "2030-01-01"],
+                "capabilities": {"tools": {"listChanged": True}},
+                "instructions": "be kind",
+                "_meta": {era.SERVER_KEY: {"name": "s"}},
+            }
+
+        terms, line = await agreed(Toy(answers={"server/discover": discover}))
+        assert terms == Terms("2026-07-28", True, {"tools": {"listChanged": True}}, "be kind", {"name": "s"})
+        [(method, params)] = line.heard
+        assert method == "server/discover"
+        assert params["_meta"] == {
+            era.VERSION_KEY: "2026-07-28",
+            era.CLIENT_KEY: {"name": "me"},
+            era.CAPABILITIES_KEY: {"roots": {}},
+        }
+
+    run(main())
+
+
+def test_an_older_server_refuses_the_probe_and_gets_the_handshake() -> None:
+    """SRC-2: in the revision of whoever is behind us."""
+
+    async def main() -> None:
+        terms, line = await agreed(Toy("older"))
+        assert (terms.version, terms.modern, terms.server) == ("2025-06-18", False, {"name": "toy"})
+        assert line.methods() == ["server/discover", "initialize", "notifications/initialized"]
+        params = dict(line.heard)["initialize"]
+        assert params == {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "me"}}
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", era.OLDER)
+def test_any_older_revision_a_server_answers_with_is_taken(version: str) -> None:
+    """SRC-2."""
+
+    async def main() -> None:
+        async def initialize(line: Line, params: Json) -> Json:
+            return {"protocolVersion": version, "capabilities": None, "instructions": 5, "serverInfo": "x"}
+
+        terms, _ = await agreed(Toy(answers={"initialize": initialize}), ("older",))
+        assert terms == Terms(version, False, {}, "", {})
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [METHOD_NOT_FOUND, UNSUPPORTED_VERSION, -32602, -32600, -32603, -32000, 1])
+def test_any_refusal_of_the_probe_leads_to_the_handshake(code: int) -> None:
+    async def main() -> None:
+        terms, _ = await agreed(Toy(answers={"server/discover": refusing(code)}))
+        assert not terms.modern
+
+    run(main())
+
+
+@pytest.mark.parametrize("versions", [None, [], "2026-07-28", ["2025-11-25"], [5, None], {"2026-07-28": 1}])
+def test_a_probe_answered_without_a_version_of_ours_leads_to_the_handshake(versions: Any) -> None:
+    async def main() -> None:
+        async def discover(line: Line, params: Json) -> Json:
+            return {"supportedVersions": versions}
+
+        terms, _ = await agreed(Toy(answers={"server/discover": discover}))
+        assert not terms.modern
+
+    run(main())
+
+
+def test_a_refusal_that_names_our_version_is_asked_once_more() -> None:
+    """-32022 with the very version we asked in."""
+
+    async def main() -> None:
+        asked: list[int] = []
+
+        async def discover(line: Line, params: Json) -> Json:
+            asked.append(1)
+            if len(asked) == 1:
+                raise RpcError(UNSUPPORTED_VERSION, "no", {"supported": ["2026-07-28"], "requested": "2026-07-28"})
+            return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+        terms, _ = await agreed(Toy(answers={"server/discover": discover}))
+        assert terms.modern
+        assert len(asked) == 2
+
+    run(main())
+
+
+def test_a_server_that_always_refuses_the_version_it_names_is_asked_twice_and_no_more() -> None:
+    async def main() -> None:
+        answers = {"server/discover": refusing(UNSUPPORTED_VERSION, {"supported": ["2026-07-28"]})}
+        terms, line = await agreed(Toy(answers=answers))
+        assert not terms.modern
+        assert line.methods().count("server/discover") == 2
+
+    run(main())
+
+
+def test_a_mute_probe_costs_the_probe_and_not_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE", 0.03)
+
+    async def main() -> None:
+        began = time.monotonic()
+        terms, line = await agreed(Toy(answers={"server/discover": forever}), timeout=5.0)
+        assert not terms.modern
+        assert time.monotonic() - began < 1.0
+        assert line.methods()[:2] == ["server/discover", "initialize"]
+        # The probe is given up in words, so that the server need not keep it.
+        assert len(line.cancelled) == 1
+
+    run(main())
+
+
+def test_the_probe_may_be_answered_late_and_still_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE", 0.02)
+
+    async def main() -> None:
+        initialized = asyncio.Event()
+
+        async def discover(line: Line, params: Json) -> Json:
+            await initialized.wait()
+            return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+        async def initialize(line: Line, params: Json) -> Json:
+            initialized.set()
+            return await forever()
+
+        terms, line = await agreed(Toy(answers={"server/discover": discover, "initialize": initialize}))
+        assert terms.modern
+        assert "notifications/initialized" not in line.methods()
+        assert "notifications/cancelled" not in line.methods()  # initialize is not to be cancelled
+
+    run(main())
+
+
+@pytest.mark.parametrize("refused", ["server/discover", "initialize"])
+def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    """The success counts, and the refusal beside it is forgotten without a trace."""
+    monkeypatch.setattr(module, "PROBE", 0.01)
+
+    async def main() -> None:
+        both = asyncio.Event()
+
+        class Talk:
+            async def request(self, method: str, params: Json, **_: Any) -> Json:
+                if method == "initialize":
+                    asyncio.get_running_loop().call_soon(both.set)
+                await both.wait()
+                if method == refused:
+                    raise RpcError(METHOD_NOT_FOUND, "no")
+                return {"protocolVersion": "2025-11-25", "supportedVersions": ["2026-07-28"]}
+
+            def notify(self, method: str, params: Json | None) -> None:
+                pass
+
+            async def close(self) -> None:
+                pass
+
+        for _ in range(10):
+            both.clear()
+            terms = await negotiate("srv", Talk(), MODERN_FIRST, WHO, 5.0)
+            assert terms.modern == (refused == "initialize")
+        gc.collect()  # where a task with an error that nobody took complains
+
+    run(main())
+
+
+def test_a_server_that_is_mute_to_everything_costs_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-6 and SRC-8."""
+    monkeypatch.setattr(module, "PROBE", 0.01)
+
+    async def main() -> None:
+        toy = Toy(answers={"server/discover": forever, "initialize": forever})
+        with pytest.raises(Unavailable, match=r"^srv: .*within 0\.05 s"):
+            await agreed(toy, timeout=0.05)
+
+    run(main())
+
+
+def test_a_server_that_dies_of_the_probe_says_so() -> None:
+    async def main() -> None:
+        async def discover(line: Line, params: Json) -> Json:
+            line.die("the process exited with code 1")
+            return await forever()
+
+        with pytest.raises(Unavailable, match="code 1") as caught:
+            await agreed(Toy(answers={"server/discover": discover}))
+        assert caught.value.code == SERVER_DIED
+
+    run(main())
+
+
+def test_a_refused_handshake_is_told_in_the_servers_own_words() -> None:
+    async def main() -> None:
+        toy = Toy(answers={"initialize": refusing(-32050, {"why": 1})})
+        with pytest.raises(RpcError, match="refused") as caught:
+            await agreed(toy, ("older",))
+        assert (caught.value.code, caught.value.data) == (-32050, {"why": 1})
+
+    run(main())
+
+
+def test_refused_on_both_the_first_refusal_is_told_unless_the_other_says_speak_modern() -> None:
+    async def main() -> None:
+        answers = {"server/discover": refusing(-1), "initialize": refusing(-2)}
+        with pytest.raises(RpcError) as caught:
+            await agreed(Toy(answers=answers), OLDER_FIRST)
+        assert caught.value.code == -2
+        with pytest.raises(RpcError) as caught:
+            await agreed(Toy(answers=answers), MODERN_FIRST)
+        assert caught.value.code == -1
+        answers["initialize"] = refusing(UNSUPPORTED_VERSION)
+        with pytest.raises(RpcError) as caught:
+            await agreed(Toy(answers=answers), MODERN_FIRST)
+        assert caught.value.code == UNSUPPORTED_VERSION
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [None, "2026-07-28", "1999-01-01", 5, []])
+def test_a_handshake_answered_in_a_revision_nobody_speaks_is_refused(version: Any) -> None:
+    async def main() -> None:
+        async def initialize(line: Line, params: Json) -> Json:
+            return {"protocolVersion": version, "capabilities": {}}
+
+        with pytest.raises(RpcError) as caught:
+            await agreed(Toy(answers={"initialize": initialize}), ("older",))
+        assert caught.value.code == UNSUPPORTED_VERSION
+
+    run(main())
+
+
+def test_a_modern_only_server_asked_in_the_older_way_first_is_found_out_at_once() -> None:
+    async def main() -> None:
+        terms, line = await agreed(Toy("modern"), OLDER_FIRST)
+        assert terms.modern
+        assert line.methods() == ["initialize", "server/discover"]
+
+    run(main())
+
+
+def test_an_http_refusal_is_a_refusal_too() -> None:
+    async def main() -> None:
+        class Talk:
+            async def request(self, method: str, params: Json, **_: Any) -> Json:
+                if method == "server/discover":
+                    raise Unavailable("srv", SERVER_DOWN, "answered with HTTP 400", http_status=400)
+                return {"protocolVersion": "2025-03-26", "capabilities": {}}
+
+            def notify(self, method: str, params: Json | None) -> None:
+                pass
+
+            async def close(self) -> None:
+                pass
+
+        terms = await negotiate("srv", Talk(), MODERN_FIRST, WHO, 5.0)
+        assert terms.version == "2025-03-26"
+
+    run(main())
+
+
+def test_a_cancelled_negotiation_leaves_nothing_running() -> None:
+    async def main() -> None:
+        toy = Toy(answers={"server/discover": forever})
+        line = await opened(toy)
+        async with closing(line):
+            task = asyncio.create_task(negotiate("srv", line, MODERN_FIRST, WHO, 5.0))
+            await until(lambda: line.heard)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: line.cancelled)
+
+    run(main())
