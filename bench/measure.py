@@ -47,7 +47,7 @@ class Effort:
     lists: int
     starts: int
     memory: int
-    """Calls before memory is read again, unless they take longer than `memory_seconds`."""
+    """Small calls before memory is read again, unless they take longer than `memory_seconds`."""
     memory_seconds: float
 
 
@@ -87,9 +87,14 @@ class Findings:
     lists: list[Slot] = field(default_factory=list[Slot])
     starts: list[Start] = field(default_factory=list[Start])
     rss_idle_mb: float = 0.0
+    """Before the first call."""
     rss_after_mb: float = 0.0
+    """After `rss_calls` small calls and nothing else."""
+    rss_calls: int = 0
+    rss_end_mb: float = 0.0
+    """After everything, large answers included."""
     calls: int = 0
-    """Answered before `rss_after_mb` was read."""
+    """Answers, all of them right."""
     errors: list[str] = field(default_factory=list[str])
 
 
@@ -188,7 +193,8 @@ async def _start(system: System, pair: Pair, upstreams: Upstreams, found: Findin
 async def _take_turns(systems: list[tuple[Gateway, Findings]], effort: Effort) -> None:
     for gateway, found in systems:
         found.rss_idle_mb = gateway.rss()
-        await slot(gateway, small, found, width=4, seconds=effort.slot, calls=20)  # fills caches; its time is not kept
+        await slot(gateway, small, found, width=16, seconds=effort.memory_seconds, calls=effort.memory)
+        found.rss_after_mb, found.rss_calls = gateway.rss(), found.calls
     for turn in range(effort.rounds):
         first = turn % len(systems)
         order = systems[first:] + systems[:first]
@@ -203,9 +209,7 @@ async def _take_turns(systems: list[tuple[Gateway, Findings]], effort: Effort) -
             got = await slot(gateway, listing, found, width=1, seconds=effort.slot, calls=effort.lists)
             found.lists.append(got)
     for gateway, found in systems:
-        rest = max(0, effort.memory - found.calls)
-        await slot(gateway, small, found, width=16, seconds=effort.memory_seconds, calls=rest)
-        found.rss_after_mb = gateway.rss()
+        found.rss_end_mb = gateway.rss()
 
 
 async def run(pairs: Sequence[Pair], chosen: Sequence[System], effort: Effort, say: Callable[[str], None]) -> Json:

@@ -15,7 +15,7 @@ Value = Callable[[Json], float]
 """One figure of a slot."""
 
 BUSY = 1.5
-"""Load average before the run from which on the document says that others were at work."""
+"""Load average a core that the benchmark does not reach by itself: others were at work."""
 
 
 def p50(slot: Json) -> float:
@@ -118,15 +118,15 @@ def _pair(pair: str, found: Sequence[Json]) -> str:
     ]
     rest = [
         *("system", "era", "1 MB p50 ms", "1 MB CPU ms", "1,000 tools ms", "1,000 tools CPU ms"),
-        *("start s", "start CPU s", "start RSS MB", "RSS idle MB", "RSS after MB", "after calls", "errors"),
+        *("start s", "start CPU s", "start RSS MB", "RSS idle MB", "RSS after MB", "of calls", "RSS end MB", "errors"),
     ]
     others = [
         [
             *(row.found["name"], row.found["era"]),
             *(row.of("large", p50), row.of("large", cpu_ms), row.of("lists", p50), row.of("lists", cpu_ms)),
             *(row.start("seconds"), row.start("cpu_seconds"), row.start("rss_mb")),
-            *(row.memory("rss_idle_mb"), row.memory("rss_after_mb")),
-            *(row.found["calls"], str(len(row.found["errors"]))),
+            *(row.memory(key) for key in ("rss_idle_mb", "rss_after_mb", "rss_calls", "rss_end_mb")),
+            str(len(row.found["errors"])),
         ]
         for row in rows
     ]
@@ -156,7 +156,7 @@ def _short(value: Any) -> str:
 def document(results: Json) -> str:
     effort, loads = results["effort"], results["loads"]
     wrong = errors(results)
-    busy = loads[0] >= BUSY
+    busy = max(loads) > BUSY * results["cores"]
     return DOCUMENT.format(
         when=results["when"],
         cores=results["cores"],
@@ -165,13 +165,14 @@ def document(results: Json) -> str:
         minutes=results["seconds"] / 60,
         load=loads[0],
         high=max(loads),
-        neighbours="Others were at work on it during the run; wall times suffer from that, CPU times little."
+        neighbours="**Others were at work on it during the run**: wall times suffer from that, CPU times less."
         if busy
-        else "It was quiet when the run began.",
+        else "Nothing else kept it busy.",
         rounds=effort["rounds"],
         slot=effort["slot"],
         large=effort["large"],
         starts=effort["starts"],
+        memory=effort["memory_seconds"],
         answers=sum(found["calls"] for _, found in _all(results)),
         wrong=f"{len(wrong)} were wrong or missing: {wrong[0]}" if wrong else "none was wrong or missing",
         summary=_summary(results),
@@ -225,15 +226,16 @@ of mcpx.
 * **1 MB** is an answer of a million bytes to a question of 100, {large} in each round. **1,000 tools** is one
   `tools/list` of an upstream with 1,000 tools; the floor fetches it anew each time, the others keep it.
 * **Start** is from exec to the first `tools/list` with all tools of one upstream that has 5 (median of {starts}); its
-  seconds include the start of a stdio upstream, its CPU and RSS do not. **RSS idle** and **RSS after** are with 1,000
-  tools in the catalog, before the first call and after the number of calls shown; a slow system gets fewer of them
-  in its time.
+  seconds include the start of a stdio upstream, its CPU and RSS do not. **RSS idle**, **RSS after** and **RSS end** are
+  with 1,000 tools in the catalog: before the first call, after 10,000 small calls (or as many as a slow system answers
+  in {memory:g} s), and after everything, answers of 1 MB included.
 * **Every answer is checked** against its question: {answers:,} answers, and {wrong}.
 
 ## The machine
 
 {cores} cores, shared; Linux; CPython {python}; loopback only. mcpx {version}, {when}, {minutes:.1f} minutes. Load
-average {load:.1f} before the run, at most {high:.1f} with the benchmark itself in it. {neighbours}
+average {load:.1f} before the run, at most {high:.1f} with the benchmark itself in it (about 2 by itself).
+{neighbours}
 
 ## Limits
 

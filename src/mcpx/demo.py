@@ -86,7 +86,7 @@ def _calculate(arguments: Json) -> Json:
     except (ValueError, SyntaxError, ArithmeticError, RecursionError) as error:
         return {**_text(f"Cannot calculate {expression[:200]!r}: {error}"), "isError": True}
     return {
-        **_text(f"{result:g}" if isinstance(result, float) else str(result)),
+        **_text(f"{result:.15g}" if isinstance(result, float) else str(result)),
         "structuredContent": {"result": result},
     }
 

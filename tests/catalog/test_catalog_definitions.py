@@ -39,9 +39,7 @@ def test_a_tool_keeps_every_field_and_says_where_it_comes_from() -> None:
 def test_a_meta_that_is_no_object_is_replaced(meta: Any) -> None:
     """NAM-3"""
     source = Source("s", None, {"prompts": [{"name": "x", "_meta": meta}]})
-    assert only(Catalog.build([source], Naming()), "prompts")["_meta"] == {
-        "proxy": {"server": "s", "name": "x"}
-    }
+    assert only(Catalog.build([source], Naming()), "prompts")["_meta"] == {"proxy": {"server": "s", "name": "x"}}
 
 
 def test_a_local_command_carries_no_origin() -> None:
@@ -89,9 +87,7 @@ def test_junk_is_dropped_alone_and_counted(kind: Kind) -> None:
 def test_an_overlong_name_is_kept_and_an_overlong_uri_is_not() -> None:
     """NAM-5"""
     long = "x" * 100_000
-    catalog = Catalog.build(
-        [Source("s", None, {"tools": [{"name": long}], "resources": [{"uri": long}]})], Naming()
-    )
+    catalog = Catalog.build([Source("s", None, {"tools": [{"name": long}], "resources": [{"uri": long}]})], Naming())
     assert len(only(catalog, "tools")["name"]) == 64
     assert catalog.offers["tools"][0].name == long
     assert catalog.offers["resources"] == ()

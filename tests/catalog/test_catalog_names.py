@@ -30,9 +30,7 @@ def shown(catalog: Catalog, kind: Kind = "tools") -> list[tuple[str, str, str]]:
 
 # Few letters, so that servers, prefixes and names run into each other all the time.
 WORDS = st.one_of(st.text("ab_ :", min_size=1, max_size=4), st.text(min_size=1, max_size=80))
-JUNK = st.one_of(
-    st.none(), st.integers(), st.just({}), st.just({"name": ""}), st.just({"name": 3, "uri": []})
-)
+JUNK = st.one_of(st.none(), st.integers(), st.just({}), st.just({"name": ""}), st.just({"name": 3, "uri": []}))
 ENTRIES = st.lists(
     st.one_of(WORDS.map(lambda word: {"name": word, "uri": word, "uriTemplate": word}), JUNK), max_size=6
 )

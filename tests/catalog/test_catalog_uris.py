@@ -32,9 +32,7 @@ def serving(server: str, *uris: str, templates: tuple[str, ...] = ()) -> Source:
 @both_modes
 def test_a_read_takes_the_wrapped_form_the_plain_one_and_an_expansion(uris: Any) -> None:
     """NAM-4"""
-    catalog = Catalog.build(
-        [serving("a", "file:///1", templates=("user://{id}",)), serving("b")], Naming(uris=uris)
-    )
+    catalog = Catalog.build([serving("a", "file:///1", templates=("user://{id}",)), serving("b")], Naming(uris=uris))
     assert catalog.resolve_uri("file:///1") == ("a", "file:///1")
     assert catalog.resolve_uri(wrap_uri("a", "file:///1")) == ("a", "file:///1")
     assert catalog.resolve_uri(wrap_uri("b", "not://listed")) == ("b", "not://listed")
@@ -75,9 +73,7 @@ def test_what_two_servers_offer_is_answered_by_the_first_in_the_config(uris: Any
 @both_modes
 def test_a_listed_resource_goes_before_the_template_of_an_earlier_server(uris: Any) -> None:
     """NAM-4"""
-    catalog = Catalog.build(
-        [serving("a", templates=("{+all}",)), serving("b", "file:///1")], Naming(uris=uris)
-    )
+    catalog = Catalog.build([serving("a", templates=("{+all}",)), serving("b", "file:///1")], Naming(uris=uris))
     assert catalog.resolve_uri("file:///1") == ("b", "file:///1")
 
 
@@ -121,9 +117,7 @@ def test_what_is_listed_resolves_to_who_listed_it(uris: list[list[str]], mode: A
 def test_a_flood_of_hostile_templates_does_not_slow_a_lookup_down() -> None:
     """NAM-4: they stay listed, and a warning says that some are not matched."""
     flood = tuple(f"{{+x}}{'a' * 1_000}{n}" for n in range(5_000))
-    catalog = Catalog.build(
-        [serving("bad", templates=flood), serving("good", templates=("{+x}a",))], Naming()
-    )
+    catalog = Catalog.build([serving("bad", templates=flood), serving("good", templates=("{+x}a",))], Naming())
     started = time.perf_counter()
     assert catalog.resolve_uri("a" * 8_192) == ("good", "a" * 8_192)
     assert time.perf_counter() - started < 0.5

@@ -122,9 +122,7 @@ EXPRESSIONS = st.builds(
     st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=2),
     st.sampled_from(["", "", "*"]),
 )
-TEMPLATES = st.lists(st.one_of(EXPRESSIONS, st.text("ab/?&=#.", min_size=1, max_size=2)), max_size=5).map(
-    "".join
-)
+TEMPLATES = st.lists(st.one_of(EXPRESSIONS, st.text("ab/?&=#.", min_size=1, max_size=2)), max_size=5).map("".join)
 
 
 @calmly
@@ -136,9 +134,7 @@ def test_the_matcher_agrees_with_a_naive_reference(template: str, uri: str) -> N
 
 @calmly
 @given(TEMPLATES, st.data())
-def test_the_matcher_agrees_with_a_naive_reference_on_what_matches(
-    template: str, data: st.DataObject
-) -> None:
+def test_the_matcher_agrees_with_a_naive_reference_on_what_matches(template: str, data: st.DataObject) -> None:
     """NAM-4"""
     pattern = reference(template)
     uri = data.draw(st.from_regex(pattern, fullmatch=True, alphabet="ab/?&=#.;,"))

@@ -161,7 +161,17 @@ def test_a_token_names_who_brings_it(value: str | bytes, name: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "Bearer", "Bearer ", "s3cret", "Basic s3cret", "Bearer S3cret", "Bearer s3cre", "Bearer s3crett", "Bearer ann"],
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "s3cret",
+        "Basic s3cret",
+        "Bearer S3cret",
+        "Bearer s3cre",
+        "Bearer s3crett",
+        "Bearer ann",
+    ],
 )
 def test_whoever_brings_no_token_of_ours_is_a_stranger(value: str) -> None:
     """SEC-1."""

@@ -598,6 +598,21 @@ def test_a_cancelled_call_takes_its_question_back() -> None:
     run(main())
 
 
+def test_a_session_that_ends_while_it_is_asked_leaves_no_question_open() -> None:
+    async def main() -> None:
+        toy = Toy("older", tools={"ask": asks(ELICIT)})
+        async with front(toy) as at:
+            ann = await at.client().greet(capabilities=ASKABLE)
+            call = ann.call("ask")
+            await call.message()
+            gone = at.web.send("DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"})
+            await gone.over.wait()
+            await until(lambda: toy.lines[1].closed_by_gateway)
+            await call.over.wait()
+
+    run(main())
+
+
 # --- the modern era
 
 
@@ -674,6 +689,44 @@ def test_a_connection_closed_in_the_same_turn_leaves_nothing_behind() -> None:
             at.client().modern("tools/call", name="hang")
             await handled.wait()
             await turns()
+            assert at.open == 0
+
+    run(main())
+
+
+def test_what_belongs_to_a_modern_request_comes_on_its_own_stream() -> None:
+    """PRO-4: progress under the client's token, logs at the level it asked for; and never a question."""
+
+    async def main() -> None:
+        async def busy(line: Line, params: Json) -> Json:
+            await says(line, params)
+            line.say("notifications/message", {"level": "info"})
+            return {"content": []}
+
+        async with front(Toy("modern", tools={"busy": busy})) as at:
+            stream = at.client().modern("tools/call", 9, {"progressToken": "mine"}, name="busy")
+            progress = await stream.message()
+            assert progress["params"]["progressToken"] == "mine"
+            assert (await stream.message())["id"] == 9
+            assert stream.status == 200
+
+    run(main())
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_a_bug_is_an_internal_error_that_tells_nothing(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with front() as at:
+
+            async def bug(*_: Any) -> Json:
+                raise KeyError("secret")
+
+            monkeypatch.setattr(at.gateway, "handle", bug)
+            ann = at.client() if modern else await at.client().greet()
+            reply = ann.modern("tools/list") if modern else ann.ask("tools/list")
+            message = await reply.json()
+            assert message["error"] == {"code": -32603, "message": "Internal error"}
+            assert reply.status == 200
             assert at.open == 0
 
     run(main())

@@ -551,7 +551,7 @@ def test_a_request_given_up_while_its_connection_is_made_is_never_sent() -> None
 def test_nothing_overtakes_the_notification_that_ends_the_handshake() -> None:
     async def main() -> None:
         held: list[Exchange] = []
-        site = Site(**{"notifications_initialized": lambda exchange, _: held.append(exchange)})
+        site = Site(notifications_initialized=lambda exchange, _: held.append(exchange))
         async with Talking(site, session="s") as on:
             on.talk.notify("notifications/initialized", None)
             on.talk.settle("2025-11-25")
@@ -570,14 +570,14 @@ def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_t
     """LIF-6."""
 
     async def main() -> None:
-        site = Site(**{"notifications_initialized": lambda *_: None})
+        site = Site(notifications_initialized=lambda *_: None)
         async with Talking(site, session="s") as on:
             on.talk.notify("notifications/initialized", None)
             async with asyncio.timeout(2.0):
                 try:
                     await on.ask("tools/list", timeout=0.05)
                 except Unavailable as error:
-                    assert error.code == SERVER_TIMEOUT  # noqa: PT017 - either is right
+                    assert error.code == SERVER_TIMEOUT
 
     run(main())
 

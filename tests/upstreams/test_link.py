@@ -1,19 +1,24 @@
 """One live connection: what is said on it, in which era, and to whom its questions go."""
 
 import asyncio
+import json
 import logging
 from typing import Any
 
 import pytest
 
 from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns, until
+from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.transports import Http
 from mcpx.upstreams import link as module
 from mcpx.upstreams.errands import Errand
 from mcpx.upstreams.link import Link, through
 from mcpx.upstreams.negotiate import Era, Identity
 from mcpx.wire import era
+from mcpx.wire.framing import sse_frame
+from mcpx.wire.http_server import Exchange, HttpServer
 
 
 class Ears:
@@ -501,6 +506,47 @@ def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscr
             ]
             # A new listening is acknowledged before the last one is ended, so that nothing is missed.
             await until(lambda: len(on.line.cancelled) == 3)
+
+    run(main())
+
+
+def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> None:
+    """PRO-4: and nobody is asked anything there."""
+
+    async def main() -> None:
+        answers: list[Json] = []
+
+        def handle(exchange: Exchange) -> None:
+            message = json.loads(exchange.body)
+            if message.get("method") == "server/discover":
+                terms = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+                exchange.reply(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": terms}).encode())
+            elif message.get("method") == "subscriptions/listen":
+                exchange.stream(200, [("content-type", "text/event-stream")])
+                for said in (
+                    {"method": "notifications/subscriptions/acknowledged"},
+                    {"method": "notifications/tools/list_changed"},
+                    {"id": 1, "method": "roots/list"},
+                ):
+                    exchange.write(sse_frame(json.dumps({"jsonrpc": "2.0", **said}).encode()))
+            else:
+                answers.append(message)
+                exchange.reply(202)
+
+        server = HttpServer(handle)
+        url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/mcp"
+        ears = Ears()
+        link = Link(
+            Server(name="toy", connection=Http(url=url)), ears, Identity({"name": "me"}, {}), owner=None, voice=None
+        )
+        await link.open(("modern",), {}, {})
+        async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
+            await link.listen()
+        await until(lambda: ears.notifications and answers)
+        assert ears.notifications == [("notifications/tools/list_changed", {})]
+        assert answers[0]["error"]["code"] == METHOD_NOT_FOUND
+        await link.close()
+        await server.close(0.0)
 
     run(main())
 

@@ -578,7 +578,7 @@ def test_links_that_are_being_opened_count() -> None:
             await turns()
             house.toy.opening.set()
             most = 0
-            while not all(task.done() for task in asking):  # noqa: ASYNC110 - what is watched is the way there
+            while not all(task.done() for task in asking):
                 most = max(most, len(house.toy.alive))
                 await asyncio.sleep(0)
             assert most <= 3

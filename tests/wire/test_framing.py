@@ -21,10 +21,18 @@ from mcpx.wire.framing import (
 LIMIT = 64
 
 
-def read(data: list[bytes], framing: Any = "newline", limit: int = LIMIT) -> tuple[list[bytes], list[tuple[int, str]]]:
+def read(
+    data: list[bytes], framing: Any = "newline", limit: int = LIMIT, heads: list[bytes] | None = None
+) -> tuple[list[bytes], list[tuple[int, str]]]:
     messages: list[bytes] = []
     skipped: list[tuple[int, str]] = []
-    reader = MessageReader(messages.append, lambda n, why, _: skipped.append((n, why)), limit=limit, framing=framing)
+
+    def note(size: int, why: str, head: bytes) -> None:
+        skipped.append((size, why))
+        if heads is not None:
+            heads.append(head)
+
+    reader = MessageReader(messages.append, note, limit=limit, framing=framing)
     for chunk in data:
         reader.feed(chunk)
     reader.finish()
@@ -152,6 +160,10 @@ def test_an_empty_body_is_no_message() -> None:
 def test_a_block_that_breaks_off_is_reported() -> None:
     assert [n for n, _ in read([b"Content-Length: 10\r\n\r\n12345"], "content-length")[1]] == [5]
     assert [n for n, _ in read([b"Content-Length: 10\r\n"], "content-length")[1]] == [20]
+    heads: list[bytes] = []
+    too_large = [b"Content-Length: 1000\r\n\r\n", b"12345" * 20]
+    assert [n for n, _ in read(too_large, "content-length", heads=heads)[1]] == [100]
+    assert heads == [b"12345" * 20]
 
 
 # --- detection
@@ -198,8 +210,10 @@ CUTS = st.lists(st.integers(1, 40), max_size=60)
 @given(STREAMS, CUTS, st.sampled_from(["newline", "content-length", "detect"]))
 @example(b"x" * 65 + b"\r\n", [64, 1, 1], "newline")
 def test_every_chunking_gives_the_same_messages_and_skips(data: bytes, sizes: list[int], framing: str) -> None:
-    whole = read([data], framing)
-    assert read(cut(data, sizes), framing) == whole
+    heads: tuple[list[bytes], list[bytes]] = ([], [])
+    whole = read([data], framing, heads=heads[0])
+    assert read(cut(data, sizes), framing, heads=heads[1]) == whole
+    assert heads[0] == heads[1]
     assert all(len(m) <= LIMIT for m in whole[0])
 
 

@@ -1,6 +1,7 @@
 """The HTTP server against raw sockets, a stock client, and clients that mean harm."""
 
 import asyncio
+import gc
 import http.client
 import logging
 import socket
@@ -725,6 +726,20 @@ def test_close_lets_running_exchanges_finish_and_drops_the_rest(run: Run) -> Non
             assert open_["/bad"].closed
 
     run(main())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_close_leaves_no_socket_behind_whenever_a_client_comes(run: Run, turns: int) -> None:
+    async def main() -> None:
+        server = HttpServer(echo)
+        port = await server.start("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close(0)
+
+    run(main())
+    gc.collect()  # a socket left open would warn here, and warnings are errors
 
 
 # --- upgrade

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpx.model.errors import RpcError
@@ -51,6 +51,7 @@ def test_what_is_not_one_message_of_2_0_is_invalid(message: Any) -> None:
     assert jsonrpc.classify({"jsonrpc": "1.0", "method": "n"}) == "invalid"
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "other"]), VALUES)
     | st.fixed_dictionaries({"jsonrpc": st.just("2.0"), "id": VALUES, "method": VALUES, "params": VALUES})
@@ -86,6 +87,7 @@ def test_an_error_keeps_code_message_data_and_unknown_fields() -> None:
     assert jsonrpc.failure(7, RpcError.from_json(bare))["error"] == bare
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_any_error_of_a_server_becomes_one_that_can_be_sent_on(theirs: Any) -> None:
     error = RpcError.from_json(theirs).to_json()

@@ -556,7 +556,7 @@ def test_garbage_of_a_client_is_answered_and_of_a_server_counted(raw: bytes, cod
     run(main())
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.binary(max_size=40)
@@ -740,6 +740,45 @@ def test_alone_in_flight_a_request_is_the_one_that_was_answered(head: bytes) -> 
         with pytest.raises(Unavailable) as caught:
             await call
         assert caught.value.code == SERVER_TOO_LARGE
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"',
+        b'{"method":"notifications/message","params":{"data":"',
+        b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{',
+    ],
+)
+def test_a_message_over_the_limit_that_is_no_answer_does_not_fail_the_one_call_there_is(head: bytes) -> None:
+    async def main() -> None:
+        other = Other()
+        call = asyncio.create_task(other.peer.request("m", {}))
+        await other.asked(1)
+        other.peer.waiting.too_large(head, 10)
+        other.send(id=1, result={"fine": True})
+        assert await call == {"fine": True}
+
+    run(main())
+
+
+def test_an_answer_that_is_no_json_fails_its_own_request() -> None:
+    """SRC-8: and not after the whole time-out."""
+
+    async def main() -> None:
+        other = Other()
+        calls = [asyncio.create_task(other.peer.request("m", {})) for _ in range(2)]
+        await other.asked(2)
+        other.peer.receive(b'{"jsonrpc":"2.0","id":2,"result":{"text": "cut of')
+        with pytest.raises(Unavailable, match=r"^srv: ") as caught:
+            await calls[1]
+        assert caught.value.code == SERVER_GARBAGE
+        assert other.peer.waiting.noise == 1
+        other.peer.receive(b'warning: {"id":1,"result":{}')
+        other.send(id=1, result={})
+        assert await calls[0] == {}
 
     run(main())
 

@@ -28,10 +28,13 @@ class MemoryConversation:
     async def request(
         self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
     ) -> Json:
+        limit = asyncio.timeout(timeout)
         try:
-            async with asyncio.timeout(timeout):
+            async with limit:
                 return await self._serve(method, params)
         except TimeoutError:
+            if not limit.expired():
+                raise  # the server's own
             raise Unavailable(self._name, SERVER_TIMEOUT, f"no answer within {timeout:g} s") from None
 
     def notify(self, method: str, params: Json | None) -> None:

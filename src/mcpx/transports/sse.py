@@ -52,7 +52,7 @@ class SseConversation:
         except TimeoutError:
             await self.close()
             raise Unavailable(self._dial.name, SERVER_DOWN, "sent no endpoint event in time") from None
-        except Unavailable:
+        except BaseException:
             await self.close()
             raise
 
@@ -63,7 +63,12 @@ class SseConversation:
             self._peer.receive(event.data)
 
     def _set_endpoint(self, given: str) -> None:
-        here, there = urlsplit(self._spec.url), urlsplit(urljoin(self._spec.url, given))
+        here = urlsplit(self._spec.url)
+        try:
+            there = urlsplit(urljoin(self._spec.url, given))
+        except ValueError:
+            self.down(f"its endpoint {given!r} is no address")
+            return
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             # A server must not send our messages, and our headers, to somebody else.
             self.down(f"its endpoint {given!r} is on another origin")
@@ -103,9 +108,9 @@ class SseConversation:
 
     def posted(self, raw: bytes, problem: str | None) -> None:
         if problem is not None:
-            rid = codec.load(raw).get("id")
-            if rid is not None:
-                self._peer.waiting.fail(rid, Unavailable(self._dial.name, SERVER_DOWN, problem))
+            message = codec.load(raw)
+            if "method" in message and "id" in message:  # else it is an answer, under an id of the server's
+                self._peer.waiting.fail(message["id"], Unavailable(self._dial.name, SERVER_DOWN, problem))
         self._post_next()
 
     async def close(self) -> None:

@@ -95,28 +95,34 @@ class _Lines:
     def _keep(self, piece: bytes) -> None:
         size = len(self._kept) + len(piece)
         if self._skipped:
-            self._skipped += len(piece)
+            self._skip(piece)
         elif size > self._limit + 1:  # the last byte may yet be the \r of \r\n
-            self._skipped = size
-            self._head = bytes(self._kept[:HEAD]) or piece[:HEAD]
+            self._skipped, self._head = len(self._kept), bytes(self._kept[:HEAD])
             self._kept = bytearray()
+            self._skip(piece)
         else:
             self._kept += piece
 
+    def _skip(self, piece: bytes) -> None:
+        self._skipped += len(piece)
+        if len(self._head) < HEAD:
+            self._head += piece[: HEAD - len(self._head)]
+
     def _end_line(self, piece: bytes) -> None:
         if self._skipped:
-            size, self._skipped = self._skipped + len(piece), 0
+            self._skip(piece)
+            size, self._skipped = self._skipped, 0
             self._out.skipped(size, f"a line of more than {self._limit} bytes", self._head)
             return
         if self._kept:
             self._kept += piece
             piece = bytes(self._kept)
             self._kept = bytearray()
-        size = len(piece)
+        size, head = len(piece), piece[:HEAD]
         if piece.endswith(b"\r"):
             piece = piece[:-1]
         if len(piece) > self._limit:
-            self._out.skipped(size, f"a line of more than {self._limit} bytes", piece[:HEAD])
+            self._out.skipped(size, f"a line of more than {self._limit} bytes", head)
         elif piece and not piece.isspace():
             self._out.message(piece)
 
@@ -144,11 +150,12 @@ class _Blocks:
             at = self._body(data, at) if self._left else self._line(data, at)
 
     def finish(self) -> None:
-        size = self._skipped + self._head + len(self._kept)
+        size = self._skipped + self._head + (0 if self._too_large else len(self._kept))
+        head = bytes(self._kept[:HEAD]) if self._left else b""
         self._skipped = self._head = self._left = 0
         self._kept = bytearray()
         if size:
-            self._out.skipped(size, self._lost or "the stream ended inside a message")
+            self._out.skipped(size, self._lost or "the stream ended inside a message", head)
 
     def _body(self, data: bytes, at: int) -> int:
         piece = data[at : at + self._left]

@@ -586,6 +586,12 @@ def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | 
     return (str(address[0]), int(address[1])) if address else None
 
 
+async def _turns() -> None:
+    """asyncio takes up to four turns of the loop from accepting a client to its connection, and to its end."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
 class HttpServer:
     """Listening sockets, their connections, and one coarse timer for all of them."""
 
@@ -623,8 +629,7 @@ class HttpServer:
     async def close(self, grace: float) -> None:
         """Stop listening, close idle connections, give the others `grace` seconds."""
         self.closing = True
-        for listener in self._listeners:
-            listener.close()
+        await self._stop_listening()
         for connection in list(self._connections):
             connection.close_if_idle()
         await self._wait_empty(grace)
@@ -632,9 +637,24 @@ class HttpServer:
             connection.abort()
         for transport in self._adopted:
             transport.abort()
-        await self._wait_empty(1.0)  # aborting takes a turn of the loop
+        await self._wait_empty(1.0)
+        await _turns()  # for the sockets of those just refused or aborted to be closed
         if self._timer is not None:
             self._timer.cancel()
+
+    async def _stop_listening(self) -> None:
+        # asyncio of Python 3.11 leaks the socket of a client accepted in the turn in which its server closes:
+        # accept no more, let those be connected that were accepted, then close.
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            for sock in listener.sockets:
+                try:
+                    loop.remove_reader(sock.fileno())
+                except NotImplementedError:  # on Windows
+                    pass
+        await _turns()
+        for listener in self._listeners:
+            listener.close()
 
     async def _wait_empty(self, seconds: float) -> None:
         if self._connections:

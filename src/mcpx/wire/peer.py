@@ -37,6 +37,7 @@ _ANSWERED_ID = re.compile(
     rb"\s*\{\s*" + _VERSION + rb'"id"\s*:\s*(\d{1,18})\s*,\s*' + _VERSION + rb'"(?:result|error)"'
 )
 """The id at the head of a response; one further inside, or of a request, is not ours."""
+_NO_ANSWER = re.compile(rb"\s*\{\s*" + _VERSION + rb'(?:"id"\s*:[^,]*,\s*)?"method"')
 
 
 class Errand(Protocol):
@@ -179,8 +180,11 @@ class Waiting:
 
     def too_large(self, head: bytes, limit: int) -> None:
         """A message over the limit was skipped: fail the request it answered, if that can be told."""
-        found = _ANSWERED_ID.match(head)
-        rid: Any = int(found[1]) if found else next(iter(self._waits)) if len(self._waits) == 1 else None
+        rid: int | str | None = None
+        if (found := _ANSWERED_ID.match(head)) is not None:
+            rid = int(found[1])
+        elif len(self._waits) == 1 and not _NO_ANSWER.match(head):
+            rid = next(iter(self._waits))
         if rid in self._waits:
             self.fail(rid, Unavailable(self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"))
         else:
