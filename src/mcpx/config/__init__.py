@@ -2,6 +2,8 @@
 
 from mcpx.catalog.naming import Naming
 from mcpx.config.load import find, load
+from mcpx.config.plan import Plan, plan
+from mcpx.config.problems import Refused
 from mcpx.config.schema import Config, Dialect, Global, Mode, Profile, Server, ToolProxy
 from mcpx.config.sections import (
     ApiKey,
@@ -37,7 +39,9 @@ __all__ = [
     "Naming",
     "OAuth2",
     "Parameter",
+    "Plan",
     "Profile",
+    "Refused",
     "Script",
     "Server",
     "Tls",
@@ -45,4 +49,5 @@ __all__ = [
     "ToolProxy",
     "find",
     "load",
+    "plan",
 ]

@@ -65,14 +65,14 @@ class _Checks:
         return self._warnings
 
     def _unique(self, section: Any, path: KeyPath, noun: str, forbidden: str | None = None) -> None:
-        seen = set[str]()
+        seen: dict[str, KeyPath] = {}
         for index, entry in maps_in(section):
             name, at = _text(entry.get("name")), (*path, index, "name")
             if name is None:
                 continue
-            if name in seen:
-                self._findings.add(f"two {noun}s are named {shorten(name)!r}", at, hint="names must be unique")
-            seen.add(name)
+            if (first := seen.setdefault(name, at)) is not at:
+                rival, hint = self._findings.spot(first), "names must be unique"
+                self._findings.add(f"two {noun}s are named {shorten(name)!r}", at, hint=hint, rival=rival)
             if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
                 hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around"
                 self._findings.add(f"not a possible {noun} name", at, hint=hint)

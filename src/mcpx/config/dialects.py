@@ -2,7 +2,8 @@
 
 Promised: each shape keeps the default mode and the naming of its own document; every part of the native tree
 knows where it stood in the user's file. In a client's file keys that are not ours are passed over and named;
-in the shapes of our own documents they are mistakes. Not done here: judging the native tree.
+in the shapes of our own documents they are mistakes. References stay unexpanded, so that what an overlay
+replaces is never looked up. Not done here: judging the native tree.
 
 To add a dialect: one function here, its row in `_DIALECTS`, and a golden file.
 """
@@ -11,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcpx.config.origins import Origins
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.schema import Config, Dialect, Global, Mode, Server
-from mcpx.config.tree import KeyPath, Origins, Tree, as_bool, as_list, as_map, is_extra, maps_in
+from mcpx.config.source import Source
+from mcpx.config.tree import KeyPath, Tree, as_bool, as_list, as_map, is_extra, maps_in
 from mcpx.config.validate import keys_of
 from mcpx.transports import TRANSPORTS
 
@@ -55,38 +58,55 @@ class Translation:
     dialect: Dialect
     tree: Tree
     """The native shape."""
+    origins: Origins
     mode: Mode = "direct"
     """Default mode of this shape."""
-    origins: Origins = field(default_factory=Origins)
+    naming: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Default naming of this shape."""
     passed_over: list[str] = field(default_factory=list[str])
     """Keys of another program."""
 
 
-def detect(tree: Tree) -> Dialect:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one file is read."""
+
+    findings: Findings
+    peek: Callable[[Any], Any]
+    """What a value will be once its references are replaced."""
+    over: Dialect | None = None
+    """The shape an overlay lies over; its entries need not be whole."""
+
+
+def detect(tree: Tree, over: Dialect | None = None) -> Dialect:
     if "mcpServers" in tree:
         return "mcpServers"
-    if "mcp_servers" in tree:
-        entries = maps_in(tree["mcp_servers"])
-        return "flat" if entries and not any("connection" in entry for _, entry in entries) else "native"
-    if "servers" in tree:
+    if "servers" in tree and "mcp_servers" not in tree:
         return "proxy" if as_map(tree["servers"]) is None else "vscode"
-    return "native"
+    entries = maps_in(tree.get("mcp_servers"))
+    spread = not any("connection" in entry for _, entry in entries)
+    return "flat" if spread and (over == "flat" if over else entries) else "native"
 
 
-def translate(tree: Tree, findings: Findings) -> Translation:
+def translate(tree: Tree, source: Source, reading: Reading) -> Translation:
     rivals = [key for key in ("mcp_servers", "mcpServers", "servers") if key in tree]
     for extra in rivals[1:]:
-        findings.add(f"'{rivals[0]}' and '{extra}' in one file", (extra,), hint="keep one of them", at="key")
-    return _DIALECTS[detect(tree)](tree, findings)
+        hint = "keep one of them"
+        reading.findings.add(f"'{rivals[0]}' and '{extra}' in one file", (extra,), hint=hint, at="key")
+    dialect = detect(tree, reading.over)
+    result = Translation(dialect, {}, Origins(source))
+    _DIALECTS[dialect](tree, result, reading)
+    return result
 
 
-def _native(tree: Tree, findings: Findings) -> Translation:
-    return Translation("native", tree)
+def _native(tree: Tree, result: Translation, reading: Reading) -> None:
+    result.tree = tree
 
 
-def _flat(tree: Tree, findings: Findings) -> Translation:
+def _flat(tree: Tree, result: Translation, reading: Reading) -> None:
     """S0 and S1: connections spread over their servers, and the words of `global` at the top."""
-    result = Translation("flat", {}, mode="describe")
+    result.mode = "describe"
+    findings = reading.findings
     words: Tree = {}
     for key, value in tree.items():
         if key in TOP_KEYS or is_extra(key):
@@ -101,43 +121,34 @@ def _flat(tree: Tree, findings: Findings) -> Translation:
         for key in words.keys() & section.keys():
             findings.add(f"'{key}' stands here and under 'global'", (key,), hint="keep one of them", at="key")
         result.tree["global"] = {**words, **section}
-    _Entries(result, "mcp_servers", _FLAT, findings).translate(tree["mcp_servers"])
-    return result
+    _Entries(result, "mcp_servers", _FLAT, reading).translate(tree.get("mcp_servers"))
 
 
-def _proxy(tree: Tree, findings: Findings) -> Translation:
+def _proxy(tree: Tree, result: Translation, reading: Reading) -> None:
     """S3: `servers: [{id, command: […], env, timeout | timeouts {init, call}}]`."""
-    rest = {key: value for key, value in tree.items() if key != "servers"}
-    result = Translation("proxy", _with_naming(rest, separator="::", prefix="always"))
-    _Entries(result, "servers", _PROXY, findings).translate(tree["servers"])
-    return result
+    result.naming = {"separator": "::", "prefix": "always"}
+    result.tree = {key: value for key, value in tree.items() if key != "servers"}
+    _Entries(result, "servers", _PROXY, reading).translate(tree["servers"])
 
 
-def _client(tree: Tree, findings: Findings) -> Translation:
+def _client(tree: Tree, result: Translation, reading: Reading) -> None:
     """The servers by name in the files of Claude, Cursor, VS Code and their kin; our own keys may stand beside."""
-    dialect = detect(tree)
-    section = "servers" if dialect == "vscode" else "mcpServers"
-    ours = {key: value for key, value in tree.items() if key in TOP_KEYS}
-    result = Translation(dialect, _with_naming(ours, prefix="always"), mode="auto")
+    result.mode, result.naming = "auto", {"prefix": "always"}
+    section = "servers" if result.dialect == "vscode" else "mcpServers"
+    result.tree = {key: value for key, value in tree.items() if key in TOP_KEYS}
     result.passed_over += [
-        key for key in tree if key not in ours and key not in (section, "inputs") and not is_extra(key)
+        key for key in tree if key not in result.tree and key not in (section, "inputs") and not is_extra(key)
     ]
-    _Entries(result, section, _CLIENT, findings, lenient=True).translate(tree[section])
-    return result
+    _Entries(result, section, _CLIENT, reading, lenient=True).translate(tree[section])
 
 
-_DIALECTS: dict[Dialect, Callable[[Tree, Findings], Translation]] = {
+_DIALECTS: dict[Dialect, Callable[[Tree, Translation, Reading], None]] = {
     "native": _native,
     "flat": _flat,
     "proxy": _proxy,
     "mcpServers": _client,
     "vscode": _client,
 }
-
-
-def _with_naming(tree: Tree, **defaults: str) -> Tree:
-    given = as_map(tree.get("naming") or {})
-    return tree if given is None else {**tree, "naming": {**defaults, **given}}
 
 
 class _Entries:
@@ -148,7 +159,7 @@ class _Entries:
         result: Translation,
         section: str,
         targets: Mapping[str, tuple[str, ...]],
-        findings: Findings,
+        reading: Reading,
         *,
         lenient: bool = False,
     ) -> None:
@@ -156,7 +167,9 @@ class _Entries:
         self._origins = result.origins
         self._section = section
         self._targets = targets
-        self._findings = findings
+        self._findings = reading.findings
+        self._peek = reading.peek
+        self._whole = reading.over is None
         self._lenient = lenient
 
     def translate(self, value: Any) -> None:
@@ -193,8 +206,9 @@ class _Entries:
         if self._lenient:
             self._client_words(server, entry, native, written)
         self._split_command(connection, native, written)
-        self._settle_type(connection, entry, written)
-        server["connection"] = connection
+        if self._whole or connection:
+            self._settle_type(connection, entry, written, as_bool(self._peek(server.get("enabled"))) is not False)
+            server["connection"] = connection
         return server
 
     def _target(self, key: str, entry: Tree, written: KeyPath) -> tuple[str, ...] | None:
@@ -227,7 +241,7 @@ class _Entries:
     def _client_words(self, server: Tree, entry: Tree, native: KeyPath, written: KeyPath) -> None:
         if "disabled" in server:
             value = server.pop("disabled")
-            off = as_bool(value)
+            off = as_bool(self._peek(value))
             server["enabled"] = value if off is None else not off
             self._origins[(*native, "enabled")] = (*written, "disabled")
         timeout = entry.get("timeout")
@@ -250,21 +264,23 @@ class _Entries:
         for index, origin in enumerate(origins[1:]):
             self._origins[(*native, "connection", "args", index)] = origin
 
-    def _settle_type(self, connection: Tree, entry: Tree, written: KeyPath) -> None:
-        url = connection.get("url")
-        given = connection.get("type")
-        if isinstance(given, str):
-            connection["type"] = _TYPES.get(given.lower(), given)
+    def _settle_type(self, connection: Tree, entry: Tree, written: KeyPath, enabled: bool) -> None:
+        given, url = connection.get("type"), connection.get("url")
+        if enabled:
+            given, url = self._peek(given), self._peek(url)
+        kind = given.lower() if isinstance(given, str) else ""
+        if kind in _TYPES:
+            connection["type"] = kind = _TYPES[kind]
         elif given is None and "command" in connection:
-            connection["type"] = "stdio"
+            connection["type"] = kind = "stdio"
         elif given is None and isinstance(url, str):
-            connection["type"] = "http" if "httpUrl" in entry else _type_of(url)
-        elif given is None:
+            connection["type"] = kind = "http" if "httpUrl" in entry else _type_of(url)
+        elif given is None and self._whole:
             typo = next((key for key in entry if self._lenient and nearest(key, ["command", "url"])), None)
             hint = f"did you mean one of them by '{typo}'?" if typo else "a program to start, or an address"
             self._findings.add("neither 'command' nor 'url'", written, hint=hint)
             connection.update(type="stdio", command="-")
-        transport = TRANSPORTS.get(str(connection["type"]).lower())
+        transport = TRANSPORTS.get(kind)
         if self._lenient and transport:
             for key in connection.keys() - {"type", *keys_of(transport)}:
                 self._result.passed_over.append(key)

@@ -7,17 +7,17 @@ alone. The process environment wins over the `.env` file beside the config. Not 
 
 import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mcpx.config import dotenv
-from mcpx.config.problems import Findings
+from mcpx.config.problems import Findings, Spot
 from mcpx.config.source import UnreadableError, read_text
 from mcpx.config.tree import Expanded, KeyPath, Tree, Unresolved, as_bool, as_list, as_map, is_extra, shorten
 
-ENTRY_SECTIONS = ("mcp_servers", "mcpServers", "servers", "commands")
+ENTRY_SECTIONS = ("mcp_servers", "commands")
 """Top keys whose entries can be switched off."""
 MAX_SECRET_FILE = 64 * 1024
 MAX_DOTENV = 1024 * 1024
@@ -34,20 +34,29 @@ _NOT_YET = ("input", "keyring", "command")
 class Environment:
     """Where variables are looked up."""
 
-    def __init__(self, environ: Mapping[str, str], folder: Path, words: Mapping[str, str] | None = None) -> None:
-        """`words`: names a client program gives a meaning of its own."""
+    def __init__(
+        self, environ: Mapping[str, str], folder: Path, words: Mapping[str, str], looked_for: list[Path]
+    ) -> None:
+        """`words`: names a client program gives a meaning of its own; `looked_for` takes the files asked for values."""
         self._environ = environ
-        self.folder = folder
-        self.words = words or {}
+        self._folder = folder
+        self._looked_for = looked_for
+        self.words = words
         self.warnings: list[str] = []
 
     def get(self, name: str) -> str | None:
         value = self._environ.get(name)
         return self._dotenv.get(name) if value is None else value
 
+    def file(self, name: str) -> str:
+        path = self._folder / os.path.expanduser(name)
+        self._looked_for.append(path)
+        return read_text(path, MAX_SECRET_FILE)
+
     @cached_property
     def _dotenv(self) -> dict[str, str]:
-        path = self.folder / ".env"
+        path = self._folder / ".env"
+        self._looked_for.append(path)
         if not os.path.isfile(path):  # some people's virtual environment has this name
             return {}
         try:
@@ -72,23 +81,23 @@ def client_words(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
-def expand(tree: Tree, environment: Environment, findings: Findings, ours: Container[str] | None = None) -> Tree:
-    """The tree with its references replaced; under top keys that are not `ours` they are left alone."""
+def expand(tree: Tree, environment: Environment, findings: Findings) -> Tree:
+    """The native tree with its references replaced."""
     expander = _Expander(environment, findings)
-    return {
-        key: value if is_extra(key) or (ours and key not in ours) else _section(expander, key, value)
-        for key, value in tree.items()
-    }
+    return {key: value if is_extra(key) else _section(expander, key, value) for key, value in tree.items()}
+
+
+def peek(environment: Environment, spot: Callable[[KeyPath], Spot], value: Any) -> Any:
+    """What a text will be once it is expanded, `Unresolved` where that will be reported; anything else as it is."""
+    unheard = Findings(spot)
+    return _Expander(environment, unheard).text(value, ()) if isinstance(value, str) else value
 
 
 def _section(expander: "_Expander", key: str, value: Any) -> Any:
-    if key not in ENTRY_SECTIONS:
+    entries = as_list(value) if key in ENTRY_SECTIONS else None
+    if entries is None:
         return expander.value(value, (key,))
-    if (entries := as_list(value)) is not None:
-        return [expander.entry(item, (key, index)) for index, item in enumerate(entries)]
-    if (named := as_map(value)) is not None:
-        return {name: expander.entry(item, (key, name)) for name, item in named.items()}
-    return expander.value(value, (key,))
+    return [expander.entry(item, (key, index)) for index, item in enumerate(entries)]
 
 
 class _Expander:
@@ -100,10 +109,8 @@ class _Expander:
         table = as_map(value)
         if table is None:
             return self.value(value, path)
-        switches = {key: self.value(table[key], (*path, key)) for key in ("enabled", "disabled") if key in table}
-        if as_bool(switches.get("enabled")) is False or as_bool(switches.get("disabled")) is True:
-            return {**_leave(table), **switches}
-        return self.value(table, path)
+        enabled = self.value(table.get("enabled"), (*path, "enabled"))
+        return {**_leave(table), "enabled": enabled} if as_bool(enabled) is False else self.value(table, path)
 
     def value(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, str):
@@ -170,7 +177,7 @@ class _Expander:
         if isinstance(name, Unresolved):
             return name
         try:
-            return read_text(self._environment.folder / os.path.expanduser(name), MAX_SECRET_FILE).rstrip("\r\n")
+            return self._environment.file(name).rstrip("\r\n")
         except UnreadableError as error:
             return self._fail(f"file {shorten(name)!r} {error}", path)
 

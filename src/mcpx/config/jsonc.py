@@ -6,12 +6,11 @@ holds. Not done here: positions themselves (`compose` finds them when somebody a
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from mcpx.config.nodes import MAX_DEPTH, MAX_NODES
 from mcpx.config.problems import Place
-from mcpx.config.tree import Tree, as_list, as_map, shorten
+from mcpx.config.tree import Tree, children, shorten
 
 # Patterns stay text: strict JSON, the usual case, needs none of them compiled. A string left open is eaten to the
 # end of its line, a comment to the end of the file: one pass is enough.
@@ -86,11 +85,7 @@ def _check_bounds(tree: object) -> None:
         left -= len(level)
         if left < 0:
             raise NotJsonError(f"holds more than {MAX_NODES:,} values")
-        level = [child for node in level for child in _children(node)]
+        level = [child for node in level for child in children(node)]
         if not level:
             return
     raise NotJsonError(f"nested more than {MAX_DEPTH} levels deep")
-
-
-def _children(node: object) -> Iterable[object]:
-    return (as_map(node) or {}).values() or as_list(node) or ()

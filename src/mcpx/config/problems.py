@@ -1,16 +1,17 @@
 """What is wrong with a configuration, and how it is told.
 
-Promised: every finding of one file at once, in the order of its lines, with the place, the field and, where
+Promised: every finding at once, by file and in the order of its lines, with the place, the field and, where
 it can be guessed, what was meant; the value of a secret is never printed. Not done here: looking for
 mistakes.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
-from mcpx.config.tree import KeyPath, Origins, shorten, spell
+from mcpx.config.tree import KeyPath, shorten, spell
 from mcpx.model.errors import ConfigError
 
 MAX_FINDINGS = 50
@@ -40,28 +41,55 @@ class Place:
     length: int = 1
 
 
+class Text(Protocol):
+    """A file, as far as telling of it goes."""
+
+    @property
+    def name(self) -> str: ...
+    def line(self, number: int) -> str: ...
+    def place(self, path: KeyPath, at: Literal["key", "value"]) -> Place | None: ...
+    def literal(self, path: KeyPath) -> str | None: ...
+
+
+Spot = tuple[Text, KeyPath]
+"""A file, and a path in it as the user wrote it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     message: str
-    path: KeyPath = ()
+    file: Text
+    path: KeyPath
     """As the user wrote it, before any translation."""
     hint: str = ""
     """What to do about it; stands beside the place."""
     at: Literal["key", "value"] = "value"
     place: Place | None = None
     """Known from the start while the text is read; for the rest the path is looked up when it is told."""
+    rival: Spot | None = None
+    """What it gets in the way of."""
 
 
 class GaveUpError(Exception):
     """Looking further is impossible or helps nobody; why is among the findings."""
 
 
+class Refused(ConfigError):
+    """A configuration that was not taken."""
+
+    def __init__(self, problems: list[str], sources: Iterable[Path] = ()) -> None:
+        super().__init__(problems)
+        self.sources = tuple(sources)
+        """Files and folders that were read or looked for: a change there may mend it."""
+
+
 class Findings:
     """Collects; the same finding twice counts once."""
 
-    def __init__(self) -> None:
+    def __init__(self, spot: Callable[[KeyPath], Spot]) -> None:
+        """`spot`: where a path that is told leads to."""
         self._found: dict[Finding, None] = {}
-        self._origins: Origins | None = None
+        self.spot = spot
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -69,13 +97,17 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found)
 
+    @property
+    def full(self) -> bool:
+        return len(self._found) >= MAX_FINDINGS
+
     def include(self, others: "Findings") -> None:
         self._found |= others._found
 
-    def through(self, origins: Origins) -> "Findings":
-        """The same collection, told paths of the translated tree."""
-        view = Findings()
-        view._found, view._origins = self._found, origins
+    def through(self, spot: Callable[[KeyPath], Spot]) -> "Findings":
+        """The same collection, told paths of another tree."""
+        view = Findings(spot)
+        view._found = self._found
         return view
 
     def add(
@@ -86,10 +118,10 @@ class Findings:
         hint: str = "",
         at: Literal["key", "value"] = "value",
         place: Place | None = None,
+        rival: Spot | None = None,
     ) -> None:
-        written = self._origins[path] if self._origins else path
-        self._found[Finding(message, written, hint, at, place)] = None
-        if len(self._found) >= MAX_FINDINGS:
+        self._found[Finding(message, *self.spot(path), hint, at, place, rival)] = None
+        if self.full:
             raise GaveUpError
 
     def unknown_key(self, key: str, path: KeyPath, known: Iterable[str], hint: str = "") -> str | None:
@@ -114,46 +146,45 @@ def may_be_secret(path: KeyPath) -> bool:
     return any(isinstance(step, str) and re.search(_SECRET_KEY, step) for step in path)
 
 
-class Text(Protocol):
-    """What telling needs to know of the file."""
-
-    @property
-    def name(self) -> str: ...
-    def line(self, number: int) -> str: ...
-    def place(self, path: KeyPath, at: Literal["key", "value"]) -> Place | None: ...
-
-
-def config_error(findings: Findings, source: Text) -> ConfigError:
+def tell(findings: Findings) -> list[str]:
     """Everything found, ready to print; the last line counts."""
-    told = [(finding.place or source.place(finding.path, finding.at), finding) for finding in findings]
-    told.sort(key=lambda pair: (pair[0].line, pair[0].column) if pair[0] else (0, 0))
-    problems = [_tell(finding, place, source) for place, finding in told]
+    told = [(finding.place or finding.file.place(finding.path, finding.at), finding) for finding in findings]
+    told.sort(key=lambda pair: (pair[1].file.name, *((pair[0].line, pair[0].column) if pair[0] else (0, 0))))
+    problems = [_tell(finding, place) for place, finding in told]
     count = len(problems)
+    files = ", ".join(dict.fromkeys(finding.file.name for _, finding in told))
     more = "; there may be more" if count >= MAX_FINDINGS else ""
-    problems[-1] += f"\n\n{count} error{'s' * (count != 1)} in {source.name}{more}."
-    return ConfigError(problems)
+    problems[-1] += f"\n\n{count} error{'s' * (count != 1)} in {files}{more}."
+    return problems
 
 
-def _tell(finding: Finding, place: Place | None, source: Text) -> str:
+def _tell(finding: Finding, place: Place | None) -> str:
     head = f"error: {_visible(finding.message)}"
-    position = f":{place.line}:{place.column}" if place else ""
+    hint = finding.hint
+    if finding.rival:
+        file, path = finding.rival
+        hint += f"; the other stands at {_position(file, file.place(path, 'value'))}"
     field = f"  ({_visible(spell(finding.path))})" if finding.path else ""
-    line = _source_line(finding, place, source)
+    line = _source_line(finding, place)
     gutter = (len(str(place.line)) if place and line else 1) + 1
-    told = [head, f"{' ' * gutter}--> {source.name}{position}{field}"]
+    told = [head, f"{' ' * gutter}--> {_position(finding.file, place)}{field}"]
     bar = f"{' ' * (gutter + 1)}|"
     if place and line:
         shown, before, marked = line
-        carets = f"{' ' * _width(before)}{'^' * max(1, _width(marked))} {finding.hint}"
+        carets = f"{' ' * _width(before)}{'^' * max(1, _width(marked))} {hint}"
         told += [bar, f"{place.line:>{gutter}} | {shown}", f"{bar} {carets}".rstrip()]
-    elif finding.hint:
-        told.append(f"{' ' * (gutter + 1)}= {finding.hint}")
+    elif hint:
+        told.append(f"{' ' * (gutter + 1)}= {hint}")
     return "\n".join(told)
 
 
-def _source_line(finding: Finding, place: Place | None, source: Text) -> tuple[str, str, str] | None:
+def _position(file: Text, place: Place | None) -> str:
+    return f"{file.name}:{place.line}:{place.column}" if place else file.name
+
+
+def _source_line(finding: Finding, place: Place | None) -> tuple[str, str, str] | None:
     """The line as it may be shown, what stands before the carets, what above them; None to hide it."""
-    line = source.line(place.line) if place else ""
+    line = finding.file.line(place.line) if place else ""
     if not place or not line.strip() or len(line) > MAX_LINE:
         return None
     if may_be_secret(finding.path) or re.search(_SECRET_LINE, line):

@@ -79,6 +79,10 @@ class Server(PerServer):
     """Whether a lost connection is made again without being asked."""
     retry_on_failure: bool = True
     """Whether a failed start is tried again."""
+    max_age: Seconds | None = None
+    """Seconds after which a connection is replaced once it is idle; absent: never."""
+    max_memory: Size | None = None
+    """Bytes of memory from which its process is replaced once it is idle; absent: never."""
     cache_ttl: Seconds | None = None
     """Seconds a result of a read-only tool may be answered again; absent: never."""
     auth: AuthRef | None = None
@@ -170,6 +174,8 @@ class Config:
     dialect: Dialect = field(default="native", metadata=NOT_IN_FILE)
     """The shape the file had."""
     path: Path | None = field(default=None, metadata=NOT_IN_FILE)
-    """The file, absolute; None when there is none."""
+    """The file or folder, absolute; None when there is none."""
+    sources: tuple[Path, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """Files and folders, absolute, that were read or looked for: a change there may change the outcome."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """What is odd but not wrong, ready to print."""

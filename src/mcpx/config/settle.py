@@ -1,7 +1,7 @@
 """What a file leaves unsaid, filled in on the native tree before it is judged.
 
-Promised: servers carry what `global` says where they say nothing, the mode is the dialect's own where none is
-given, paths are absolute. A mistake in `global` is still told once, where it stands. Wrong types are left for
+Promised: servers carry what `global` says where they say nothing, mode and naming are the dialect's own where
+none are given, paths are absolute. A mistake in `global` is still told once, where it stands. Wrong types are left for
 `validate` to tell.
 """
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config.dialects import Translation
+from mcpx.config.origins import Origins
 from mcpx.config.schema import PerServer
-from mcpx.config.tree import KeyPath, Origins, Tree, Unresolved, as_bool, as_list, as_map, maps_in
+from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in
 from mcpx.config.validate import keys_of
 
 _INHERITED = keys_of(PerServer)
@@ -25,6 +26,8 @@ def settle(translation: Translation, folder: Path) -> Tree:
         tree["global"] = common  # one of a wrong type stays, for `validate` to tell
     if tree.get("mode") is None:
         tree["mode"] = "search" if as_bool(common.get("tool_proxy_mode")) else translation.mode
+    if translation.naming and (naming := as_map(tree.get("naming") or {})) is not None:
+        tree["naming"] = {**translation.naming, **naming}
     for index, server in maps_in(tree.get("mcp_servers")):
         at: KeyPath = ("mcp_servers", index)
         if "default_timeout" in server:
@@ -55,7 +58,7 @@ def settle(translation: Translation, folder: Path) -> Tree:
 def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins) -> None:
     if value is not None and section.get(key) is None:
         section[key] = value
-        origins[(*at, key)] = origins[source]
+        origins.adopt((*at, key), origins, source)
 
 
 def _absolute(section: Tree | None, key: str, folder: Path) -> None:

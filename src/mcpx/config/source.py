@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from mcpx.config import jsonc
 from mcpx.config.nodes import Node, place_of, spelling_of, values_of
-from mcpx.config.problems import Findings, GaveUpError, Place
+from mcpx.config.problems import Findings, GaveUpError, Place, Spot
 from mcpx.config.tree import KeyPath, Tree, as_map, shorten
 
 MAX_BYTES = 1024 * 1024
@@ -62,10 +62,22 @@ class Source:
         self.text = ""
         self._root: Node | None = None
         self._composed = False
-        self._doubled = Findings()
+        self._doubled = Findings(self.trace)
+
+    def trace(self, path: KeyPath) -> Spot:
+        return self, path
+
+    @property
+    def size(self) -> int:
+        """Of the file as it is now; nothing when that cannot be told."""
+        try:
+            return os.stat(self.path).st_size
+        except (OSError, ValueError):
+            return 0
 
     def parse(self, findings: Findings) -> Tree:
         """The file's tree; raises `GaveUpError` when there is none to go on with."""
+        findings = findings.through(self.trace)
         try:
             self.text = read_text(self.path)
         except UnreadableError as error:

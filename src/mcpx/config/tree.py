@@ -3,6 +3,7 @@
 Promised: nothing here fails, whatever the tree holds. Not done here: reading, judging.
 """
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 KeyPath = tuple[str | int, ...]
@@ -25,24 +26,6 @@ class Unresolved(str):
     __slots__ = ()
 
 
-class Origins:
-    """Where the parts of a translated tree stood in the user's file."""
-
-    def __init__(self) -> None:
-        self._moved: dict[KeyPath, KeyPath] = {}
-
-    def __setitem__(self, native: KeyPath, written: KeyPath) -> None:
-        self._moved[native] = written
-
-    def __getitem__(self, native: KeyPath) -> KeyPath:
-        """The nearest moved ancestor decides; what was never moved stands where it is."""
-        for length in range(len(native), 0, -1):
-            written = self._moved.get(native[:length])
-            if written is not None:
-                return written + native[length:]
-        return native
-
-
 def as_map(value: object) -> Tree | None:
     return cast(Tree, value) if isinstance(value, dict) else None
 
@@ -55,6 +38,10 @@ def maps_in(value: object) -> list[tuple[int, Tree]]:
     """The mappings of a list with their positions; nothing for anything else."""
     items = enumerate(as_list(value) or ())
     return [(index, cast(Tree, item)) for index, item in items if isinstance(item, dict)]
+
+
+def children(value: object) -> Iterable[Any]:
+    return (as_map(value) or {}).values() or as_list(value) or ()
 
 
 def is_extra(key: str) -> bool:

@@ -9,31 +9,44 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.config import Config
+from mcpx.config.plan import Plan
+from mcpx.config.plan import plan as plan_of
 from mcpx.core.router import Surface, route
-from mcpx.model.call import Call, Caller, Json
+from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.direct import Direct
-from mcpx.upstreams.upstream import Upstream
+from mcpx.upstreams.life import Gate
+from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.upstream import Surroundings, Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-ANNOUNCE_GAP = 0.25
+ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
 NOUNS: Mapping[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
 
+STARTS_AT_ONCE = 8
+"""Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
+PUBLISH_AFTER = 3.0
+"""CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
+DRAIN = 30.0
+"""Seconds running calls of a server that was removed may take to finish."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """All that was built from one `Config`."""
+    """All that was built from one `Config`. A reload builds the next one, from the same parts where it can."""
 
     config: Config
     upstreams: Mapping[str, Upstream]
@@ -43,11 +56,17 @@ class Generation:
 class Gateway:
     """Also the `Hub` its upstreams report to and the `Room` its router works in."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: Config, environ: Mapping[str, str], state: Path | None = None) -> None:
+        """`state` is the folder for what is not configuration; without one nothing is kept."""
         self.bus = Bus()
         self._tasks = Tasks("gateway")
-        upstreams = {server.name: Upstream(server, self, environ) for server in config.mcp_servers}
+        snapshots = Snapshots(None if state is None else state / "snapshots")
+        self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE))
+        upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
         self.generation = Generation(config, upstreams, Direct())
+        self._applying = asyncio.Lock()
+        self._started = False
+        self._solo: Caller | None = None
         self._catalog: Catalog | None = None
         self._shown: Catalog | None = None
         self._given: dict[tuple[Kind, str, str], str] = {}
@@ -63,16 +82,52 @@ class Gateway:
     # Life ----------------------------------------------------------------------------------------------------
 
     def start(self, solo: Caller | None = None) -> None:
-        """Connect every enabled server, in parallel and in the background."""
+        """Connect every enabled server, a few at a time and in the background."""
+        self._started, self._solo = True, solo
         for upstream in self.generation.upstreams.values():
-            if upstream.server.enabled:
-                upstream.start(solo)
-            else:
-                upstream.settled.set()
+            upstream.start(solo)
+
+    async def apply(self, config: Config) -> Plan:
+        """Take up a new configuration. What did not change is the same object, connections, calls and all."""
+        async with self._applying:
+            before = self.generation
+            plan = plan_of(before.config, config)
+            if plan.empty:
+                return plan
+            reused = {*plan.kept, *plan.updated}
+            upstreams = {
+                server.name: before.upstreams[server.name]
+                if server.name in reused
+                else Upstream(server, self, self._around)
+                for server in config.mcp_servers
+            }
+            fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
+            if self._started:
+                for upstream in fresh:
+                    upstream.start(self._solo)
+                await _settled(fresh, PUBLISH_AFTER)
+            for server in config.mcp_servers:
+                if server.name in plan.updated:
+                    upstreams[server.name].update(server)
+            self._forget_names(before.config, config)
+            self.generation = Generation(config, upstreams, before.surface)
+            self._changed_offers()
+            for name, upstream in before.upstreams.items():
+                if upstreams.get(name) is not upstream:
+                    self._tasks.start(upstream.drain(DRAIN))
+            return plan
+
+    def _forget_names(self, old: Config, new: Config) -> None:
+        """Names stay with their owners (NAM-1), except those the user has changed."""
+        if old.naming != new.naming:
+            self._given.clear()
+        prefixes = {server.name: server.prefix for server in new.mcp_servers}
+        renamed = {server.name for server in old.mcp_servers if prefixes.get(server.name, "") != server.prefix}
+        self._given = {key: public for key, public in self._given.items() if key[1] not in renamed}
 
     async def close(self) -> None:
-        await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in self.generation.upstreams.values()))
+        await self._tasks.close()
 
     # The door --------------------------------------------------------------------------------------------------
 
@@ -98,12 +153,35 @@ class Gateway:
     async def _spread_level(self, level: str, caller: Caller) -> None:
         await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
 
+    def describe(self) -> Json:
+        """Every server as people want to see it: configuration, state, and what it offers."""
+        servers: list[Json] = []
+        for upstream in self.generation.upstreams.values():
+            status = upstream.status
+            servers.append(
+                {
+                    "name": upstream.name,
+                    "description": upstream.server.description,
+                    "status": status.state,
+                    "since": _stamp(status.since),
+                    "last_error": status.last_error,
+                    "restarts": upstream.restarts,
+                    "latency_ms": None if upstream.latency is None else round(upstream.latency * 1000, 1),
+                    "tools": self.catalog.count(upstream.name, "tools"),
+                }
+            )
+        return {"servers": servers}
+
     def health(self) -> dict[str, Any]:
         servers: dict[str, Any] = {}
         for name, upstream in self.generation.upstreams.items():
             status = upstream.status
-            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since))
-            servers[name] = {"status": status.state, "since": since, "last_error": status.last_error}
+            servers[name] = {
+                "status": status.state,
+                "since": _stamp(status.since),
+                "last_error": status.last_error,
+                "restarts": upstream.restarts,
+            }
         good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
         return {"status": "ok" if good else "degraded", "servers": servers}
 
@@ -170,10 +248,12 @@ class Gateway:
         return known[tool]
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:
-        return await self.generation.upstreams[offer.server].call(call, params)
+        hints = as_object(offer.definition.get("annotations"))
+        harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
+        return await self.generation.upstreams[offer.server].call(call, params, repeatable=harmless)
 
     async def send(self, server: str, call: Call, params: Json) -> Json:
-        return await self.generation.upstreams[server].call(call, params)
+        return await self.generation.upstreams[server].call(call, params, repeatable=True)
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 
@@ -181,18 +261,13 @@ class Gateway:
         return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
 
     async def _startup(self, caller: Caller) -> None:
-        """A list waits a moment for servers that are still starting; what comes later is announced (LIF-1).
+        """A list waits a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
         starting = self._starting()
         patience = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
         if starting and patience > 0:
-            waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
-            try:
-                await asyncio.wait(waits, timeout=patience)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            await _settled(starting, patience)
 
     async def _as_servers_settle(self) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
@@ -218,10 +293,13 @@ class Gateway:
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        self._catalog = None
-        self._stale = True
         if said_so:
             self._forced.update(kinds)
+        self._changed_offers()
+
+    def _changed_offers(self) -> None:
+        self._catalog = None
+        self._stale = True
         if self._announcing is None or self._announcing.done():
             self._announcing = self._tasks.start(self._announce())
 
@@ -249,3 +327,19 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+async def _settled(upstreams: Iterable[Upstream], seconds: float) -> None:
+    """Until all of them have settled, or the time is up."""
+    waits = [asyncio.ensure_future(upstream.settled.wait()) for upstream in upstreams]
+    if not waits:
+        return
+    try:
+        await asyncio.wait(waits, timeout=seconds)
+    finally:
+        for wait in waits:
+            wait.cancel()

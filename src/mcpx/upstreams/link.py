@@ -152,6 +152,15 @@ class Link:
             params = era.stamped(params, self.who.client, self.who.capabilities, None)
         return await self._talk.request(method, params, timeout=timeout or self.server.timeout)
 
+    async def probe(self, timeout: float) -> None:
+        """Ask for a sign of life; an error is one too."""
+        await self.ask("server/discover" if self.terms.modern else "ping", {}, timeout)
+
+    def memory(self) -> int:
+        """Bytes the server's own process holds; 0 where that cannot be told."""
+        measure = getattr(self._talk, "memory", None)
+        return measure() if measure is not None else 0
+
     def notify(self, method: str, params: Json) -> None:
         if self.alive and self._talk is not None and not self.terms.modern:
             self._talk.notify(method, params)

@@ -1,0 +1,110 @@
+"""From one configuration to the next: what goes on, what ends, what begins (CFG-5).
+
+Promised: pure; every server that runs before or after stands in exactly one list; a plan is empty when there is
+nothing to do. Not done here: doing it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from mcpx.config.schema import Config, Server
+from mcpx.config.sections import AuthConfig
+from mcpx.config.tree import shorten
+
+RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
+"""Keys of a server that its connections are made with; all others can be changed while they live."""
+NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
+"""What only a new process takes up, beside all of `server`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Servers by name in the order of the configuration, settings by key path."""
+
+    kept: tuple[str, ...] = ()
+    """The same before and after."""
+    updated: tuple[str, ...] = ()
+    """Changed in what a living server can take up."""
+    started: tuple[str, ...] = ()
+    """New or switched on."""
+    restarted: tuple[str, ...] = ()
+    """Changed in what its connections are made with."""
+    stopped: tuple[str, ...] = ()
+    """Removed or switched off."""
+    settings: tuple[str, ...] = ()
+    """What else changed and can be taken up now."""
+    needs_restart: tuple[str, ...] = ()
+    """What else changed and only a new process takes up."""
+
+    @property
+    def empty(self) -> bool:
+        return not any(getattr(self, field.name) for field in fields(self) if field.name != "kept")
+
+    def __str__(self) -> str:
+        if self.empty:
+            return "nothing changed"
+        words = ("started", "restarted", "updated", "stopped")
+        changed = [(word, getattr(self, word)) for word in words]
+        told = [f"{len(names)} {word} ({_listed(names)})" for word, names in changed if names]
+        told += [f"{len(self.kept)} kept"] if self.kept else []
+        parts = [", ".join(told)] if told else []
+        parts += [f"settings: {_listed(self.settings)}"] if self.settings else []
+        parts += [f"needs a restart: {_listed(self.needs_restart)}"] if self.needs_restart else []
+        return "; ".join(parts)
+
+
+def plan(old: Config, new: Config) -> Plan:
+    before, after = _running(old), _running(new)
+    changes = {name: _changes(before[name], after[name]) for name in after if name in before}
+    settings = list(_settings(old, new))
+    return Plan(
+        kept=tuple(name for name, changed in changes.items() if not changed),
+        updated=tuple(name for name, changed in changes.items() if changed and not changed & RESTARTS),
+        restarted=tuple(name for name, changed in changes.items() if changed & RESTARTS),
+        started=tuple(name for name in after if name not in before),
+        stopped=tuple(name for name in before if name not in after),
+        settings=tuple(key for key in settings if not _is_fixed(key)),
+        needs_restart=tuple(key for key in settings if _is_fixed(key)),
+    )
+
+
+def _running(config: Config) -> dict[str, tuple[Server, AuthConfig | None]]:
+    """The servers that run under a configuration, each with what its `auth` refers to."""
+    auths = {auth.name: auth for auth in config.auth_configs}
+    return {server.name: (server, auths.get(server.auth or "")) for server in config.mcp_servers if server.enabled}
+
+
+def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfig | None]) -> set[str]:
+    return {*_differing(old[0], new[0]), *(["auth"] if old[1] != new[1] else [])}
+
+
+def _settings(old: Config, new: Config) -> Iterator[str]:
+    """Key paths of what differs beside the servers that run."""
+    for key in _differing(old, new):
+        if key == "mcp_servers" and _at_rest(old, new) == _at_rest(new, old):
+            continue
+        before, after = getattr(old, key), getattr(new, key)
+        parts = _differing(before, after) if is_dataclass(before) else []
+        yield from [f"{key.rstrip('_')}.{part}" for part in parts] or [key]
+
+
+def _at_rest(config: Config, other: Config) -> tuple[list[str], dict[str, Server]]:
+    """The order of the servers that run under both configurations, and those that run under neither."""
+    mine, others = _running(config), _running(other)
+    order = [name for name in mine if name in others]
+    return order, {s.name: s for s in config.mcp_servers if s.name not in mine and s.name not in others}
+
+
+def _differing(old: Any, new: Any) -> list[str]:
+    """Keys in which two values of one dataclass differ."""
+    keys = [field.name for field in fields(old) if field.metadata.get("in_file", True)]
+    return [key for key in keys if getattr(old, key) != getattr(new, key)]
+
+
+def _is_fixed(key: str) -> bool:
+    return key.startswith("server.") or key in NEEDS_RESTART
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return shorten(", ".join(names), 200)
