@@ -67,12 +67,16 @@ class StdioClient(Client):
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        async for line in self._output:
-            message = orjson.loads(line)
-            if "method" not in message and message.get("id") in self._waiting:
-                self._waiting.pop(message["id"]).set_result(message)
+        reason = "the process closed its output"
+        try:
+            async for line in self._output:
+                message = orjson.loads(line)
+                if "method" not in message and message.get("id") in self._waiting:
+                    self._waiting.pop(message["id"]).set_result(message)
+        except ValueError as error:
+            reason = f"not a message: {error}"
         for answer in self._waiting.values():
-            answer.set_exception(Refused("the process closed its output"))
+            answer.set_exception(Refused(reason))
 
     async def _exchange(self, message: Json) -> Json:
         if self._reading.done():
@@ -132,7 +136,10 @@ class HttpClient(Client):
             session = _field(head, "mcp-session-id")
             self._session = f"mcp-protocol-version: {VERSION['older']}\r\n"
             self._session += f"mcp-session-id: {session}\r\n" if session else ""
-        return orjson.loads(body)
+        try:
+            return orjson.loads(body)
+        except ValueError as error:
+            raise Refused(f"not a message: {error}") from error
 
     async def _notify(self, message: Json) -> None:
         status, _, body = await self._post(message)
@@ -146,14 +153,17 @@ class HttpClient(Client):
             f"accept: application/json, text/event-stream\r\n{self._headers(message)}"
             f"content-length: {len(body)}\r\n\r\n"
         )
-        reader, writer = stream = await self._connection()
+        try:
+            reader, writer = stream = await self._connection()
+        except OSError as error:
+            raise Refused(f"no connection: {error}") from error
         try:
             writer.write(head.encode() + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             content = await _content(answer, reader)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, ValueError) as error:
             writer.close()
-            raise Refused(f"the connection was lost: {error!r}") from error
+            raise Refused(f"no whole answer: {error!r}") from error
         except BaseException:
             writer.close()
             raise

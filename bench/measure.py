@@ -19,6 +19,7 @@ from typing import Any
 from bench.client import Refused
 from bench.systems import Gateway, Pair, System, Upstreams, running
 from bench.upstream import Json
+from mcpx import __version__
 
 TEXT = 100
 MEGABYTE = 1_000_000
@@ -35,17 +36,18 @@ Ask = Callable[[Gateway], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure. `slot` in seconds, all others are counts."""
+    """How long to measure."""
 
     rounds: int
     slot: float
+    """Seconds of one system's turn."""
     calls: int
-    """At most, in one slot."""
+    """Small calls in a turn, at most."""
     large: int
     lists: int
     starts: int
     memory: int
-    """Calls before memory is read again."""
+    """Calls before memory is read again, unless they take longer than `memory_seconds`."""
     memory_seconds: float
 
 
@@ -103,9 +105,7 @@ async def large(gateway: Gateway) -> float:
 
 
 async def listing(gateway: Gateway) -> float:
-    began = time.perf_counter()
-    await gateway.list_tools()
-    return time.perf_counter() - began
+    return await gateway.list_tools()
 
 
 async def _call(gateway: Gateway, times: int) -> float:
@@ -185,12 +185,13 @@ async def _start(system: System, pair: Pair, upstreams: Upstreams, found: Findin
         found.starts.append(Start(time.perf_counter() - began, gateway.cpu(), gateway.rss()))
 
 
-async def _take_turns(pairs: list[tuple[Gateway, Findings]], effort: Effort) -> None:
-    for gateway, found in pairs:
+async def _take_turns(systems: list[tuple[Gateway, Findings]], effort: Effort) -> None:
+    for gateway, found in systems:
         found.rss_idle_mb = gateway.rss()
-        await slot(gateway, small, found, width=4, seconds=effort.slot, calls=20)  # not counted: caches, connections
+        await slot(gateway, small, found, width=4, seconds=effort.slot, calls=20)  # fills caches; its time is not kept
     for turn in range(effort.rounds):
-        order = pairs[turn % len(pairs) :] + pairs[: turn % len(pairs)]
+        first = turn % len(systems)
+        order = systems[first:] + systems[:first]
         for width in WIDTHS:
             for gateway, found in order:
                 got = await slot(gateway, small, found, width=width, seconds=effort.slot, calls=effort.calls)
@@ -201,7 +202,7 @@ async def _take_turns(pairs: list[tuple[Gateway, Findings]], effort: Effort) -> 
         for gateway, found in order:
             got = await slot(gateway, listing, found, width=1, seconds=effort.slot, calls=effort.lists)
             found.lists.append(got)
-    for gateway, found in pairs:
+    for gateway, found in systems:
         rest = max(0, effort.memory - found.calls)
         await slot(gateway, small, found, width=16, seconds=effort.memory_seconds, calls=rest)
         found.rss_after_mb = gateway.rss()
@@ -222,6 +223,7 @@ async def run(pairs: Sequence[Pair], chosen: Sequence[System], effort: Effort, s
         "seconds": time.time() - began,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
+        "mcpx": __version__,
         "loads": loads,
         "effort": asdict(effort),
         "pairs": found,

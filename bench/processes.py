@@ -17,7 +17,7 @@ UPSTREAM = str(Path(__file__).with_name("upstream.py"))
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ODD = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG")
 LIMIT = 64 * 2**20
-"""Longest line a client takes."""
+"""Longest line that is read."""
 GRACE = 5.0
 """Seconds for a process to end by itself once it was asked to."""
 
@@ -76,8 +76,9 @@ class Started:
         return [pid for pid, _ in family(self.process.pid) if not _is_upstream(pid)]
 
     async def stop(self) -> None:
-        descendants = family(self.process.pid) if self.running else []
+        members: list[Identity] = []
         if self.running:
+            members = family(self.process.pid)
             if self._pipes and self.process.stdin is not None:
                 self.process.stdin.close()
             else:
@@ -90,12 +91,12 @@ class Started:
             if self.running:
                 self.process.kill()
                 await self.process.wait()
-            await _end(descendants)
+            await _end(members)
 
 
-async def _end(family: Sequence[Identity]) -> None:
+async def _end(members: Sequence[Identity]) -> None:
     """What a process started ends with it, a moment later; what does not is ended."""
-    left = family
+    left = members
     for _ in range(int(GRACE / 0.01)):
         left = [(pid, start) for pid, start in left if _start_of(pid) == start]
         if not left:
@@ -114,10 +115,10 @@ def family(root: int) -> list[Identity]:
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _stat(int(name))):
             found[int(name)] = fields
-    family = [root] if root in found else []
-    for parent in family:
-        family += [pid for pid, fields in found.items() if int(fields[1]) == parent]
-    return [(pid, int(found[pid][19])) for pid in family]
+    members = [root] if root in found else []
+    for parent in members:
+        members += [pid for pid, fields in found.items() if int(fields[1]) == parent]
+    return [(pid, int(found[pid][19])) for pid in members]
 
 
 def _stat(pid: int) -> list[str]:

@@ -161,6 +161,7 @@ def document(results: Json) -> str:
         when=results["when"],
         cores=results["cores"],
         python=results["python"],
+        version=results["mcpx"],
         minutes=results["seconds"] / 60,
         load=loads[0],
         high=max(loads),
@@ -231,8 +232,8 @@ of mcpx.
 
 ## The machine
 
-{cores} cores, shared; Linux; CPython {python}; loopback only. {when}, {minutes:.1f} minutes. Load average {load:.1f}
-before the run, at most {high:.1f} with the benchmark itself in it. {neighbours}
+{cores} cores, shared; Linux; CPython {python}; loopback only. mcpx {version}, {when}, {minutes:.1f} minutes. Load
+average {load:.1f} before the run, at most {high:.1f} with the benchmark itself in it. {neighbours}
 
 ## Limits
 

@@ -101,13 +101,16 @@ class Gateway:
     def rss(self) -> float:
         return self.process.rss() if self.process is not None else 0.0
 
-    async def list_tools(self) -> None:
-        """One `tools/list`; all tools must be there, and nothing else."""
+    async def list_tools(self) -> float:
+        """One `tools/list`, and the seconds it took; all tools must be there, and nothing else."""
+        began = time.perf_counter()
         result = await self.client.request("tools/list", {})
-        names = sorted(tool["name"] for tool in result["tools"])
+        took = time.perf_counter() - began
+        names = sorted(tool["name"] for tool in result.get("tools", ()))
         if [name.rpartition("_")[2] for name in names] != [f"t{n:04}" for n in range(self.tools)]:
             raise Refused(f"{len(names)} tools where {self.tools} were expected: {names[:3]} …")
         self.tool = names[0]
+        return took
 
 
 class Upstreams:

@@ -27,9 +27,18 @@ INTRO = """\
 One file, YAML or JSON. `mcpx check FILE` reports every mistake at once with `file:line:column`. A commented example is
 [examples/mcpx.yaml](../examples/mcpx.yaml).
 
-**Variables.** `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:path}` in any value; `$$` is a literal `$`. A `.env`
-file beside the config is read, the process environment wins over it. An unset variable without a default is an error.
-The variables of a disabled server or command are not looked up.
+**Variables.** `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:path}` in any value; `$$` is a literal `$`. A
+`.env` file beside the config is read, the process environment wins over it. An unset variable without a default is an
+error. The variables of a disabled server or command are not looked up.
+
+**Several files.** A folder in the place of a file: its `*.yaml`, `*.yml` and `*.json` files are one configuration, in
+the order of their names; hidden files are left out. Lists of servers, commands, auth configs and profiles are joined,
+mappings are merged; a name or a key that two files give differently is an error that names both places.
+
+**Overlays.** With `--env prod` (or `MCPX_ENV=prod`) the file `mcpx.prod.yaml` lies over `mcpx.yaml`; in a folder, all
+files named `*.prod.yaml` lie over the rest. What an overlay says wins: mappings are merged deeply, entries with a
+`name` by that name, new names are appended, all other lists and values are replaced, and a key without value changes
+nothing. `enabled: false` switches a server of the base off. An environment without any overlay is an error.
 
 **Other shapes** load as they are: the `mcpServers` map of Claude, Cursor and others, VS Code's `servers`, a flat
 `mcp_servers` list with `command` or `url` at the top of each entry, and `servers: [{id, command: [...]}]`. Keys there
@@ -118,7 +127,7 @@ def rows(part: type) -> list[str]:
     if part in TRANSPORTS.values():
         lines.append("| `type` | text | **required** | How the server is reached. |")
     for field in dataclasses.fields(part):
-        if field.name in ("dialect", "path", "warnings") and part is schema.Config:
+        if not field.metadata.get("in_file", True):
             continue
         if part is schema.Server and field.name in shared:
             continue

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import httpx2
 import mcp
 import mcp_types as types
@@ -29,7 +30,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.subscriptions import ResourceUpdated, Subscription, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from fixtures.websocket_client import websocket_client
@@ -178,8 +178,8 @@ class SdkClient(Client):
             reach,
             mode=MODERN if modern else "legacy",
             client_info=types.Implementation(name=person.name, version="1"),
-            # A modern client hears of changes where it listens for them, see `watching`.
-            message_handler=None if modern else self._heard,
+            log_level="info" if modern else None,  # older ones say it in a request
+            message_handler=self._heard,
             **asks,
         )
 
@@ -201,7 +201,8 @@ class SdkClient(Client):
     async def _heard(self, message: Any) -> None:
         if isinstance(message, Exception):
             self.person.complaints.append(f"transport: {message!r}")
-        elif message.method != PROGRESS:
+        elif message.method == MESSAGE or (message.method != PROGRESS and not self.modern):
+            # A modern client hears of changes where it listens for them, see `watching`.
             self.person.hear(message.method, _wire(message.params) if message.params is not None else {})
 
     async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
@@ -235,6 +236,8 @@ class SdkClient(Client):
                 kind = {"ref/prompt": types.PromptReference, "ref/resource": types.ResourceTemplateReference}
                 reference = kind[params["ref"]["type"]].model_validate(params["ref"])
                 return await self.inner.complete(reference, params["argument"])
+            case "logging/setLevel":
+                return await self.inner.set_logging_level(params["level"])
             case _:
                 raise NotImplementedError(method)
 
@@ -303,7 +306,8 @@ class Carrier(ABC):
         await self.send(_notification("notifications/cancelled", {"requestId": request_id}))
 
     async def greeted(self) -> None:
-        """The handshake is over."""
+        """The handshake is over: there may be one more stream to open."""
+        await anyio.lowlevel.checkpoint()
 
 
 @dataclass
@@ -323,6 +327,7 @@ class RawClient(Client):
 
     def __init__(self, carrier: Carrier, person: Person, group: anyio.abc.TaskGroup, *, modern: bool) -> None:
         super().__init__(person, modern=modern)
+        self.info: Json = {"name": person.name, "version": "1", "x-unknown": True}
         self.told: Json = {}
         """What the gateway said of itself."""
         self._carrier = carrier
@@ -332,11 +337,10 @@ class RawClient(Client):
         carrier.hear = self._hear
 
     async def open(self, version: str) -> None:
-        client = {"name": self.person.name, "version": "1", "x-unknown": True}
         if self.modern:
             self.told = await self.request("server/discover")
             return
-        hello = {"protocolVersion": version, "capabilities": self.person.capabilities, "clientInfo": client}
+        hello = {"protocolVersion": version, "capabilities": self.person.capabilities, "clientInfo": self.info}
         self.told = await self.request("initialize", hello)
         await self._carrier.send(_notification("notifications/initialized", None))
         await self._carrier.greeted()
@@ -384,8 +388,9 @@ class RawClient(Client):
         if self.modern:
             meta |= {
                 META + "protocolVersion": MODERN,
-                META + "clientInfo": {"name": self.person.name, "version": "1", "x-unknown": True},
+                META + "clientInfo": self.info,
                 META + "clientCapabilities": self.person.capabilities,
+                META + "logLevel": "info",
             }
         return {**params, "_meta": meta} if meta else params
 
@@ -477,6 +482,7 @@ def _notification(method: str, params: Json | None) -> Json:
 class _Pipe(Carrier):
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
+        self.leaving = False
 
     async def send(self, message: Json) -> None:
         assert self._process.stdin is not None
@@ -489,6 +495,7 @@ class _Pipe(Carrier):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self.hear(json.loads(line))
+        assert self.leaving, "mcpx closed its standard output"
 
 
 @asynccontextmanager
@@ -501,6 +508,7 @@ async def _pipe(door: Door) -> AsyncIterator[Carrier]:
             async with anyio.create_task_group() as group:
                 group.start_soon(carrier.read)
                 yield carrier
+                carrier.leaving = True
                 assert process.stdin is not None
                 await process.stdin.aclose()
                 with anyio.fail_after(BOUND):
@@ -517,11 +525,9 @@ class _Socket(Carrier):
         await self._socket.send(json.dumps(message))
 
     async def read(self) -> None:
-        try:
-            async for frame in self._socket:
-                self.hear(json.loads(frame))
-        except ConnectionClosed:
-            pass
+        async for frame in self._socket:
+            self.hear(json.loads(frame))
+        raise AssertionError("mcpx closed the WebSocket")
 
 
 @asynccontextmanager

@@ -27,8 +27,8 @@ class House:
         self._gateway = gateway
 
     @contextmanager
-    def door(self, front: Front, server: str) -> Iterator[Door]:
-        """A way to a server: through the gateway that all share, or on stdio through one that has no other."""
+    def door(self, front: Front, server: str = "") -> Iterator[Door]:
+        """Into the gateway that all share, or on stdio into one that has only this server."""
         if front != "stdio":
             base = f"127.0.0.1:{self._gateway.port}"
             urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
@@ -39,9 +39,6 @@ class House:
             yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
             said = stderr.read_text(encoding="utf-8")
             assert "Traceback" not in said, said
-
-    def said(self) -> str:
-        return self._gateway.stderr()
 
 
 def _config(servers: list[Json]) -> Json:

@@ -125,12 +125,13 @@ def test_without_a_config_the_demo_serves_over_http(folder: Path, env: dict[str,
         )
 
 
-@pytest.mark.parametrize("expression", ["9**9**9", "__import__('os')", "1/0", "(" * 500, "'a' * 10", "1" * 201, ""])
-def test_the_demo_calculates_numbers_and_nothing_else(folder: Path, env: dict[str, str], expression: str) -> None:
+def test_the_demo_calculates_numbers_and_nothing_else(folder: Path, env: dict[str, str]) -> None:
     """RUN-3: it is the first thing anybody attacks."""
     with Pipe(MCPX, env, folder) as client:
         client.greet()
-        assert client.call("demo_calculate", expression=expression)["result"]["isError"] is True
+        for expression in ("9**9**9", "__import__('os')", "1/0", "(" * 500, "'a' * 10", "1" * 201, ""):
+            answer = client.call("demo_calculate", expression=expression)
+            assert answer["result"]["isError"] is True, (expression, answer)
 
 
 def test_the_demo_writes_nothing(tmp_path: Path, folder: Path, env: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from behaviour.raw import (
     told,
 )
 from fixtures.gateway import Gateway
+from fixtures.process import FIXTURES, START, Child
 
 AT_ONCE = 1.0
 """Seconds within which a healthy server answers, on a busy machine; it takes a few milliseconds."""
@@ -75,7 +77,7 @@ def gateway(record: Path) -> Iterator[Gateway]:
         raw_server("shy", "--mute-probe"),
         raw_server("mortal"),
         odd_server("odd", record, call_timeout=0.5),
-        raw_server("small", max_message=MIB),
+        raw_server("small", max_message=MIB, call_timeout=8),
     ]
     with Gateway({"mcp_servers": servers}) as running:
         settled(running.port)
@@ -198,12 +200,14 @@ def test_an_unknown_tool_is_an_error_of_its_own(client: Session) -> None:
 
 def test_a_call_whose_server_dies_fails_at_once_with_its_name(client: Session) -> None:
     """SRC-8: so do the other calls in flight there; those of others go on."""
-    waiting = client.start_call("mortal_sleep", seconds=60)
-    other = client.start_call("good_sleep", seconds=0.5)
-    with at_once():
-        assert refused_for("mortal", DIED, client.call("mortal_die"))
-        assert refused_for("mortal", DIED, waiting.reply().message)
-    assert text_of(other.reply().message) == "slept"
+    with (
+        client.start_call("mortal_sleep", seconds=60) as waiting,
+        client.start_call("good_sleep", seconds=0.5) as other,
+    ):
+        with at_once():
+            assert refused_for("mortal", DIED, client.call("mortal_die"))
+            assert refused_for("mortal", DIED, waiting.reply().message)
+        assert text_of(other.reply().message) == "slept"
 
 
 def test_a_call_to_a_server_that_died_starts_it_again(client: Session) -> None:
@@ -222,6 +226,19 @@ def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gatew
         assert watch.left(3) == []
     eventually(lambda: health(gateway.port)["servers"]["mortal"]["status"] != "connected")
     assert told(client.call("mortal_whoami"))["pid"] != first
+
+
+def test_many_calls_to_a_server_that_died_share_one_start(client: Session, record: Path) -> None:
+    """LIF-4: and its tools stay listed meanwhile."""
+    assert text_of(client.call("odd_echo", text="up")) == "up"
+    assert refused_for("odd", DIED, client.call("odd_die"))
+    assert "odd_echo" in client.tools()
+    before = len(recorded(record, "initialize"))
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(client.start_call("odd_whoami")) for _ in range(10)]
+        pids = {told(one.reply().message)["pid"] for one in started}
+    assert len(pids) == 1
+    assert len(recorded(record, "initialize")) == before + 1
 
 
 def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> None:
@@ -309,10 +326,10 @@ def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(gate
 
 def test_an_answer_over_the_limit_fails_its_own_call_only(client: Session) -> None:
     """SRC-8: other calls in flight on the same connection get their answers."""
-    slow = client.start_call("small_sleep", seconds=1)
-    with at_once(5):
-        assert refused_for("small", TOO_LARGE, client.call("small_big", bytes=2 * MIB))
-    assert text_of(slow.reply().message) == "slept"
+    with client.start_call("small_sleep", seconds=1) as slow:
+        with at_once(5):
+            assert refused_for("small", TOO_LARGE, client.call("small_big", bytes=2 * MIB))
+        assert text_of(slow.reply().message) == "slept"
 
 
 @pytest.mark.parametrize(("server", "size"), [("small", 900_000), ("good", 12_000_000)])
@@ -426,6 +443,35 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
         for server in servers[:-1]:
             assert states[server["name"]]["status"] == "disconnected"
             assert states[server["name"]]["last_error"].startswith(f"{server['name']}: ")
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
+def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(transport: str) -> None:
+    """SEC-6, SRC-8: over every transport; after too large an answer the next call works, after a death it says so."""
+    command = [sys.executable, str(FIXTURES / "everything.py"), "--transport", transport]
+    with Child(command) as child:
+        ready = child.stdout.wait_for(r"^ready (\S+)$", START)
+        assert ready is not None, child.stderr.text
+        server = {"name": "remote", "prefix": "remote", "connection": {"type": transport, "url": ready[1]}}
+        config = {"mcp_servers": [{**server, "max_message": MIB}, raw_server("good")], "global": {"call_timeout": 20}}
+        with Gateway(config) as gateway:
+            client = Session(gateway.port)
+            assert text_of(client.call("remote_big", bytes=MIB // 2)) == "x" * (MIB // 2)
+            with at_once(2 * AT_ONCE):
+                answer = client.call("remote_big", bytes=3 * MIB)
+            assert answer["error"]["code"] in (TOO_LARGE, DIED) and "remote" in answer["error"]["message"], answer
+            assert text_of(client.call("remote_echo", text="after")) == "after"
+            waiting = client.start_call("remote_slow", progress="p", seconds=60)
+            waiting.event()
+            assert waiting.event() is not None  # it runs
+            with at_once(3 * AT_ONCE):
+                child.process.kill()
+                events = waiting.events()
+            waiting.cut()
+            assert events[-1]["data"]["error"]["message"].startswith("remote: ")
+            with at_once(3 * AT_ONCE):
+                assert client.call("remote_echo", text="gone")["error"]["message"].startswith("remote: ")
+            assert text_of(client.call("good_echo", text="here")) == "here"
 
 
 # ---- values

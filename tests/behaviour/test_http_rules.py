@@ -31,6 +31,7 @@ from behaviour.raw import (
     modern_headers,
     notification,
     odd_server,
+    peak_memory,
     post,
     post_modern,
     raw_server,
@@ -47,6 +48,7 @@ MIB = 1024 * 1024
 ROUTES = ["/mcp", "/mcp/direct", "/sse", "/messages", "/ws", "/health", "/ready"]
 JSON_HEADERS = [("Content-Type", "application/json"), ("Accept", BOTH)]
 EVENTS = [("Accept", "text/event-stream")]
+CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -836,6 +838,24 @@ def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
         began = time.monotonic()
         assert text_of(Session(port).call("good_echo", text="in time")) == "in time"
         assert time.monotonic() - began < 1
+
+
+def test_the_sessions_are_bounded_and_the_one_idle_longest_goes() -> None:
+    """SEC-6: 10,000 of them; a client whose session went initialises again."""
+    with Gateway({"mcp_servers": [raw_server("good")]}) as gateway:
+        first, kept = Session(gateway.port), Session(gateway.port)
+        body = json.dumps(initialize()).encode()
+        fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS).encode()
+        head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n" % (fields, len(body))
+        before = peak_memory(gateway.process.pid)
+        with kept.listen() as stream:
+            stream.comment()  # whoever listens is not idle
+            for _ in range(50):
+                answer = speak(gateway.port, (head + body) * 200 + head.replace(b"\r\n\r\n", CLOSE) + body)
+                assert answer.count(b"HTTP/1.1 200") == 201
+            assert first.post(request("ping")).status == 404
+            assert kept.request("ping")["result"] == {}
+        assert peak_memory(gateway.process.pid) - before < 128 * MIB
 
 
 # ---- HTTP+SSE of 2024-11-05, and WebSocket

@@ -39,7 +39,7 @@ from behaviour.clients import (
     raw_client,
 )
 from behaviour.conftest import House
-from fixtures.everything import IDS, NAMES, STATIC, URL, Everything
+from fixtures.everything import IDS, NAMES, QUESTIONS, STATIC, URL, Everything
 from fixtures.raw_server import UNKNOWN
 from mcpx.catalog.naming import wrap_uri
 
@@ -49,8 +49,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 Era = Literal["older", "modern"]
 ERAS: tuple[Era, ...] = ("older", "modern")
 
-CELL = 90.0
+CELL = 60.0
 """Seconds for a cell in which every behaviour takes its time."""
+
+
+def run(check: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        with anyio.fail_after(CELL):
+            await check()
+
+    anyio.run(bounded)
 
 
 # ---- the cells
@@ -91,6 +99,8 @@ def test_every_cell_is_tried_or_left_out_for_a_reason() -> None:
     reasons = Counter(next((why for why, absent in ABSENT.items() if absent(cell)), "tried") for cell in ALL)
     assert (len(ALL), sorted(reasons.values())) == (128, [14, 16, 98])
     assert reasons["tried"] == len({str(cell) for cell in CELLS})
+    left_out = Counter(why for cell in CELLS for gaps in GAPS.values() for why, where in gaps.items() if where(cell))
+    assert sorted(left_out.values()) == [30]
 
 
 # ---- the behaviours
@@ -141,11 +151,25 @@ class Visit:
 
 Behaviour = Callable[[Visit], Awaitable[None]]
 BEHAVIOURS: list[Behaviour] = []
+GAPS: dict[Behaviour, dict[str, Callable[[Cell], bool]]] = {}
+"""What a behaviour does not cover yet: why -> in which cells."""
 
 
 def behaviour(function: Behaviour) -> Behaviour:
     BEHAVIOURS.append(function)
     return function
+
+
+def gap(why: str, where: Callable[[Cell], bool]) -> Callable[[Behaviour], Behaviour]:
+    def register(function: Behaviour) -> Behaviour:
+        GAPS.setdefault(function, {})[why] = where
+        return function
+
+    return register
+
+
+def tried_in(cell: Cell) -> list[Behaviour]:
+    return [tried for tried in BEHAVIOURS if not any(where(cell) for where in GAPS.get(tried, {}).values())]
 
 
 @behaviour
@@ -284,28 +308,29 @@ async def an_update_reaches_who_subscribed_in_the_form_of_its_subscription(visit
         for uri in (other, native):
             await toucher.call(visit.named("touch"), {"uri": uri})
         await visit.person.next_after(position, UPDATED)
-        await visit.tools()
+        await visit.call("echo", {"text": "and nothing after it"})
     updates = [params for method, params in visit.person.heard[position:] if method == UPDATED]
     assert [update["uri"] for update in updates] == [watched]
     assert visit.is_marked(updates[0])
 
 
 @behaviour
-async def a_log_line_reaches_the_caller(visit: Visit) -> None:
-    """PRO-4."""
+@gap(
+    "where a request has no stream of its own, nothing ties a server's log line to a modern caller",
+    lambda cell: cell.client.endswith("modern") and cell.upstream != "http",
+)
+async def a_log_line_reaches_the_client_that_wants_it(visit: Visit) -> None:
+    """PRO-2, PRO-4: once, marked with the server, nothing in it lost."""
+    if not visit.client.modern:  # modern ones say it with each request
+        await visit.client.request("logging/setLevel", {"level": "info"})
     position = len(visit.person.heard)
-    params = {"name": visit.named("log"), "arguments": {"level": "warning", "message": "mind the gap"}}
-    if visit.client.modern:
-        if not visit.client.raw: return
-        params["_meta"] = {META + "logLevel": "info"}
-    await visit.client.request("tools/call", params)
-    with anyio.fail_after(2):
-        _, told = await visit.person.next_after(position, MESSAGE)
-    assert (told["level"], told["data"]) == ("warning", {"message": "mind the gap", "unknown": {"kept": True}})
-    assert visit.is_marked(told)
-    logs = [params for method, params in visit.person.heard[position:] if method == MESSAGE]
-    assert len(logs) == 1
-    assert not [m for m in visit.second.person.heard if m[0] == MESSAGE] or visit.second is visit.client
+    await visit.call("log", {"level": "debug", "message": "too quiet to be heard"})
+    await visit.call("log", {"level": "warning", "message": "mind the gap"})
+    await visit.person.next_after(position, MESSAGE)
+    await visit.call("echo", {"text": "and nothing after it"})
+    (line,) = [line for method, line in visit.person.heard[position:] if method == MESSAGE]
+    assert (line["level"], line["data"]) == ("warning", {"message": "mind the gap", "unknown": {"kept": True}})
+    assert visit.is_marked(line)
 
 
 @behaviour
@@ -353,17 +378,206 @@ def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: p
 
     async def check() -> None:
         person = Person(cell.client)
-        with house.door(cell.front, cell.server) as door, anyio.fail_after(CELL):
+        with house.door(cell.front, cell.server) as door:
             async with AsyncExitStack() as stack:
                 client = second = await stack.enter_async_context(connected(cell.client, door, person))
                 if cell.front != "stdio":
                     quiet = Person(f"quiet-{cell.client}", quiet=True)
                     second = await stack.enter_async_context(connected(cell.client, door, quiet))
                 visit = Visit(client, second, cell.server)
-                for behaves in BEHAVIOURS:
+                for behaves in tried_in(cell):
                     with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
                         await behaves(visit)
             assert person.complaints == second.person.complaints == []
             assert second is client or second.person.asked == []
 
-    anyio.run(check)
+    run(check)
+
+
+# ---- what only a raw client can see
+
+MARK = UNKNOWN | {"big": 12345678901234567890123}
+"""What the raw server puts under `x-unknown` everywhere, a number beyond 64 bits among it."""
+
+RAW_CELLS = [cell for cell in CELLS if cell.client.startswith("raw") and cell.upstream == "stdio"]
+
+
+@pytest.mark.parametrize("cell", RAW_CELLS, ids=lambda cell: f"{cell.client}-over-{cell.front}-to-raw-{cell.era}")
+def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
+    """PRO-6, SUR-1, NAM-3, PRO-3: in definitions, arguments, results, errors and `_meta`; numbers of any size too."""
+    server = f"raw_{cell.era}"
+    marks = {"x-unknown": MARK, "_meta": {"example.com/unknown": MARK}}
+    complete = {"resultType": "complete"} if cell.client.endswith("modern") else {}
+
+    async def check() -> None:
+        person = Person(cell.client)
+        with house.door(cell.front, server) as door:
+            async with raw_client(door, person, cell.client.endswith("modern")) as client:
+                (echo,) = [tool for tool in await client.listed("tools/list") if tool["name"] == f"{server}_echo"]
+                properties = {"text": {"type": "string", "x-unknown": MARK}}
+                assert echo == {
+                    "name": f"{server}_echo",
+                    "description": "The raw server's echo",
+                    "inputSchema": {"type": "object", "properties": properties, "x-unknown": MARK},
+                    "annotations": {"readOnlyHint": True, "x-unknown": MARK},
+                    "x-unknown": MARK,
+                    "_meta": {"example.com/unknown": MARK, "proxy": {"server": server, "name": "echo"}},
+                }
+                content = {"type": "text", "text": "hello", **marks}
+                assert await client.call(f"{server}_echo", {"text": "hello"}) == {
+                    "content": [content],
+                    **marks,
+                    **complete,
+                }
+                with pytest.raises(RefusedError) as refused:
+                    await client.call(f"{server}_fail", {"code": -32050, "message": "as told"})
+                assert refused.value.error == {
+                    "code": -32050,
+                    "message": "as told",
+                    "data": {"x-unknown": MARK},
+                    "x-unknown": MARK,
+                }
+                sent = {"arguments": {"x-unknown": MARK, "nothing": None}, "x-unknown": MARK}
+                traced = {"example.com/trace": MARK}
+                params = {"name": f"{server}_whoami", **sent, "_meta": traced}
+                told = (await client.request("tools/call", params))["structuredContent"]
+                came, introduced = told["params"], {**client.info, "name": f"{person.name}-through-proxy"}
+                if cell.era == "older":
+                    assert came == {"name": "whoami", **sent, "_meta": traced}
+                    greeting = told["initialize"]
+                    assert (greeting["clientInfo"], greeting["capabilities"]) == (introduced, person.capabilities)
+                else:
+                    meta = came.pop("_meta")
+                    assert came == {"name": "whoami", **sent}
+                    assert meta["example.com/trace"] == MARK
+                    assert meta[META + "clientInfo"] == introduced
+                    assert meta[META + "clientCapabilities"] == person.capabilities
+        assert person.complaints == []
+
+    run(check)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_each_older_revision_is_answered_in_its_own_words(version: str, house: House) -> None:
+    """SRC-2: a client of any age; an older server is greeted with its revision, a modern one is bridged."""
+
+    async def check() -> None:
+        with house.door("http") as door:
+            async with raw_client(door, Person(version), False, version) as client:
+                assert client.told["protocolVersion"] == version
+                told = (await client.call("raw_older_whoami"))["structuredContent"]
+                assert told["initialize"]["protocolVersion"] == version
+                for server in ("http_older", "http_modern", "raw_modern"):
+                    assert (await client.call(f"{server}_echo", {"text": server}))["content"][0]["text"] == server
+        assert client.person.complaints == []
+
+    run(check)
+
+
+# ---- many at once
+
+CROWD = ("stdio_older", "http_older", "sse_older", "websocket_modern", "http_modern")
+
+
+def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
+    """PRO-1, PRO-6, SRC-1, SRC-2: twenty clients of all kinds on the links they share, ids and tokens alike."""
+
+    async def check() -> None:
+        async with AsyncExitStack() as stack:
+            clients: list[Client] = []
+            for number, kind in enumerate(KINDS * 5):
+                person = Person(f"client-{number}", quiet=True)
+                clients.append(await stack.enter_async_context(connected(kind, door, person)))
+            answers: list[bool] = []
+            begin = anyio.Event()
+
+            async def echo(client: Client, server: str, text: str) -> None:
+                await begin.wait()
+                answer = await client.call(f"{server}_echo", {"text": text})
+                answers.append(answer["content"] == [{"type": "text", "text": text}])
+
+            async def count(client: Client, server: str, steps: int) -> None:
+                heard: list[float] = []
+                await begin.wait()
+                arguments = {"steps": steps}
+                answer = await client.call(
+                    f"{server}_progress", arguments, lambda params: heard.append(params["progress"])
+                )
+                answers.append(answer["content"][0]["text"] == f"{steps} steps" and heard == [*range(1, steps + 1)])
+
+            async with anyio.create_task_group() as group:
+                for number, client in enumerate(clients):
+                    for server in CROWD:
+                        group.start_soon(echo, client, server, f"{client.person.name} to {server}")
+                        group.start_soon(count, client, server, number + 1)
+                begin.set()
+            assert answers == [True] * 200
+            assert [client.person.complaints for client in clients if client.person.complaints] == []
+
+    with house.door("http") as door:
+        run(check)
+
+
+ASKED_BY = ("stdio_older", "http_older", "http_modern")
+ASK_ROUNDS = 5
+
+
+def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: House) -> None:
+    """PRO-5: eight clients of both eras, asked all the time by older and modern servers, answer in their own names."""
+
+    async def ask(client: Client, server: str, tool: str, number: int) -> None:
+        name = client.person.name
+        words = f"{name} through {server} for the time {number}"
+        arguments = {"elicit": {"message": words}, "sample": {"prompt": words}, "roots": {}}[tool]
+        told = (await client.call(f"{server}_{tool}", arguments))["structuredContent"]
+        match tool:
+            case "elicit":
+                assert told == {"action": "accept", "content": {"name": name}}
+            case "sample":
+                assert told["content"]["text"] == f"{name} says yes"
+            case _:
+                assert told == {"roots": [{"uri": f"file:///home/{name}", "name": name}]}
+
+    async def keep_asking(client: Client, server: str, tools: tuple[str, ...]) -> None:
+        for number in range(ASK_ROUNDS):
+            for tool in tools:
+                await ask(client, server, tool, number)
+
+    def words_of(question: Question) -> str:
+        if question.method == "elicitation/create":
+            return question.params["message"]
+        return question.params["messages"][0]["content"]["text"]
+
+    async def check() -> None:
+        async with AsyncExitStack() as stack:
+            clients: list[Client] = []
+            for kind, name in zip(KINDS * 2, ("ada", "bob", "cleo", "dan", "eve", "finn", "gus", "hal"), strict=True):
+                clients.append(await stack.enter_async_context(connected(kind, door, Person(name))))
+            async with anyio.create_task_group() as group:
+                for client in clients:
+                    for server in ASKED_BY:
+                        if client.modern and server == "stdio_older":
+                            # Each call of a modern client that runs at a time costs one more process there.
+                            group.start_soon(keep_asking, client, server, ("elicit", "sample", "roots"))
+                        else:
+                            for tool in ("elicit", "sample", "roots"):
+                                group.start_soon(keep_asking, client, server, (tool,))
+            caused = {
+                f"{client.person.name} through {server} for the time {number}"
+                for client in clients
+                for server in ASKED_BY
+                for number in range(ASK_ROUNDS)
+            }
+            for client in clients:
+                person = client.person
+                asked = {method: [q for q in person.asked if q.method == method] for method in QUESTIONS}
+                own = sorted(words for words in caused if words.startswith(f"{person.name} "))
+                assert sorted(map(words_of, asked["elicitation/create"])) == own
+                assert sorted(map(words_of, asked["sampling/createMessage"])) == own
+                assert len(asked["roots/list"]) == len(own)
+                ids = [question.id for question in person.asked if question.id is not None]
+                assert len(set(ids)) == len(ids)
+                assert person.complaints == []
+
+    with house.door("http") as door:
+        run(check)

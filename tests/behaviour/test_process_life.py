@@ -14,6 +14,7 @@ import pytest
 
 from behaviour.raw import (
     MCPX,
+    META,
     WAIT,
     Json,
     Pipe,
@@ -157,9 +158,22 @@ def test_calls_in_flight_finish_after_sigterm(tmp_path: Path) -> None:
         assert gateway.process.wait(WAIT) == 0
 
 
+def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """LIF-8: with an error, not with a broken connection; everything is over within the bound of the fixture."""
+    record = tmp_path / "record"
+    with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway:
+        session = Session(gateway.port)
+        with session.start_call("odd_sleep", seconds=60) as stream:
+            eventually(lambda: recorded(record, "tools/call"))
+            gateway.process.send_signal(signal.SIGTERM)
+            assert "error" in stream.reply().message
+        assert gateway.process.wait(WAIT) == 0
+        assert "Traceback" not in gateway.stderr()
+
+
 def test_a_server_that_dies_takes_its_children_with_it() -> None:
     """LIF-7: also those that left its session; the gateway lives on."""
-    with Gateway({"mcp_servers": [raw_server("hard", *HARD), raw_server("good")]}) as gateway:
+    with Gateway({"mcp_servers": [raw_server("hard", "--spawn-grandchild"), raw_server("good")]}) as gateway:
         client = Session(gateway.port)
         pids = {told(client.call("hard_whoami"))["pid"], int(text_of(client.call("hard_grandchild")))}
         with Watch(pids) as watch:
@@ -227,7 +241,7 @@ def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(is
 
 def test_a_client_that_can_be_asked_gets_a_process_of_its_own_that_ends_with_its_session() -> None:
     """LIF-2, PRO-5: DELETE ends the private link, and the process behind it with its children."""
-    with Gateway({"mcp_servers": [raw_server("it", *HARD)]}) as gateway:
+    with Gateway({"mcp_servers": [raw_server("it", "--spawn-grandchild")]}) as gateway:
         plain = Session(gateway.port)
         shared = told(plain.call("it_whoami"))["pid"]
         private = Session(gateway.port, capabilities={"elicitation": {}})
@@ -249,6 +263,21 @@ def test_modern_calls_share_one_process() -> None:
                 reply = post_modern(gateway.port, modern("tools/call", {"name": f"{server}_whoami", "arguments": {}}))
                 pids.add(told(reply.message)["pid"])
             assert len(pids) == 1
+
+
+@pytest.mark.parametrize(("isolation", "processes"), [("per_session", 1), ("per_call", 3)])
+def test_a_modern_client_has_no_session_but_is_itself(isolation: str, processes: int) -> None:
+    """LIF-2: with per_session its calls share a process, and a client of another name has another."""
+    with Gateway({"mcp_servers": [raw_server("it", isolation=isolation)]}) as gateway:
+
+        def pid(name: str) -> int:
+            meta = {META + "clientInfo": {"name": name, "version": "1"}}
+            call = modern("tools/call", {"name": "it_whoami", "arguments": {}, "_meta": meta})
+            return told(post_modern(gateway.port, call).message)["pid"]
+
+        ours = {pid("one") for _ in range(3)}
+        assert len(ours) == processes
+        assert pid("two") not in ours
 
 
 def test_max_links_bounds_the_processes_of_a_server() -> None:

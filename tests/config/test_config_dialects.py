@@ -150,6 +150,26 @@ def test_the_proxy_shape_takes_a_pair_of_timeouts(loaded: Loaded, refused: Refus
     assert "expected 'init' and 'call'" in refused("servers: [{id: a, command: [x], timeouts: 3}]")
 
 
+def test_a_variable_decides_as_what_it_holds_would(loaded: Loaded, refused: Refused) -> None:
+    """CFG-3: the type of a connection and whether a server is on may hang on one."""
+    entry = {"url": "${URL}", "type": "${TYPE}", "disabled": "${OFF}"}
+    held = {"URL": "http://h/sse", "TYPE": "ws", "OFF": "false"}
+    assert loaded(client({"url": "${URL}"}), "mcp.json", **held).mcp_servers[0].connection == Sse(url="http://h/sse")
+    assert loaded(client({"url": "${URL}", "type": "${T:-HTTP}"}), "mcp.json", **held).mcp_servers[0].connection == (
+        Http(url="http://h/sse")
+    )
+    assert loaded(client(entry), "mcp.json", **{**held, "URL": "ws://h"}).mcp_servers[0].connection == (
+        Websocket(url="ws://h")
+    )
+    off = client({"url": "${URL}", "disabled": "${OFF}"})
+    assert loaded(off, "mcp.json", OFF="true").mcp_servers[0].enabled is False
+    flat = "mcp_servers: [{name: a, url: '${URL}'}]"
+    assert loaded(flat, **held).mcp_servers[0].connection == Sse(url="http://h/sse")
+    told = refused(client(entry), "mcp.json")
+    assert [f"variable {name} is not set" in told for name in ("URL", "TYPE", "OFF")] == [True] * 3
+    assert "unknown type\n" in refused(client(entry), "mcp.json", **{**held, "TYPE": "${URL}"})
+
+
 def test_an_error_in_a_moved_part_points_to_where_it_was_written(refused: Refused) -> None:
     message = refused('{"servers": [\n  {"id": "a", "command": ["x", {"y": 1}], "env": {"A": []}}\n]}', "c.json")
     assert "(servers[0].command[1])" in message

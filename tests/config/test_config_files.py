@@ -124,12 +124,12 @@ def test_the_slow_reader_of_pyyaml_gives_the_same(
 
 
 def test_a_file_that_is_not_there_or_no_file_is_told_so(folder: Path) -> None:
-    (folder / "folder").mkdir()
+    (folder / "folder" / "a.yaml").mkdir(parents=True)
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to("loop")
     for name, reason in {
         "nope.yaml": "nope.yaml does not exist",
-        "folder": "folder is a folder",
+        "folder": "folder/a.yaml is a folder",
         "pipe": "pipe is not a regular file",
         "loop": "loop cannot be read",
         "a\0b": "is not a possible file name",

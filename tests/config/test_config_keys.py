@@ -66,6 +66,8 @@ mcp_servers:
     retry_on_failure: false
     max_retries: 8
     retry_delay: 9
+    max_age: 100
+    max_memory: 200
     cache_ttl: 10
     auth: {ref: key}
     trust: full
@@ -191,6 +193,8 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 retry_on_failure=False,
                 max_retries=8,
                 retry_delay=9.0,
+                max_age=100.0,
+                max_memory=200,
                 cache_ttl=10.0,
                 auth="key",
                 trust="full",
@@ -318,7 +322,7 @@ def test_schema_and_x_keys_are_allowed_everywhere(section: str, loaded: Callable
     loaded(body if section != "the top" else "$schema: https://s\nx-mine: {any: thing}")
 
 
-@pytest.mark.parametrize("key", ["dialect", "path", "warnings"])
+@pytest.mark.parametrize("key", ["dialect", "path", "sources", "warnings"])
 def test_fields_we_fill_in_ourselves_are_no_keys(key: str, refused: Callable[..., str]) -> None:
     assert f"unknown key '{key}'" in refused(f"{key}: native")
 

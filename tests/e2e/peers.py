@@ -1,14 +1,14 @@
 """The published servers that stand behind mcpx here, and the small world they work in.
 
-    everything, filesystem, memory   from npm, on the TypeScript SDK: older revisions only
-    git, time, fetch                 from PyPI, on the Python SDK: both eras
+everything, filesystem, memory   from npm, on the TypeScript SDK: older revisions only
+git, time, fetch                 from PyPI, on the Python SDK: both eras
 """
 
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import create_server
@@ -75,6 +75,12 @@ class World:
             Peer("fetch", [python, "-m", "mcp_server_fetch", "--allow-private-ips"], {"PATH": str(without_programs)}),
         )
         return {peer.name: peer for peer in all_six}
+
+    def marked(self, word: str) -> list[Peer]:
+        """Three of them with a word in the command line by which their processes are found."""
+        peers = self.peers("marked.jsonl")
+        extra = {"everything": ["stdio", word], "filesystem": [word], "fetch": ["--user-agent", word]}
+        return [replace(peers[name], command=[*peers[name].command, *words]) for name, words in extra.items()]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, LIST_KEYS, Client, Json, connected
+from behaviour.clients import BOUND, LIST_KEYS, UPDATED, Client, Json, connected
 from e2e.peers import COMMITS, PAGE, STATIC, TEXT, World
 from e2e.people import WAYS, Local, Way, directly, door_to, said, sdk
 from fixtures.gateway import Gateway
@@ -54,9 +54,7 @@ async def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture(scope="module")
-async def through(
-    way: Way, earth: World, gateway: Gateway, direct: Mapping[str, Client]
-) -> AsyncIterator[Client]:
+async def through(way: Way, earth: World, gateway: Gateway, direct: Mapping[str, Client]) -> AsyncIterator[Client]:
     """A client that can be asked everything, in front of all six. It comes after `direct` and goes before it: what is
     opened in one task must be closed in the opposite order."""
     person = Local("ada", earth.files)
@@ -226,6 +224,27 @@ async def test_entities_are_remembered_and_read_back_as_directly(
         result = said(await through.call(f"memory_{tool}", arguments))
         assert result == expected
         assert "likes engines" in _flat(result) or tool == "create_entities"
+
+
+async def test_what_is_remembered_is_announced_to_the_subscriber(
+    way: Way, through: Client, request: pytest.FixtureRequest
+) -> None:
+    """PRO-2, PRO-4: the graph is a resource, and every entity changes it."""
+    patience = BOUND
+    if way.shared and through.modern:
+        reason = "a modern client that can be asked subscribes on the shared link and calls on another (ADR 0004)"
+        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
+        patience = 2.0
+    uri = wrap_uri("memory", "memory://knowledge-graph")
+    heard = None
+    async with through.watching(uri):
+        before = len(through.person.heard)
+        entity = {"name": f"Subscriber of {way}", "entityType": "person", "observations": []}
+        await through.call("memory_create_entities", {"entities": [entity]})
+        with anyio.move_on_after(patience):
+            _, heard = await through.person.next_after(before, UPDATED)
+    assert heard is not None
+    assert heard["uri"] == uri
 
 
 async def test_the_clients_root_reaches_the_filesystem_server(through: Client, earth: World) -> None:

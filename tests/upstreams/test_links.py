@@ -53,9 +53,8 @@ class House:
 
 
 def greeting(house: House, link: Link) -> Json:
-    """What the server was told about its client when the link was opened."""
-    method, params = next(entry for entry in house.line(link).heard if entry[0] in ("initialize", "server/discover"))
-    return params if method == "initialize" else params["_meta"]
+    """What an older server was told about its client when the link was opened."""
+    return dict(house.line(link).heard)["initialize"]
 
 
 # --- the table
@@ -604,7 +603,7 @@ def test_a_failed_opening_gives_its_place_back() -> None:
     run(main())
 
 
-def test_a_link_closed_to_make_room_before_its_first_use_is_opened_again() -> None:
+def test_a_link_is_not_closed_to_make_room_before_who_asked_for_it_has_used_it() -> None:
     async def main() -> None:
         async with House(Toy("older"), max_links=2) as house:
             await house.links.first(None)

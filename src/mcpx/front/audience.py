@@ -44,6 +44,14 @@ class Session:
     def set_level(self, level: str) -> None:
         self.caller = replace(self.caller, log_level=level)
 
+    def drop(self, target: tuple[str, str], form: str) -> bool:
+        """Forget one form of a subscription; whether another is left."""
+        forms = self.subscriptions.get(target, set())
+        forms.discard(form)
+        if not forms:
+            self.subscriptions.pop(target, None)
+        return bool(forms)
+
     def question_id(self, server: str) -> str:
         self._questions += 1
         return f"{server}:{self._questions}"
@@ -118,13 +126,16 @@ class Audience:
                     ear.push(notice, {})
 
     def _resource_updated(self, event: ResourceUpdated) -> None:
-        target = (event.server, event.params.get("uri"))
+        uri: Any = event.params.get("uri")
+        if not isinstance(uri, str):
+            return
+        target = (event.server, uri)
         for session in list(self._sessions.values()):
             if event.owner is None or event.owner == session.id:
-                self._push_updated(session.push, session.subscriptions.get(cast(tuple[str, str], target)), event)
+                self._push_updated(session.push, session.subscriptions.get(target), event)
         if event.owner is None:
             for ear in list(self._ears.values()):
-                self._push_updated(ear.push, ear.forms.get(cast(tuple[str, str], target)), event)
+                self._push_updated(ear.push, ear.forms.get(target), event)
 
     @staticmethod
     def _push_updated(push: Push, forms: set[str] | None, event: ResourceUpdated) -> None:

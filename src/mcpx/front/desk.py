@@ -4,6 +4,7 @@ Knows no transport. A front brings the way messages come and go; the desk decide
 """
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -12,9 +13,11 @@ from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, Ear, Session
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from mcpx.upstreams.link import Link
 from mcpx.wire import era, jsonrpc
 
 INSTRUCTIONS_LIMIT = 2048
+"""Bytes."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": True},
@@ -67,8 +70,9 @@ class Desk:
         names = [u.name for u in self.gateway.generation.upstreams.values() if u.server.enabled]
         text = "mcpx is one gateway in front of several MCP servers"
         listed = ", ".join(names)
-        if len(text) + len(listed) + 3 > INSTRUCTIONS_LIMIT:
-            listed = listed[: INSTRUCTIONS_LIMIT - len(text) - 6].rsplit(", ", 1)[0] + ", …"
+        room = INSTRUCTIONS_LIMIT - len(f"{text}: , ….".encode())
+        if len(listed.encode()) > room:
+            listed = listed.encode()[:room].decode("utf-8", "ignore").rpartition(", ")[0] + ", …"
         return f"{text}: {listed}." if names else f"{text}."
 
     def modern_caller(self, message: Json, principal: str, voice: Voice, *, solo: bool) -> Caller:
@@ -103,10 +107,12 @@ class Desk:
             return {}
         if method == "logging/setLevel":
             return await self._set_level(session, params.get("level"))
-        result = await self.gateway.handle(Call(method, params, caller))
-        if method == "resources/subscribe" or method == "resources/unsubscribe":
-            await self._note_subscription(session, method, params["uri"])
-        return result
+        call = Call(method, params, caller)
+        if method == "resources/subscribe":
+            return await self._subscribe(call, session)
+        if method == "resources/unsubscribe":
+            return await self._unsubscribe(call, session)
+        return await self.gateway.handle(call)
 
     async def _set_level(self, session: Session, level: Any) -> Json:
         if level not in era.LOG_LEVELS:
@@ -115,11 +121,25 @@ class Desk:
         await self.gateway.set_level(session.caller, level)
         return {}
 
-    async def _note_subscription(self, session: Session, method: str, uri: str) -> None:
-        target = await self.gateway.locate(uri)
-        if target is not None:
-            forms = session.subscriptions.setdefault(target, set())
-            forms.add(uri) if method == "resources/subscribe" else forms.discard(uri)
+    async def _subscribe(self, call: Call, session: Session) -> Json:
+        uri: Any = call.params.get("uri")
+        target = await self.gateway.locate(uri) if isinstance(uri, str) else None
+        known = target is not None and uri in session.subscriptions.get(target, ())
+        if target is not None:  # noted first: a server may tell of a change together with its answer
+            session.subscriptions.setdefault(target, set()).add(uri)
+        try:
+            return await self.gateway.handle(call)
+        except (RpcError, asyncio.CancelledError):
+            if target is not None and not known:
+                session.drop(target, uri)
+            raise
+
+    async def _unsubscribe(self, call: Call, session: Session) -> Json:
+        uri: Any = call.params.get("uri")
+        target = await self.gateway.locate(uri) if isinstance(uri, str) else None
+        if target is not None and session.drop(target, uri):
+            return {}  # the same resource is still subscribed under another form of its URI
+        return await self.gateway.handle(call)
 
     def notification(self, session: Session, method: str, params: Json) -> None:
         """A client's notification; what concerns servers goes to those that are this client's own."""
@@ -134,7 +154,7 @@ class Desk:
 
     async def listen(self, ear: Ear, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
-        watched: list[tuple[str, str]] = []
+        watched: list[tuple[Link, str]] = []
         try:
             for uri in ear.wanted_uris():
                 target = await self.gateway.locate(uri)
@@ -145,7 +165,7 @@ class Desk:
                     await link.subscribe(target[1], ear.id, {})
                 except RpcError:
                     continue  # not honoured, so not acknowledged
-                watched.append(target)
+                watched.append((link, target[1]))
                 ear.forms.setdefault(target, set()).add(uri)
             ear.acknowledge()
             self.audience.join_ear(ear)
@@ -153,12 +173,6 @@ class Desk:
             return ear.goodbye()
         finally:
             self.audience.leave_ear(ear)
-            for server, uri in watched:
-                await self._unwatch(server, uri, ear.id)
-
-    async def _unwatch(self, server: str, uri: str, who: str) -> None:
-        try:
-            link = await self.gateway.generation.upstreams[server].shared_link()
-            await link.unsubscribe(uri, who, {})
-        except RpcError:
-            pass
+            for link, uri in watched:
+                with contextlib.suppress(RpcError):
+                    await link.unsubscribe(uri, ear.id, {})

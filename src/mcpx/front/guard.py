@@ -30,6 +30,8 @@ class Guard:
         if len(origins) > 1 or scheme not in ("http", "https") or "/" in rest or "@" in rest:
             return False
         name = _name(rest)
+        if not name:
+            return False
         return name in self._hosts or (self._any_host and name == _name(headers.get("host") or ""))
 
     @property
@@ -43,7 +45,7 @@ class Guard:
         given = headers.all("authorization")
         if len(given) != 1 or given[0][:7].lower() != "bearer ":
             return None
-        token = given[0][7:].strip().encode("utf-8", "replace")
+        token = given[0][7:].strip(" \t").encode("latin-1")  # as it was decoded: the bytes that came
         found: str | None = None
         for name, expected in self._tokens.items():  # all of them, so that time tells nothing
             if hmac.compare_digest(token, expected):

@@ -62,11 +62,9 @@ class HttpSession:
         return self.session.caller.version >= "2025-11-25"
 
     def stream(self, exchange: Exchange) -> PostStream:
-        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed)
+        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed, on_start=self._keep)
 
-    def keep(self, stream: PostStream) -> None:
-        if stream.name in self.streams:
-            return
+    def _keep(self, stream: PostStream) -> None:
         self.streams[stream.name] = stream
         if len(self.streams) > KEPT_STREAMS:
             self.forget_streams(0.0)
@@ -112,14 +110,12 @@ class PostVoice:
         self._send(jsonrpc.notification(method, params))
 
     def pause(self, retry_ms: int) -> None:
-        self._owner.keep(self._stream)
         self._stream.pause(retry_ms)
 
     def _send(self, message: Json) -> None:
         if self._stream.done:
             self._owner.pushes.send(message)
         else:
-            self._owner.keep(self._stream)
             self._stream.send(message)
 
 
@@ -234,6 +230,7 @@ class Streamable:
         stream = owner.stream(exchange)
         exchange.on_disconnect = stream.detach
         task = self._tasks.start(self._serve_older(owner, stream, message))
+        task.add_done_callback(lambda task: self._served(owner, stream, rid, task))
         self._open[stream] = owner.running[rid] = task
 
     async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
@@ -243,16 +240,19 @@ class Streamable:
             reply = jsonrpc.result(rid, await self._desk.serve_older(message, owner.session, caller))
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
-        except asyncio.CancelledError:
-            stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
-            raise
         except Exception:
             log.exception("answering %s failed", message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
-        finally:
-            owner.running.pop(rid, None)
-            self._open.pop(stream, None)
+        owner.running.pop(rid, None)  # with the answer the id is free
         stream.finish(reply)
+
+    def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
+        """Whatever became of a request; it may have been cancelled before it began."""
+        self._open.pop(stream, None)
+        if task.cancelled():
+            stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
+        if owner.running.get(rid) is task:
+            del owner.running[rid]
 
     def _initialize(self, exchange: Exchange, message: Json, principal: str) -> None:
         if len(self._sessions) >= SESSIONS and not self._drop_idle():
@@ -338,6 +338,7 @@ class Streamable:
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
+        task.add_done_callback(lambda _: self._open.pop(stream, None))
 
     def _check_params(self, message: Json, exchange: Exchange) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
@@ -364,8 +365,6 @@ class Streamable:
         except Exception:
             log.exception("answering %s failed", message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
-        finally:
-            self._open.pop(stream, None)
         stream.finish(reply)
 
     async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> Json:

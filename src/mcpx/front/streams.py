@@ -6,6 +6,7 @@ finds it when it comes back with `Last-Event-ID` (older era). What is kept for t
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from mcpx.model.call import Json
@@ -62,8 +63,16 @@ class EventLog:
 class PostStream:
     """One POSTed request: what goes out before the answer, the answer, and whoever reads them at the moment."""
 
-    def __init__(self, exchange: Exchange | None, name: str, *, primed: bool = False) -> None:
-        """`name` is what a client comes back with; the modern era has no resuming, and streams without one."""
+    def __init__(
+        self,
+        exchange: Exchange | None,
+        name: str,
+        *,
+        primed: bool = False,
+        on_start: Callable[["PostStream"], None] = lambda stream: None,
+    ) -> None:
+        """`name` is what a client comes back with; the modern era has no resuming, and streams without one.
+        `on_start` is told when it becomes an event stream, and so can be come back for."""
         self.name = name
         self.done = exchange is None
         self.started = False
@@ -72,6 +81,7 @@ class PostStream:
         self._exchange = exchange
         self._log: EventLog | None = None
         self._primed = primed
+        self._on_start = on_start
 
     @property
     def attached(self) -> bool:
@@ -131,6 +141,7 @@ class PostStream:
         if self.started:
             return
         self.started = True
+        self._on_start(self)
         if self._exchange is not None:
             self._exchange.stream(200, EVENT_STREAM)
             if self._primed:

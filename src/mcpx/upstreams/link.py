@@ -37,6 +37,11 @@ LISTS: Mapping[Kind, tuple[str, str, str]] = {
 """Kind -> method, key of the result, capability that offers it."""
 
 LISTEN_RETRY = (0.5, 2.0, 10.0, 30.0)
+GREETING = 5.0
+"""Seconds a server's question may be ahead of the call its link was opened for."""
+
+STRAYS = ("notifications/progress", "notifications/cancelled")
+"""What names a request of ours by our own id: outside of that request it means nothing to anybody."""
 
 
 class Hearer(Protocol):
@@ -137,7 +142,7 @@ class Link:
         if not self.errands and self._voice is None:
             # A server may ask as soon as it is greeted, a moment before the call the link was opened for.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(5.0):
+                async with asyncio.timeout(GREETING):
                     await self._busy.wait()
         if self.errands and (self._voice is not None or self.owner is not None or len(self.errands) == 1):
             return await next(reversed(self.errands)).question(method, params)
@@ -206,7 +211,7 @@ class Link:
                     await self._listen_anew()
                 return {}
             return await self.ask("resources/subscribe", {**params, "uri": uri}) if first else {}
-        except RpcError:
+        except (RpcError, asyncio.CancelledError):
             self._forget(uri, who)
             raise
 
@@ -290,8 +295,8 @@ class Link:
     def notification(self, method: str, params: Json) -> None:
         if method == "notifications/subscriptions/acknowledged":
             self._acknowledged.set()
-            return
-        self._hearer.heard(self, method, params)
+        elif method not in STRAYS:
+            self._hearer.heard(self, method, params)
 
     def closed(self, reason: str) -> None:
         if self.alive:

@@ -137,6 +137,8 @@ class Links:
         async with self._place() if private else nullcontext():
             link = await self._open(self.era_for(caller), who, owner, voice)
             self._kept[key] = link
+        if caller.log_level is not None:
+            await link.set_level(caller.log_level)  # asked for before there was a link to ask
         return link
 
     async def first(self, caller: Caller | None) -> Link:

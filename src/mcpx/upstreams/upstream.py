@@ -211,14 +211,15 @@ class Upstream:
         """Remember which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
         if not link.modern:
             return tools
+        self._links.annotations.clear()
         kept: list[Json] = []
         for tool in tools:
             annotations = era.param_headers(as_object(tool).get("inputSchema"))
             if annotations is None:
                 log.warning("[%s] tool %r left out: an x-mcp-header in it is invalid", self.name, tool.get("name"))
                 continue
-            if annotations:
-                self._links.annotations[tool["name"]] = annotations
+            if annotations and isinstance(name := tool.get("name"), str):
+                self._links.annotations[name] = annotations
             kept.append(tool)
         return kept
 
@@ -287,6 +288,8 @@ class Upstream:
             return await self._parking.resume(call)
         await self._connected()
         if caller.modern and caller.answers and self._links.era_for(caller) == "older":
+            if call.params.get("requestState") is not None:
+                return await self._parking.resume(call)  # an older server has no states: it is unknown, or was ours
             return await self._parking.begin(call, lambda errand: self._run(call, params, errand))
         return await self._run(call, params, Errand(call, self.name))
 
@@ -297,6 +300,8 @@ class Upstream:
             return await link.call(call, call.method, params, errand)
         link = await self._links.borrow(caller)
         try:
+            if caller.log_level is not None:
+                await link.set_level(caller.log_level)
             return await link.call(call, call.method, params, errand)
         finally:
             self._links.give_back(link)

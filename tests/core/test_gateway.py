@@ -1,0 +1,567 @@
+"""The gateway over toy servers: names that stay, lists that do not wait, announcements that say what changed."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns, until
+from mcpx.config import Config, Global, Naming
+from mcpx.core import gateway as module
+from mcpx.core.gateway import Gateway
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
+from mcpx.model.events import Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.offer import Kind
+
+
+class House:
+    """A gateway in front of toys, in the order given."""
+
+    def __init__(self, *, startup_wait: float = 0.0, naming: Naming | None = None, **toys: Toy | Any) -> None:
+        servers = [
+            toy.server(name) if isinstance(toy, Toy) else toy[0].server(name, **toy[1]) for name, toy in toys.items()
+        ]
+        config = Config(
+            mcp_servers=tuple(servers), global_=Global(startup_wait=startup_wait), naming=naming or Naming()
+        )
+        self.gateway = Gateway(config, {})
+        self.events: list[Event] = []
+        self.gateway.bus.subscribe(self.events.append)
+
+    async def __aenter__(self) -> "House":
+        self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.gateway.close()
+
+    async def settled(self, *names: str) -> None:
+        for name, upstream in self.gateway.generation.upstreams.items():
+            if not names or name in names:
+                await upstream.settled.wait()
+        await turns()
+
+    async def ask(self, method: str, caller: Caller | None = None, **params: Any) -> Json:
+        return await self.gateway.handle(Call(method, params, caller or older()))
+
+    async def names(self, caller: Caller | None = None, **params: Any) -> list[str]:
+        return [tool["name"] for tool in (await self.ask("tools/list", caller, **params))["tools"]]
+
+    @property
+    def announced(self) -> list[frozenset[Kind]]:
+        return [event.kinds for event in self.events if isinstance(event, OffersChanged)]
+
+
+def held(*eras: str, **options: Any) -> Toy:
+    """A server that does not come up before the test says so."""
+    toy = Toy(*eras, **options)
+    toy.opening.clear()
+    return toy
+
+
+# --- names and order
+
+
+def test_lists_come_in_the_order_of_the_config_whoever_connected_first() -> None:
+    """NAM-6."""
+
+    async def main() -> None:
+        slow, quick = held(tools=("s1", "s2")), Toy(tools=("q2", "q1"))
+        async with House(slow=slow, quick=quick) as on:
+            await on.settled("quick")
+            assert await on.names() == ["q2", "q1"]
+            slow.opening.set()
+            await on.settled()
+            assert await on.names() == ["s1", "s2", "q2", "q1"]
+
+    run(main())
+
+
+def test_a_name_that_was_given_stays_with_its_owner(caplog: pytest.LogCaptureFixture) -> None:
+    """NAM-1: also against a server earlier in the config that comes up later; and a warning says so."""
+
+    async def main() -> None:
+        first, second = held(tools=("search", "other")), Toy(tools=("search",))
+        async with House(first=first, second=second) as on:
+            await on.settled("second")
+            assert await on.names() == ["search"]
+            first.opening.set()
+            await on.settled()
+            assert await on.names() == ["first_search", "other", "search"]
+            await on.ask("tools/call", name="search")
+            assert [len(line.calls()) for toy in (first, second) for line in toy.lines if line.calls()] == [1]
+            assert second.lines[-1].calls()[0]["name"] == "search"
+            await on.ask("tools/call", name="first_search")
+            assert first.lines[-1].calls()[0]["name"] == "search"
+
+    with caplog.at_level(logging.WARNING):
+        run(main())
+    assert caplog.text.count("first_search") == 1
+
+
+def test_names_that_nobody_was_shown_follow_the_order_of_the_config() -> None:
+    """NAM-1."""
+
+    async def main() -> None:
+        first, second = held(tools=("search",)), Toy(tools=("search",))
+        async with House(first=first, second=second) as on:
+            await on.settled("second")
+            first.opening.set()
+            await on.settled()
+            assert await on.names() == ["search", "second_search"]
+
+    run(main())
+
+
+def test_a_server_that_is_gone_and_comes_back_finds_its_names_again() -> None:
+    """NAM-1: its tools stay listed meanwhile."""
+
+    async def main() -> None:
+        a, b = Toy("older", tools=("search",)), Toy("older", tools=("search",))
+        async with House(a=a, b=b) as on:
+            await on.settled()
+            before = await on.names()
+            a.lines[0].die()
+            await turns()
+            assert await on.names() == before == ["search", "b_search"]
+            await on.ask("tools/call", name="search")
+            assert await on.names() == before
+            assert len(a.lines) == 2
+
+    run(main())
+
+
+def test_pages_put_together_are_the_list() -> None:
+    """NAM-6."""
+
+    async def main() -> None:
+        async with House(a=Toy(tools=[f"t{n}" for n in range(7)])) as on:
+            await on.settled()
+            found: list[str] = []
+            params: Json = {"limit": 3}
+            while True:
+                page = await on.ask("tools/list", **params)
+                found += [tool["name"] for tool in page["tools"]]
+                if "nextCursor" not in page:
+                    break
+                params = {"limit": 3, "cursor": page["nextCursor"]}
+            assert found == [f"t{n}" for n in range(7)]
+            with pytest.raises(RpcError) as caught:
+                await on.ask("tools/list", cursor="nonsense")
+            assert caught.value.code == INVALID_PARAMS
+
+    run(main())
+
+
+def test_a_disabled_server_is_neither_listed_nor_waited_for() -> None:
+    async def main() -> None:
+        off = Toy(tools=("off",))
+        async with House(startup_wait=5.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
+            assert await house.names() == ["on"]
+            assert off.attempts == 0
+
+    run(main())
+
+
+# --- waiting for servers that start
+
+
+def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there() -> None:
+    """LIF-1."""
+
+    async def main() -> None:
+        toy = held(tools=("late",))
+        async with House(startup_wait=5.0, toy=toy) as on:
+            asking = asyncio.create_task(on.names())
+            await turns()
+            assert not asking.done()
+            toy.opening.set()
+            assert await asking == ["late"]
+
+    run(main())
+
+
+def test_a_list_waits_no_longer_than_startup_wait_after_the_clients_first_message() -> None:
+    """LIF-1: once, not with every list."""
+
+    async def main() -> None:
+        async with House(startup_wait=0.2, hangs=held(), quick=Toy(tools=("q",))) as on:
+            await on.settled("quick")
+            caller = older()
+            began = time.monotonic()
+            assert await on.names(caller) == ["q"]
+            assert 0.1 < time.monotonic() - began < 2.0
+            began = time.monotonic()
+            assert await on.names(caller) == ["q"]
+            assert time.monotonic() - began < 0.1
+            assert await on.names(Caller(since=time.monotonic() - 60)) == ["q"]
+
+    run(main())
+
+
+def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        broken = Toy()
+        broken.down = "no"
+        async with House(startup_wait=5.0, broken=broken, good=Toy(tools=("good",))) as on:
+            assert await on.names() == ["good"]
+
+    run(main())
+
+
+def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> None:
+    """LIF-1."""
+
+    async def main() -> None:
+        late, hangs = held(tools=("late",)), held()
+        async with House(late=late, hangs=hangs) as on:
+            calling = asyncio.create_task(on.ask("tools/call", name="late", arguments={"text": "hi"}))
+            await turns()
+            late.opening.set()
+            assert (await calling)["content"][0]["text"] == "hi"  # while the other one still hangs
+
+    run(main())
+
+
+def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() -> None:
+    async def main() -> None:
+        late = held()
+        async with House(late=late) as on:
+            calls = [
+                asyncio.create_task(on.ask("tools/call", name="nobody's")),
+                asyncio.create_task(on.ask("resources/read", uri="nobody:s")),
+            ]
+            await turns()
+            assert not any(call.done() for call in calls)
+            late.opening.set()
+            for call in calls:
+                with pytest.raises(NotFound):
+                    await call
+
+    run(main())
+
+
+def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there() -> None:
+    async def main() -> None:
+        async def resources(line: Line, params: Json) -> Json:
+            return {"resources": [{"uri": "x:1", "name": "x"}]}
+
+        async def read(line: Line, params: Json) -> Json:
+            return {"contents": [{"uri": params["uri"]}]}
+
+        late = held(
+            capabilities={"resources": {}}, answers={"resources/list": resources, "resources/read": read}
+        )
+        async with House(late=late) as on:
+            reading = asyncio.create_task(on.ask("resources/read", uri="x:1"))
+            await turns()
+            late.opening.set()
+            assert await reading == {"contents": [{"uri": "x:1"}]}
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", [None, 5, [], {}])
+def test_a_name_that_is_no_string_is_a_mistake_in_the_params(name: Any) -> None:
+    async def main() -> None:
+        async with House(a=Toy()) as on:
+            with pytest.raises(RpcError) as caught:
+                await on.ask("tools/call", name=name)
+            assert caught.value.code == INVALID_PARAMS
+
+    run(main())
+
+
+# --- announcements
+
+
+def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-1: only the kinds that differ."""
+    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.001)
+
+    async def main() -> None:
+        late = held(tools=("late",), capabilities={"tools": {}, "prompts": {}})
+        async with House(late=late, other=Toy()) as on:
+            await on.settled("other")
+            await on.names()
+            assert on.announced == []
+            late.opening.set()
+            await on.settled()
+            await until(lambda: on.announced)
+            assert on.announced == [frozenset({"tools"})]
+            assert await on.names() == ["late", "echo"]
+
+    run(main())
+
+
+def test_nothing_is_announced_before_anybody_has_listed() -> None:
+    async def main() -> None:
+        async with House(a=Toy(), b=Toy()) as on:
+            await on.settled()
+            assert on.announced == []
+
+    run(main())
+
+
+def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.001)
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with House(toy=toy) as on:
+            await on.settled()
+            await on.names()
+            toy.lines[0].die()
+            await on.ask("tools/call", name="echo")
+            await asyncio.sleep(0.02)  # longer than the gap: it would have been announced by now
+            assert on.announced == []
+
+    run(main())
+
+
+def test_what_a_server_says_has_changed_is_announced_even_if_it_looks_the_same() -> None:
+    """PRO-4."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with House(toy=toy) as on:
+            await on.settled()
+            await on.names()
+            toy.lines[0].say("notifications/tools/list_changed")
+            await until(lambda: on.announced)
+            assert on.announced == [frozenset({"tools"})]
+
+    run(main())
+
+
+def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.05)
+
+    async def main() -> None:
+        toys = {f"s{n}": held(tools=(f"t{n}",)) for n in range(50)}
+        async with House(**toys) as on:
+            await on.names()
+            for toy in toys.values():
+                toy.opening.set()
+                await turns(2)
+            await on.settled()
+            await until(lambda: len(on.announced) >= 2)
+            assert len(await on.names()) == 50
+            await asyncio.sleep(0.12)  # time for what should not come
+            assert len(on.announced) <= 3
+
+    run(main())
+
+
+def test_the_last_of_several_quick_changes_is_announced_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.02)
+
+    async def main() -> None:
+        one, two = held(tools=("one",)), held(tools=("two",))
+        async with House(one=one, two=two) as on:
+            await on.names()
+            one.opening.set()
+            await until(lambda: len(on.announced) == 1)
+            two.opening.set()  # within the gap
+            await until(lambda: len(on.announced) == 2)
+            assert await on.names() == ["one", "two"]
+
+    run(main())
+
+
+# --- the rest
+
+
+def test_one_broken_server_does_not_affect_another() -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        async def dies(line: Line, params: Json) -> Json:
+            line.die()
+            return await forever()
+
+        hangs = Toy(tools={"hang": forever})
+        crashes = Toy(tools={"crash": dies})
+        async with House(hangs=hangs, crashes=crashes, good=Toy(tools={"good": echo})) as on:
+            await on.settled()
+            hanging = asyncio.create_task(on.ask("tools/call", name="hang"))
+            with pytest.raises(Unavailable, match=r"^crashes: "):
+                await on.ask("tools/call", name="crash")
+            assert (await on.ask("tools/call", name="good"))["content"]
+            assert not hanging.done()
+            hanging.cancel()
+            await asyncio.wait([hanging])
+
+    run(main())
+
+
+def test_health_tells_each_servers_state_and_reason() -> None:
+    async def main() -> None:
+        broken = Toy()
+        broken.down = "no such file"
+        async with House(broken=broken, good=Toy(), off=(Toy(), {"enabled": False}), hangs=held()) as on:
+            await on.settled("broken", "good")
+            health = on.gateway.health()
+            assert health["status"] == "degraded"
+            states = {name: server["status"] for name, server in health["servers"].items()}
+            assert states == {"broken": "disconnected", "good": "connected", "off": "disabled", "hangs": "connecting"}
+            assert health["servers"]["broken"]["last_error"] == "broken: no such file"
+            assert health["servers"]["good"]["since"].endswith("Z")
+        async with House(good=Toy(), off=(Toy(), {"enabled": False})) as on:
+            await on.settled()
+            assert on.gateway.health()["status"] == "ok"
+
+    run(main())
+
+
+def test_what_servers_say_is_published_with_their_name() -> None:
+    """PRO-4."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with House(toy=toy) as on:
+            await on.settled()
+            toy.lines[0].say("notifications/message", {"level": "info", "data": "hi"})
+            toy.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
+            await until(lambda: any(isinstance(event, ResourceUpdated) for event in on.events))
+            assert ServerSaid("toy", "notifications/message", {"level": "info", "data": "hi"}, None) in on.events
+            assert ResourceUpdated("toy", {"uri": "x:1"}, None) in on.events
+            assert UpstreamChanged("toy") in on.events
+
+    run(main())
+
+
+def test_a_listener_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with House(toy=Toy()) as on:
+
+            def fails(event: Event) -> None:
+                raise KeyError("bug")
+
+            later: list[Event] = []
+            on.gateway.bus.subscribe(fails)
+            on.gateway.bus.subscribe(later.append)
+            await on.settled()
+            assert later
+
+    with caplog.at_level(logging.ERROR):
+        run(main())
+    assert "a listener failed" in caplog.text
+
+
+async def fine(line: Line, params: Json) -> Json:
+    return {}
+
+
+def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
+    """PRO-2."""
+
+    async def main() -> None:
+        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        async with House(toy=toy) as on:
+            await on.settled()
+
+            def levels() -> list[str]:
+                return [p["level"] for m, p in toy.lines[0].heard if m == "logging/setLevel"]
+
+            for session, level in (("a", "error"), ("b", "info"), ("a", "warning")):
+                await on.gateway.set_level(older(session, log_level=level), level)
+                await turns()
+            assert levels() == ["error", "info"]
+            await on.gateway.end_session("b")
+            await on.gateway.set_level(older("a", log_level="alert"), "alert")
+            await until(lambda: levels() == ["error", "info", "alert"])
+
+    run(main())
+
+
+def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
+    async def main() -> None:
+        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": forever})
+        async with House(toy=toy) as on:
+            await on.settled()
+            async with asyncio.timeout(1.0):
+                await on.gateway.set_level(older(), "debug")
+
+    run(main())
+
+
+def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
+    """PRO-2."""
+
+    async def main() -> None:
+        async def resources(line: Line, params: Json) -> Json:
+            return {"resources": [{"uri": "x:1", "name": "x"}]}
+
+        answers = {"resources/list": resources, "resources/subscribe": fine, "resources/unsubscribe": fine}
+        toy = Toy("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        async with House(toy=toy) as on:
+            await on.settled()
+            [resource] = (await on.ask("resources/list"))["resources"]
+            for session in ("a", "b"):
+                await on.ask("resources/subscribe", older(session), uri=resource["uri"])
+            await on.gateway.end_session("a")
+            assert "resources/unsubscribe" not in toy.lines[0].methods()
+            await on.ask("resources/unsubscribe", older("b"), uri="x:1")
+            told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m.startswith("resources/") and "uri" in p]
+            assert told == [("resources/subscribe", "x:1"), ("resources/unsubscribe", "x:1")]
+
+    run(main())
+
+
+def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> None:
+    async def main() -> None:
+        async def tools(line: Line, params: Json) -> Json:
+            schema = {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+            return {"tools": [{"name": "t", "inputSchema": schema}, {"name": "plain"}]}
+
+        toy = Toy(answers={"tools/list": tools})
+        async with House(naming=Naming(prefix="always"), toy=toy) as on:
+            await on.settled()
+            for _ in range(2):
+                assert on.gateway.param_headers("toy_t") == {("a",): ("A", "string")}
+            assert on.gateway.param_headers("toy_plain") == {}
+            assert on.gateway.param_headers("t") is None
+
+    run(main())
+
+
+def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
+    """SRC-8: over two servers and both eras."""
+
+    async def main() -> None:
+        async def slow(line: Line, params: Json) -> Json:
+            await turns(hash(params["arguments"]["text"]) % 7)
+            return await echo(line, params)
+
+        async with House(a=Toy("older", tools={"x": slow}), b=Toy("modern", tools={"y": slow})) as on:
+            await on.settled()
+
+            async def one(n: int) -> None:
+                caller = modern() if n % 3 else older(f"s{n % 5}")
+                result = await on.ask("tools/call", caller, name="xy"[n % 2], arguments={"text": str(n)})
+                assert result["content"][0]["text"] == str(n)
+
+            await asyncio.gather(*(one(n) for n in range(200)))
+
+    run(main())
+
+
+def test_closing_while_servers_start_leaves_nothing_behind() -> None:
+    """LIF-8."""
+
+    async def main() -> None:
+        toys = [held(), Toy(answers={"server/discover": forever}), Toy(answers={"tools/list": forever}), Toy()]
+        house = House(**{f"s{n}": toy for n, toy in enumerate(toys)})
+        async with house:
+            await turns()
+        assert [toy.alive for toy in toys] == [[]] * 4
+        await turns()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())

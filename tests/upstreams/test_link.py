@@ -1,0 +1,631 @@
+"""One live connection: what is said on it, in which era, and to whom its questions go."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns, until
+from mcpx.model.call import Call, Caller, Json, Voice
+from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.upstreams import link as module
+from mcpx.upstreams.errands import Errand
+from mcpx.upstreams.link import Link, through
+from mcpx.upstreams.negotiate import Era, Identity
+from mcpx.wire import era
+
+
+class Ears:
+    """The hearer of a link."""
+
+    def __init__(self) -> None:
+        self.notifications: list[tuple[str, Json]] = []
+        self.losses: list[str] = []
+        self.rests = 0
+
+    def heard(self, link: Link, method: str, params: Json) -> None:
+        self.notifications.append((method, params))
+
+    def lost(self, link: Link, reason: str) -> None:
+        self.losses.append(reason)
+
+    def idle(self, link: Link) -> None:
+        self.rests += 1
+
+
+class Open:
+    """An open link to a toy, as a context."""
+
+    def __init__(
+        self,
+        toy: Toy,
+        *openings: Era,
+        owner: str | None = None,
+        voice: Voice | None = None,
+        **fields: Any,
+    ) -> None:
+        self.toy = toy
+        self.ears = Ears()
+        self.openings: tuple[Era, ...] = openings or ("modern", "older")
+        self.link = Link(toy.server(**fields), self.ears, Identity({"name": "me"}, {}), owner=owner, voice=voice)
+
+    async def __aenter__(self) -> "Open":
+        await self.link.open(self.openings, {}, {})
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.link.close()
+
+    @property
+    def line(self) -> Line:
+        return self.toy.lines[-1]
+
+    async def call(self, caller: Caller, name: str = "echo", **params: Any) -> Json:
+        call = Call("tools/call", {"name": name, **params}, caller)
+        return await self.link.call(call, call.method, call.params, Errand(call, "toy"))
+
+
+# --- opening
+
+
+def test_a_link_whose_negotiation_fails_leaves_no_connection_behind() -> None:
+    async def main() -> None:
+        async def refuse(line: Line, params: Json) -> Json:
+            raise RpcError(-1, "no")
+
+        opened = Open(Toy(answers={"initialize": refuse, "server/discover": refuse}))
+        with pytest.raises(RpcError, match="no"):
+            async with opened:
+                raise AssertionError("not reached")
+        assert opened.line.closed_by_gateway
+        assert not opened.link.alive
+        assert opened.ears.losses == []  # what never lived is not lost
+
+    run(main())
+
+
+def test_a_link_given_up_while_it_is_negotiated_leaves_no_connection_behind() -> None:
+    async def main() -> None:
+        opened = Open(Toy(answers={"server/discover": forever}))
+        task = asyncio.create_task(opened.link.open(("modern",), {}, {}))
+        await until(lambda: opened.toy.lines and opened.line.heard)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert opened.line.closed_by_gateway
+
+    run(main())
+
+
+def test_a_link_tells_of_its_loss_once_and_not_of_its_closing() -> None:
+    async def main() -> None:
+        async with Open(Toy()) as lost:
+            lost.line.die("gone")
+            lost.line.die("again")
+            assert lost.ears.losses == ["gone"]
+            assert not lost.link.alive
+        assert lost.ears.losses == ["gone"]
+        async with Open(Toy()) as closed:
+            pass
+        assert closed.ears.losses == []
+
+    run(main())
+
+
+# --- calls in the era of the server
+
+PARAMS: Json = {"arguments": {"text": "hi"}, "_meta": {"mine": 1}, "future": [1]}
+
+
+def test_a_modern_server_gets_each_callers_own_envelope() -> None:
+    """PRO-3: the caller's capabilities, and its name marked as coming through us."""
+
+    async def main() -> None:
+        async with Open(Toy("modern")) as on:
+            await on.call(modern("x", askable=True, log_level="debug"), **PARAMS)
+            await on.call(older(), **PARAMS)
+            first, second = on.line.calls()
+            assert first == {
+                "name": "echo",
+                "arguments": {"text": "hi"},
+                "future": [1],
+                "_meta": {
+                    "mine": 1,
+                    era.VERSION_KEY: "2026-07-28",
+                    era.CLIENT_KEY: {"name": "x-through-proxy", "version": "1"},
+                    era.CAPABILITIES_KEY: ASKABLE,
+                    era.LEVEL_KEY: "debug",
+                },
+            }
+            assert second["_meta"][era.CLIENT_KEY]["name"] == "older-through-proxy"
+            assert second["_meta"][era.CAPABILITIES_KEY] == {}
+            assert era.LEVEL_KEY not in second["_meta"]
+
+    run(main())
+
+
+def test_an_older_server_gets_no_envelope() -> None:
+    async def main() -> None:
+        async with Open(Toy("older")) as on:
+            envelope = {era.VERSION_KEY: "2026-07-28", era.CLIENT_KEY: {}, era.CAPABILITIES_KEY: {}}
+            await on.call(modern(), **{**PARAMS, "_meta": {"mine": 1, **envelope}})
+            await on.call(older(), **PARAMS)
+            assert on.line.calls() == [{"name": "echo", **PARAMS}] * 2
+
+    run(main())
+
+
+def test_results_pass_in_the_callers_era() -> None:
+    """PRO-6."""
+
+    async def main() -> None:
+        async def tool(line: Line, params: Json) -> Json:
+            return {"content": [], "resultType": "complete", "future": 1}
+
+        async with Open(Toy("modern", tools={"echo": tool})) as on:
+            assert await on.call(modern()) == {"content": [], "resultType": "complete", "future": 1}
+            assert await on.call(older()) == {"content": [], "future": 1}
+
+    run(main())
+
+
+def test_the_hearer_is_told_when_the_last_call_is_over() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            await gate.wait()
+            return {}
+
+        async with Open(Toy(tools={"echo": slow, "quick": echo})) as on:
+            slow_call = asyncio.create_task(on.call(modern()))
+            await until(lambda: on.link.errands)
+            await on.call(modern(), "quick")
+            assert on.ears.rests == 0
+            gate.set()
+            await slow_call
+            assert on.ears.rests == 1
+            assert on.link.calls == 2
+
+    run(main())
+
+
+def test_a_call_without_an_answer_ends_after_its_own_time_out() -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        async with Open(Toy(tools={"echo": forever}), call_timeout=0.02) as on:
+            with pytest.raises(Unavailable, match=r"^toy: ") as caught:
+                await on.call(modern())
+            assert caught.value.code == SERVER_TIMEOUT
+            await until(lambda: on.line.cancelled)
+            assert not on.link.errands
+
+    run(main())
+
+
+# --- questions that no stream ties to a call
+
+
+ROOTS = ("roots/list", None)
+
+
+def test_a_question_on_a_private_link_goes_to_the_latest_call_of_its_owner() -> None:
+    """PRO-5."""
+
+    async def main() -> None:
+        first, second = Tape(list={"n": 1}), Tape(list={"n": 2})
+        async with Open(Toy("older", tools={"wait": forever, "ask": asks(ROOTS)}), owner="s") as on:
+            waiting = asyncio.create_task(on.call(older("s", askable=True, voice=first), "wait"))
+            await until(lambda: on.line.calls())
+            result = await on.call(older("s", askable=True, voice=second), "ask")
+            assert result["structuredContent"] == {"answers": [{"n": 2}]}
+            assert first.asked == []
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    run(main())
+
+
+def test_a_question_on_a_link_for_single_calls_goes_to_the_one_call_there_is() -> None:
+    async def main() -> None:
+        tape = Tape(list={"roots": []})
+        async with Open(Toy("older", tools={"ask": asks(ROOTS)})) as on:
+            result = await on.call(older(askable=True, voice=tape), "ask")
+            assert result["structuredContent"] == {"answers": [{"roots": []}]}
+
+    run(main())
+
+
+def test_a_question_on_a_shared_link_with_several_calls_goes_to_nobody() -> None:
+    """PRO-5: rather an error than somebody else's question."""
+
+    async def main() -> None:
+        tapes = [Tape(list={}), Tape(list={})]
+        async with Open(Toy("older", tools={"wait": forever, "ask": asks(ROOTS)})) as on:
+            waiting = asyncio.create_task(on.call(older("a", askable=True, voice=tapes[0]), "wait"))
+            await until(lambda: on.line.calls())
+            with pytest.raises(RpcError) as caught:
+                await on.call(older("b", askable=True, voice=tapes[1]), "ask")
+            assert caught.value.code == METHOD_NOT_FOUND
+            assert tapes[0].asked == tapes[1].asked == []
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    run(main())
+
+
+def test_between_calls_the_owner_of_a_private_link_is_asked() -> None:
+    async def main() -> None:
+        tape = Tape(list={"roots": [1]})
+        async with Open(Toy("older"), owner="s", voice=tape) as on:
+            assert await on.line.ask("roots/list") == {"roots": [1]}
+            assert tape.asked == [("toy", "roots/list", None)]
+
+    run(main())
+
+
+def test_a_question_a_moment_before_the_call_waits_for_the_call() -> None:
+    async def main() -> None:
+        tape = Tape(list={"roots": [1]})
+        gate = asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            await gate.wait()
+            return {}
+
+        async with Open(Toy("older", tools={"echo": slow})) as on:
+            asking = asyncio.create_task(on.line.ask("roots/list"))
+            await turns()
+            assert not asking.done()
+            calling = asyncio.create_task(on.call(older(askable=True, voice=tape)))
+            assert await asking == {"roots": [1]}
+            gate.set()
+            await calling
+
+    run(main())
+
+
+def test_a_question_that_nobody_can_answer_is_refused_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(module, "GREETING", 0.02)
+        async with Open(Toy("older")) as on:
+            with pytest.raises(RpcError) as caught:
+                await on.line.ask("roots/list")
+            assert caught.value.code == METHOD_NOT_FOUND
+
+    run(main())
+
+
+def test_ping_is_answered_where_it_arrives() -> None:
+    async def main() -> None:
+        async with Open(Toy("older")) as on:
+            assert await on.line.ask("ping") == {}
+
+    run(main())
+
+
+# --- lists
+
+
+def pages(*answers: Json) -> Any:
+    """A list method that gives these results by cursor: None, "1", "2", …"""
+
+    async def lists(line: Line, params: Json) -> Json:
+        return answers[int(params.get("cursor", "0"))]
+
+    return lists
+
+
+async def listed(toy: Toy, **fields: Any) -> list[Any]:
+    async with Open(toy, **fields) as on:
+        return await on.link.list("tools")
+
+
+def test_pages_are_followed_to_the_end() -> None:
+    """NAM-6."""
+
+    async def main() -> None:
+        toy = Toy(
+            answers={
+                "tools/list": pages(
+                    {"tools": [{"name": "a"}], "nextCursor": "1"},
+                    {"tools": [], "nextCursor": "2"},
+                    {"tools": [{"name": "b"}, {"name": "c"}]},
+                )
+            }
+        )
+        assert [tool["name"] for tool in await listed(toy)] == ["a", "b", "c"]
+
+    run(main())
+
+
+def test_a_server_that_pages_in_circles_is_stopped() -> None:
+    """NAM-6."""
+
+    async def main() -> None:
+        circle = pages({"tools": [1], "nextCursor": "1"}, {"tools": [2], "nextCursor": "1"})
+        assert await listed(Toy(answers={"tools/list": circle})) == [1, 2]
+
+    run(main())
+
+
+def test_a_server_that_pages_for_ever_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """NAM-6."""
+    monkeypatch.setattr(module, "PAGES", 20)
+
+    async def endless(line: Line, params: Json) -> Json:
+        at = int(params.get("cursor", "0"))
+        return {"tools": [{"name": str(at)}], "nextCursor": str(at + 1)}
+
+    with caplog.at_level(logging.WARNING):
+        assert len(run(listed(Toy(answers={"tools/list": endless})))) == 20
+    assert "does not end" in caplog.text
+
+
+def test_no_more_than_so_many_items_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6."""
+    monkeypatch.setattr(module, "ITEMS", 5)
+
+    async def many(line: Line, params: Json) -> Json:
+        at = int(params.get("cursor", "0"))
+        return {"tools": [{"name": str(at)}] * 3, "nextCursor": str(at + 1)}
+
+    toy = Toy(answers={"tools/list": many})
+    assert len(run(listed(toy))) == 5
+    assert toy.lines[0].methods().count("tools/list") == 2
+
+
+@pytest.mark.parametrize("page", [{}, {"tools": None}, {"tools": {}}, {"tools": "x", "nextCursor": 5}])
+def test_a_page_that_is_no_list_has_nothing_in_it(page: Json) -> None:
+    async def main() -> None:
+        assert await listed(Toy(answers={"tools/list": pages(page)})) == []
+
+    run(main())
+
+
+def test_a_kind_the_server_does_not_declare_is_not_asked_for() -> None:
+    async def main() -> None:
+        async with Open(Toy(capabilities={"resources": {}})) as on:
+            assert await on.link.list("tools") == []
+            assert await on.link.list("templates") == []  # declared with resources, refused by the toy
+            assert "tools/list" not in on.line.methods()
+            assert "resources/templates/list" in on.line.methods()
+
+    run(main())
+
+
+def test_an_error_other_than_no_such_method_fails_the_list() -> None:
+    async def main() -> None:
+        async def broken(line: Line, params: Json) -> Json:
+            raise RpcError(-32603, "oops")
+
+        with pytest.raises(RpcError, match="oops"):
+            await listed(Toy(answers={"tools/list": broken}))
+        with pytest.raises(Unavailable) as caught:
+            await listed(Toy(answers={"tools/list": forever}), timeout=0.05)
+        assert caught.value.code == SERVER_TIMEOUT
+
+    run(main())
+
+
+# --- subscriptions
+
+
+async def fine(line: Line, params: Json) -> Json:
+    return {}
+
+
+SUBSCRIBABLE: Json = {"resources": {"subscribe": True, "listChanged": True}}
+
+
+def older_with_subscriptions(**answers: Any) -> Toy:
+    methods = {"resources/subscribe": fine, "resources/unsubscribe": fine, **answers}
+    return Toy("older", capabilities=SUBSCRIBABLE, answers=methods)
+
+
+def test_an_older_server_is_subscribed_once_for_all_and_unsubscribed_after_the_last() -> None:
+    async def main() -> None:
+        async with Open(older_with_subscriptions()) as on:
+            for who in ("a", "b"):
+                assert await on.link.subscribe("x:1", who, {"uri": "public", "_meta": {"k": 1}}) == {}
+            await on.link.unsubscribe("x:1", "a", {})
+            await on.link.unsubscribe("x:1", "nobody", {})
+            assert on.line.methods()[-1] == "resources/subscribe"
+            await on.link.unsubscribe("x:1", "b", {})
+            await on.link.unsubscribe("x:1", "b", {})
+            told = [(m, p) for m, p in on.line.heard if m.startswith("resources/")]
+            assert told == [
+                ("resources/subscribe", {"uri": "x:1", "_meta": {"k": 1}}),
+                ("resources/unsubscribe", {"uri": "x:1"}),
+            ]
+            assert on.link.subscribers == {}
+
+    run(main())
+
+
+def test_a_refused_subscription_is_forgotten() -> None:
+    async def main() -> None:
+        async def refuse(line: Line, params: Json) -> Json:
+            raise RpcError(-32602, "no such resource")
+
+        async with Open(older_with_subscriptions(**{"resources/subscribe": refuse})) as on:
+            for _ in range(2):
+                with pytest.raises(RpcError, match="no such"):
+                    await on.link.subscribe("x:1", "a", {})
+            assert on.link.subscribers == {}
+            assert on.line.methods().count("resources/subscribe") == 2
+
+    run(main())
+
+
+def test_a_subscription_given_up_half_way_does_not_stand_in_for_the_next() -> None:
+    async def main() -> None:
+        toy = older_with_subscriptions(**{"resources/subscribe": forever})
+        async with Open(toy) as on:
+            task = asyncio.create_task(on.link.subscribe("x:1", "a", {}))
+            await until(lambda: "resources/subscribe" in on.line.methods())
+            task.cancel()
+            await asyncio.wait([task])
+            assert on.link.subscribers == {}
+            toy.answers["resources/subscribe"] = fine
+            await on.link.subscribe("x:1", "b", {})
+            assert on.line.methods().count("resources/subscribe") == 2
+
+    run(main())
+
+
+def wanted(line: Line) -> list[Json]:
+    return [params["notifications"] for method, params in line.heard if method == "subscriptions/listen"]
+
+
+def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscribed() -> None:
+    async def main() -> None:
+        capabilities = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
+        async with Open(Toy("modern", capabilities=capabilities)) as on:
+            await on.link.listen()
+            await on.link.subscribe("x:2", "a", {})
+            await on.link.subscribe("x:1", "a", {})
+            await on.link.subscribe("x:1", "b", {})
+            await on.link.unsubscribe("x:1", "a", {})
+            await on.link.unsubscribe("x:2", "a", {})
+            tools = {"toolsListChanged": True}
+            assert wanted(on.line) == [
+                tools,
+                {**tools, "resourceSubscriptions": ["x:2"]},
+                {**tools, "resourceSubscriptions": ["x:1", "x:2"]},
+                {**tools, "resourceSubscriptions": ["x:1"]},
+            ]
+            # A new listening is acknowledged before the last one is ended, so that nothing is missed.
+            await until(lambda: len(on.line.cancelled) == 3)
+
+    run(main())
+
+
+def test_a_modern_server_with_nothing_to_announce_is_not_listened_to() -> None:
+    async def main() -> None:
+        async with Open(Toy("modern", capabilities={"tools": {}})) as on:
+            await on.link.listen()
+            assert wanted(on.line) == []
+
+    run(main())
+
+
+def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
+    async def main() -> None:
+        async def refuse(line: Line, params: Json) -> Json:
+            raise RpcError(METHOD_NOT_FOUND, "no")
+
+        for answer in (refuse, forever):
+            async with Open(Toy("modern", answers={"subscriptions/listen": answer}), timeout=0.05) as on:
+                await on.link.listen()
+                await turns()
+                assert len(wanted(on.line)) == 1
+
+    run(main())
+
+
+def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LISTEN_RETRY", (0.001,))
+
+    async def main() -> None:
+        async def ends(line: Line, params: Json) -> Json:
+            line.say("notifications/subscriptions/acknowledged", {})
+            return {"resultType": "complete"}
+
+        async with Open(Toy("modern", answers={"subscriptions/listen": ends})) as on:
+            await on.link.listen()
+            await until(lambda: len(wanted(on.line)) >= 3)
+
+    run(main())
+
+
+def test_an_older_server_announces_unasked() -> None:
+    async def main() -> None:
+        async with Open(Toy("older")) as on:
+            await on.link.listen()
+            assert wanted(on.line) == []
+            on.line.say("notifications/tools/list_changed")
+            await until(lambda: on.ears.notifications)
+
+    run(main())
+
+
+# --- what the server says, and what is said to it
+
+
+def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
+    """PRO-4: they carry our ids, which mean something else, or nothing, to a client."""
+
+    async def main() -> None:
+        async def tool(line: Line, params: Json) -> Json:
+            token = params["_meta"]["progressToken"]
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.01, lambda: line.say("notifications/progress", {"progressToken": token}))
+            loop.call_later(0.01, lambda: line.say("notifications/cancelled", {"requestId": 1}))
+            loop.call_later(0.01, lambda: line.say("notifications/message", {"level": "info"}))
+            return {}
+
+        async with Open(Toy("older", tools={"echo": tool})) as on:
+            await on.call(older(), _meta={"progressToken": 1})
+            await until(lambda: on.ears.notifications)
+            assert on.ears.notifications == [("notifications/message", {"level": "info"})]
+
+    run(main())
+
+
+def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
+    async def main() -> None:
+        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        async with Open(toy) as on:
+            for level in ("debug", "debug", "error"):
+                await on.link.set_level(level)
+            assert [p for m, p in on.line.heard if m == "logging/setLevel"] == [{"level": "debug"}, {"level": "error"}]
+        for silent in (Toy("older"), Toy("modern", capabilities={"logging": {}})):
+            async with Open(silent) as on:
+                await on.link.set_level("debug")
+                assert "logging/setLevel" not in on.line.methods()
+
+    run(main())
+
+
+def test_a_refused_log_level_harms_nobody() -> None:
+    async def main() -> None:
+        async with Open(Toy("older", capabilities={"logging": {}})) as on:
+            await on.link.set_level("debug")
+
+    run(main())
+
+
+def test_notifications_go_to_older_servers_that_live() -> None:
+    async def main() -> None:
+        async with Open(Toy("modern")) as on:
+            on.link.notify("notifications/roots/list_changed", {})
+        async with Open(Toy("older")) as older_one:
+            older_one.link.notify("notifications/roots/list_changed", {"a": 1})
+            await until(lambda: older_one.line.methods()[-1] == "notifications/roots/list_changed")
+        older_one.link.notify("notifications/roots/list_changed", {})
+        assert on.line.methods() == ["server/discover"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        ({"name": "Claude", "version": "2", "title": "C"}, "Claude-through-proxy"),
+        ({}, "mcpx-through-proxy"),
+        ({"name": ""}, "mcpx-through-proxy"),
+        ({"name": 5}, "mcpx-through-proxy"),
+    ],
+)
+def test_a_client_goes_up_under_its_name_and_ours(client: Json, name: str) -> None:
+    """PRO-3."""
+    shown = through(client)
+    assert shown["name"] == name
+    assert isinstance(shown["version"], str)
+    if name.startswith("Claude"):
+        assert shown == {**client, "name": name}
