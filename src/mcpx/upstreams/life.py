@@ -58,6 +58,8 @@ class Life:
         self.server = server
         self.status = Status("connecting" if server.enabled else "disabled")
         self.recovery = Recovery(server.retry_delay, server.max_retries)
+        self.settled = asyncio.Event()
+        """Set once it is known what the server offers, or that it cannot be known yet."""
         self.next_try: float | None = None
         """While it pauses: when the next attempt comes, by the monotonic clock."""
         self._connect = connect
@@ -67,7 +69,6 @@ class Life:
         self._wanted = asyncio.Event()
         self._over = asyncio.Event()
         self._resting: Literal["sleep", "renew"] | None = None
-        self._loss = ""
         self._retry_after = 0.0
 
     # For the upstream ----------------------------------------------------------------------------------------
@@ -86,7 +87,6 @@ class Life:
                 if self._resting is not None:
                     self.recovery.rest()
                     continue
-                self.set("disconnected", self._loss)
             await self._pause(self.server.retry_on_failure if problem is not None else True)
 
     async def ready(self) -> None:
@@ -106,7 +106,7 @@ class Life:
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
-        self._loss = reason
+        self.set("disconnected", reason)
         self._over.set()
 
     def rest(self, how: Literal["sleep", "renew"]) -> None:
@@ -139,6 +139,7 @@ class Life:
             self.set("connected")
         else:
             self.set("disconnected", problem)
+        self.settled.set()
         # From here on a caller means the next attempt.
         self._wanted.clear()
         over, self._outcome = self._outcome, asyncio.get_running_loop().create_future()

@@ -66,8 +66,6 @@ class Upstream:
         self.name = server.name
         self.instructions = ""
         self.definitions: dict[Kind, list[Json]] = {kind: [] for kind in KINDS}
-        self.settled = asyncio.Event()
-        """Set once it is known what the server offers, or that it cannot be known yet."""
         self.latency: float | None = None
         """Seconds the last probe took."""
         self._hub = hub
@@ -91,6 +89,11 @@ class Upstream:
     @property
     def status(self) -> Status:
         return self._life.status
+
+    @property
+    def settled(self) -> asyncio.Event:
+        """Set once it is known what the server offers, or that it cannot be known yet."""
+        return self._life.settled
 
     @property
     def restarts(self) -> int:
@@ -140,7 +143,6 @@ class Upstream:
             if link.alive:
                 log.info("[%s] connected, %s, %d tools", self.name, link.terms.version, len(self.definitions["tools"]))
                 self._tasks.start(self._look_after(link))
-                self.settled.set()
                 return None
             problem = f"{self.name}: died right after it was connected"
         log.warning("%s", problem)
@@ -148,7 +150,6 @@ class Upstream:
             self._main, broken = None, self._main
             self._links.forget(broken)
             await broken.close()
-        self.settled.set()
         return problem
 
     async def _renew_subscriptions(self, link: Link) -> None:
@@ -310,6 +311,7 @@ class Upstream:
         """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
         if self._main is not None and self._main.alive:
             return
+        self.start(self._solo)
         await self._life.ready()
         if self._main is None or not self._main.alive:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
