@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -80,6 +81,8 @@ def _calculate(arguments: Json) -> Json:
         if len(expression) > 200:
             raise ValueError("the expression is longer than 200 characters")
         result = _value(ast.parse(expression.strip(), mode="eval"))
+        if not isfinite(result):
+            raise ValueError("the result is not a finite number")
     except (ValueError, SyntaxError, ArithmeticError, RecursionError) as error:
         return {**_text(f"Cannot calculate {expression[:200]!r}: {error}"), "isError": True}
     return {

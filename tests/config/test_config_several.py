@@ -169,9 +169,10 @@ def test_a_folder_of_hostile_files_is_refused_within_a_second(folder: Path) -> N
     """Each of them would do alone."""
     text = "a: [" + "x," * ((MAX_BYTES - 100) // 2)
     laughs = "a: &a [" + "x," * 9 + "]\n" + "\n".join(f"b{n}: [{', '.join(['*a'] * 400)}]" for n in range(11))
-    for case, hostile in (("large", text), ("values", laughs), ("many", "mode: direct\nnope: 1")):
+    many = "mode: direct\nnope: 1"
+    for case, hostile, count in (("large", text, 5), ("values", laughs, 40), ("many", many, 200)):
         (folder / case).mkdir()
-        for number in range(100):
+        for number in range(count):
             (folder / case / f"{number}.yaml").write_text(hostile)
         start = time.process_time()
         message = refused(case)
@@ -388,6 +389,8 @@ def test_an_overlay_may_be_native_or_of_the_shape_of_its_base(base: str, overlay
 def test_an_overlay_over_a_flat_file_may_hold_its_global_words_alone(write: Write) -> None:
     write(c__yaml="mcp_servers: [{name: a, command: x}]", c__prod__yaml="call_timeout: 7")
     assert load(Path("c.yaml"), {}, "prod").mcp_servers[0].call_timeout == 7
+    write(c__prod__yaml="mcp_servers: [{name: z, lazy: true}]")
+    assert "missing key 'connection'\n  --> c.prod.yaml:1:16" in refused("c.yaml", "prod")
 
 
 def test_an_overlay_of_a_hidden_file_is_found_beside_it(folder: Path) -> None:

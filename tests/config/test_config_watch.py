@@ -17,7 +17,7 @@ from mcpx.config.watch import Watcher
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SETTLE", 0.02)
-    monkeypatch.setattr(watch, "PATIENCE", 0.2)
+    monkeypatch.setattr(watch, "PATIENCE", 3600.0)
 
 
 class Watch:
@@ -237,11 +237,13 @@ def test_a_file_is_not_told_while_it_is_being_written(file: Path) -> None:
     run(main())
 
 
-def test_a_file_that_never_comes_to_rest_is_told_all_the_same(file: Path) -> None:
+def test_a_file_that_never_comes_to_rest_is_told_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PATIENCE", 0.1)
+
     async def main() -> None:
-        async with Watch(file) as watch:
-            watch.on_look = lambda look: moved_over(file, "x" * look)
-            await watch.hears(3)
+        async with Watch(file) as watched:
+            watched.on_look = lambda look: moved_over(file, "x" * look)
+            await watched.hears(3)
 
     run(main())
 

@@ -24,7 +24,7 @@ LIMIT = 64
 def read(data: list[bytes], framing: Any = "newline", limit: int = LIMIT) -> tuple[list[bytes], list[tuple[int, str]]]:
     messages: list[bytes] = []
     skipped: list[tuple[int, str]] = []
-    reader = MessageReader(messages.append, lambda n, why: skipped.append((n, why)), limit=limit, framing=framing)
+    reader = MessageReader(messages.append, lambda n, why, _: skipped.append((n, why)), limit=limit, framing=framing)
     for chunk in data:
         reader.feed(chunk)
     reader.finish()
@@ -34,7 +34,7 @@ def read(data: list[bytes], framing: Any = "newline", limit: int = LIMIT) -> tup
 def read_events(data: list[bytes], limit: int = LIMIT) -> tuple[list[SseEvent], list[int]]:
     events: list[SseEvent] = []
     skipped: list[int] = []
-    reader = SseReader(events.append, limit=limit, on_skipped=lambda n, _: skipped.append(n))
+    reader = SseReader(events.append, limit=limit, on_skipped=lambda n, *_: skipped.append(n))
     for chunk in data:
         reader.feed(chunk)
     return events, skipped
@@ -320,3 +320,28 @@ def test_an_endless_message_is_not_kept(framing: Any) -> None:
         reader.feed(chunk)
         inner: Any = reader._inner  # pyright: ignore[reportPrivateUsage]
         assert len(inner._kept) <= HEADER_LIMIT
+
+
+@pytest.mark.parametrize("framing", ["newline", "content-length"])
+@pytest.mark.parametrize("step", [1, 7, 4096])
+def test_a_skipped_message_is_reported_with_its_head(framing: Framing, step: int) -> None:
+    """SRC-8: the head tells which request an oversized answer belonged to."""
+    heads: list[bytes] = []
+    reader = MessageReader(lambda _: None, lambda n, why, head: heads.append(head), limit=1000, framing=framing)
+    body = b'{"jsonrpc":"2.0","id":7,"result":{"text":"' + b"x" * 3000 + b'"}}'
+    stream = frame(body, framing)
+    for at in range(0, len(stream), step):
+        reader.feed(stream[at : at + step])
+    assert [head[:24] for head in heads] == [body[:24]]
+
+
+@pytest.mark.parametrize("step", [1, 7, 4096])
+def test_a_skipped_event_is_reported_with_the_head_of_its_data(step: int) -> None:
+    """SRC-8."""
+    heads: list[bytes] = []
+    reader = SseReader(lambda _: None, limit=1000, on_skipped=lambda n, why, head: heads.append(head))
+    body = b'{"jsonrpc":"2.0","id":7,"result":{"text":"' + b"x" * 3000 + b'"}}'
+    stream = sse_frame(body, id="a-1")
+    for at in range(0, len(stream), step):
+        reader.feed(stream[at : at + step])
+    assert [head[:24] for head in heads] == [body[:24]]

@@ -274,9 +274,7 @@ def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.Monke
         clock = Clock(monkeypatch)
         other = Other()
         calls = [
-            asyncio.create_task(
-                other.peer.request("m", {"_meta": {"progressToken": 1}}, errand=Heard(), timeout=300.0)
-            )
+            asyncio.create_task(other.peer.request("m", {"_meta": {"progressToken": 1}}, errand=Heard(), timeout=300.0))
             for _ in range(2)
         ]
         asked = await other.asked(2)

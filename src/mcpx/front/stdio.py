@@ -91,7 +91,7 @@ class StdioFront:
             framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
             self._output.write(frame(raw, framing))
 
-    def _skipped(self, size: int, reason: str, head: bytes = b"") -> None:
+    def _skipped(self, size: int, reason: str, head: bytes) -> None:
         error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
         self._connection.peer.send(jsonrpc.failure(None, error))
 

@@ -71,6 +71,8 @@ class HttpConversation:
         self._own = [(k.encode(), v.encode()) for k, v in spec.headers.items()]
         self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
         self._ready: asyncio.Future[None] | None = None
+        self._answering: dict[str | int, asyncio.Task[Any]] = {}
+        """Questions of the server, by its ids."""
         self._lost: str | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._settle()
@@ -110,8 +112,8 @@ class HttpConversation:
     ) -> Json:
         if self._lost is not None:
             raise Unavailable(self.name, SERVER_DOWN, self._lost)
-        if self._ready is not None:
-            await asyncio.shield(self._ready)
+        if self._ready is not None and not self._ready.done():
+            await asyncio.wait([self._ready], timeout=timeout)
         rid, wait, message = self.waiting.open(method, params, errand, timeout)
         try:
             body = codec.dump(message)
@@ -148,7 +150,14 @@ class HttpConversation:
         self._post(message, _Delivery(self))
 
     def _post(self, message: Json, sink: "_Delivery") -> None:
-        sink.carrier = self._pool.start("POST", self._target, self._headers, codec.dump(message), sink)
+        try:
+            body = codec.dump(message)
+        except codec.Unencodable as error:
+            if "id" not in message:
+                return
+            problem = RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")
+            body = codec.dump(jsonrpc.failure(message["id"], problem))
+        sink.carrier = self._pool.start("POST", self._target, self._headers, body, sink)
 
     # What the server says ------------------------------------------------------------------------------------
 
@@ -163,17 +172,25 @@ class HttpConversation:
             case "response":
                 self.waiting.resolve(message)
             case "notification":
-                method, params = message["method"], jsonrpc.params_of(message)
-                if method == "notifications/progress" and self.waiting.progressed(params):
-                    return
-                if errand is not None:
-                    errand.notification(method, params)
-                else:
-                    self.inbound.notification(method, params)
+                self._notified(message["method"], jsonrpc.params_of(message), errand)
             case "request":
-                self.tasks.start(self._asked(message, errand))
+                rid = message["id"]
+                self._answering[rid] = task = self.tasks.start(self._asked(message, errand))
+                task.add_done_callback(lambda _: self._answering.pop(rid, None))
             case "invalid":
                 self.waiting.noise += 1
+
+    def _notified(self, method: str, params: Json, errand: Errand | None) -> None:
+        if method == "notifications/progress":
+            self.waiting.progressed(params)  # the request its token names, or nobody
+        elif method == "notifications/cancelled":
+            rid = params.get("requestId")
+            if jsonrpc.is_id(rid) and rid in self._answering:
+                self._answering[rid].cancel()
+        elif errand is not None:
+            errand.notification(method, params)
+        else:
+            self.inbound.notification(method, params)
 
     async def _asked(self, message: Json, errand: Errand | None) -> None:
         rid, method = message["id"], message["method"]
@@ -267,7 +284,7 @@ def failure_of(name: str, status: int, headers: Headers | None, message: Any) ->
     return error
 
 
-def _ignore(size: int, reason: str) -> None:
+def _ignore(size: int, reason: str, head: bytes) -> None:
     """Too large an event on a stream nobody waits for."""
 
 
@@ -320,7 +337,7 @@ class _Reply:
         if event.data and event.event == "message":
             self._talk.hear(event.data, self._wait.errand)
 
-    def _skipped(self, size: int, reason: str, head: bytes = b"") -> None:
+    def _skipped(self, size: int, reason: str, head: bytes) -> None:
         self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
 
     def end(self) -> None:

@@ -120,7 +120,7 @@ class _Down:
 
     def __init__(self, talk: SseConversation, limit: int) -> None:
         self._talk = talk
-        self._reader = SseReader(talk.event, limit=limit, on_skipped=lambda size, reason, head=b"": talk.skipped(head))
+        self._reader = SseReader(talk.event, limit=limit, on_skipped=lambda size, reason, head: talk.skipped(head))
         self._good = False
 
     def head(self, status: int, headers: Headers) -> None:

@@ -95,7 +95,7 @@ class ChildConversation:
                 "[%s] prints things on standard output that are not messages; they are passed over", self._dial.name
             )
 
-    def _skipped(self, size: int, reason: str, head: bytes = b"") -> None:
+    def _skipped(self, size: int, reason: str, head: bytes) -> None:
         log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
         self._peer.waiting.too_large(head, self._dial.limit)
 

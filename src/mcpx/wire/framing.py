@@ -18,6 +18,8 @@ Framing = Literal["newline", "content-length"]
 
 HEADER_LIMIT = 8192
 """Bytes of headers before a Content-Length body. Real ones have 20 to 80; it only stops endless ones."""
+HEAD = 256
+"""Bytes of a skipped message that are reported with it: enough to tell which request it answered."""
 LONGEST_BODY = 2**32
 """A declared length beyond this is nonsense: nobody waits for its end, the next header is sought at once."""
 
@@ -41,7 +43,7 @@ class _Outlet(Generic[T]):
 
     __slots__ = ("_error", "_on_message", "_on_skipped")
 
-    def __init__(self, on_message: Callable[[T], None], on_skipped: Callable[[int, str], None]) -> None:
+    def __init__(self, on_message: Callable[[T], None], on_skipped: Callable[[int, str, bytes], None]) -> None:
         self._on_message = on_message
         self._on_skipped = on_skipped
         self._error: Exception | None = None
@@ -52,9 +54,9 @@ class _Outlet(Generic[T]):
         except Exception as e:  # noqa: BLE001 - raised by `settle`
             self._error = self._error or e
 
-    def skipped(self, size: int, why: str) -> None:
+    def skipped(self, size: int, why: str, head: bytes = b"") -> None:
         try:
-            self._on_skipped(size, why)
+            self._on_skipped(size, why, head)
         except Exception as e:  # noqa: BLE001 - raised by `settle`
             self._error = self._error or e
 
@@ -67,11 +69,12 @@ class _Outlet(Generic[T]):
 class _Lines:
     """One message per line."""
 
-    __slots__ = ("_kept", "_limit", "_out", "_skipped")
+    __slots__ = ("_head", "_kept", "_limit", "_out", "_skipped")
 
     def __init__(self, out: _Outlet[bytes], limit: int) -> None:
         self._out = out
         self._limit = limit
+        self._head = b""
         self._kept = bytearray()
         """The line so far; a bytearray because a list of one-byte chunks weighs forty times its content."""
         self._skipped = 0
@@ -95,6 +98,7 @@ class _Lines:
             self._skipped += len(piece)
         elif size > self._limit + 1:  # the last byte may yet be the \r of \r\n
             self._skipped = size
+            self._head = bytes(self._kept[:HEAD]) or piece[:HEAD]
             self._kept = bytearray()
         else:
             self._kept += piece
@@ -102,7 +106,7 @@ class _Lines:
     def _end_line(self, piece: bytes) -> None:
         if self._skipped:
             size, self._skipped = self._skipped + len(piece), 0
-            self._out.skipped(size, f"a line of more than {self._limit} bytes")
+            self._out.skipped(size, f"a line of more than {self._limit} bytes", self._head)
             return
         if self._kept:
             self._kept += piece
@@ -112,7 +116,7 @@ class _Lines:
         if piece.endswith(b"\r"):
             piece = piece[:-1]
         if len(piece) > self._limit:
-            self._out.skipped(size, f"a line of more than {self._limit} bytes")
+            self._out.skipped(size, f"a line of more than {self._limit} bytes", piece[:HEAD])
         elif piece and not piece.isspace():
             self._out.message(piece)
 
@@ -128,7 +132,7 @@ class _Blocks:
         self._limit = limit
         self._kept = bytearray()  # of a header line, or of the body
         self._left = 0  # bytes of the body still to come; 0: among the headers
-        self._too_large = False  # the body is only counted
+        self._too_large = False  # the body is only counted, and its head kept
         self._head = 0  # bytes of complete header lines
         self._length: int | None = None
         self._lost: str | None = None  # why headers are being looked for
@@ -151,9 +155,11 @@ class _Blocks:
         self._left -= len(piece)
         if self._too_large:
             self._skipped += len(piece)
+            self._kept += piece[: HEAD - len(self._kept)]
             if not self._left:
                 size, self._skipped, self._too_large = self._skipped, 0, False
-                self._out.skipped(size, f"a body of more than {self._limit} bytes")
+                head, self._kept = bytes(self._kept), bytearray()
+                self._out.skipped(size, f"a body of more than {self._limit} bytes", head)
         elif self._left:
             self._kept += piece
         else:
@@ -241,7 +247,7 @@ class MessageReader:
     def __init__(
         self,
         on_message: Callable[[bytes], None],
-        on_skipped: Callable[[int, str], None],
+        on_skipped: Callable[[int, str, bytes], None],
         *,
         limit: int,
         framing: Framing | Literal["detect"] = "newline",
@@ -307,11 +313,11 @@ class SseReader:
 
     __slots__ = (
         *("_cr", "_data", "_event", "_id", "_kept", "_limit", "_out", "_partial", "_retry", "_size"),
-        *("_skipped", "_start"),
+        *("_beginning", "_skipped", "_start"),
     )
 
     def __init__(
-        self, on_event: Callable[[SseEvent], None], *, limit: int, on_skipped: Callable[[int, str], None]
+        self, on_event: Callable[[SseEvent], None], *, limit: int, on_skipped: Callable[[int, str, bytes], None]
     ) -> None:
         self._out = _Outlet(on_event, on_skipped)
         self._limit = limit
@@ -320,6 +326,7 @@ class SseReader:
         self._start: bytes | None = b""  # what may be a byte order mark; None once that is settled
         self._skipped = 0  # bytes of the present event when it is over the limit, else 0
         self._partial = False  # ... and its present line is not empty
+        self._beginning = b""  # ... and what its data began with
         self._clear()
 
     def _clear(self) -> None:
@@ -357,12 +364,13 @@ class SseReader:
             if self._kept.startswith(b":"):
                 self._kept = bytearray(b":")  # a comment, of any length
             elif self._size + len(self._kept) > self._limit:
-                self._skip(self._size + len(self._kept))
+                self._skip(self._size + len(self._kept), self._kept[: 2 * HEAD])
         else:
             self._skipped += len(piece)
         self._partial = True
 
-    def _skip(self, size: int) -> None:
+    def _skip(self, size: int, line: bytes | bytearray) -> None:
+        self._beginning = bytes(self._data or line.removeprefix(b"data:").lstrip())[:HEAD]
         self._skipped, self._kept = size, bytearray()
         self._clear()
 
@@ -375,13 +383,13 @@ class SseReader:
             self._skipped += len(line)
             if not line and not partial:
                 size, self._skipped = self._skipped, 0
-                self._out.skipped(size, f"an event of more than {self._limit} bytes")
+                self._out.skipped(size, f"an event of more than {self._limit} bytes", self._beginning)
         elif not line:
             self._dispatch()
         elif not line.startswith(b":"):
             self._size += len(line)
             if self._size > self._limit:
-                self._skip(self._size)
+                self._skip(self._size, line[: 2 * HEAD])
             else:
                 self._field(line)
 

@@ -186,6 +186,11 @@ class Waiting:
         else:
             self.strays += 1
 
+    def unreadable(self, head: bytes, why: str) -> None:
+        """A message that is no JSON: if it answered a request, that request has failed."""
+        if (found := _ANSWERED_ID.match(head)) is not None:
+            self.fail(int(found[1]), Unavailable(self.name, SERVER_GARBAGE, f"the answer is not JSON: {why}"))
+
     def fail_all(self, code: int, reason: str) -> None:
         for rid in list(self._waits):
             self.fail(rid, Unavailable(self.name, code, reason))
@@ -244,6 +249,7 @@ class Peer:
             message = codec.load(raw)
         except codec.BadJson as error:
             self._garbage(PARSE_ERROR, f"Parse error: {error}")
+            self.waiting.unreadable(raw[:256], str(error))
             return
         match jsonrpc.classify(message):
             case "response":

@@ -1,0 +1,811 @@
+"""Streamable HTTP towards a server whose every answer is under the test's control, over a real socket."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fixtures.parts import forever, run, turns, until
+from mcpx.model.call import Json
+from mcpx.model.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    SERVER_DIED,
+    SERVER_DOWN,
+    SERVER_GARBAGE,
+    SERVER_TIMEOUT,
+    SERVER_TOO_LARGE,
+    RpcError,
+    Unavailable,
+)
+from mcpx.transports import Http
+from mcpx.transports import http as module
+from mcpx.transports.dial import Dial
+from mcpx.transports.http import HttpConversation
+from mcpx.wire import codec, era
+from mcpx.wire.framing import sse_frame
+from mcpx.wire.http_server import Exchange, HttpServer
+
+EVENTS = [("content-type", "text/event-stream")]
+Act = Callable[[Exchange, Json], None]
+
+
+def result(exchange: Exchange, message: Json, **fields: Any) -> None:
+    exchange.reply(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": fields}).encode())
+
+
+def frame(message: Json, id: str | None = None, retry: int | None = None) -> bytes:
+    return sse_frame(json.dumps({"jsonrpc": "2.0", **message}).encode(), id=id, retry=retry)
+
+
+class Site:
+    """An MCP endpoint: what it does with each method is set by the test, what it got is kept."""
+
+    def __init__(self, **acts: Act) -> None:
+        self.acts: dict[str, Act] = {name.replace("_", "/"): act for name, act in acts.items()}
+        self.posts: list[tuple[Exchange, Json]] = []
+        self.gets: list[Exchange] = []
+        self.deletes: list[Exchange] = []
+        self.on_get: Callable[[Exchange], None] = lambda exchange: exchange.reply(405)
+        self._server = HttpServer(self._handle)
+        self.url = ""
+
+    def _handle(self, exchange: Exchange) -> None:
+        if exchange.method == "GET":
+            self.gets.append(exchange)
+            self.on_get(exchange)
+        elif exchange.method == "DELETE":
+            self.deletes.append(exchange)
+            exchange.reply(200)
+        else:
+            message = json.loads(exchange.body)
+            self.posts.append((exchange, message))
+            act = self.acts.get(message.get("method", "answer"))
+            if act is not None:
+                act(exchange, message)
+            elif "id" in message and "method" in message:
+                result(exchange, message)
+            else:
+                exchange.reply(202)
+
+    async def __aenter__(self) -> "Site":
+        self.url = f"http://127.0.0.1:{await self._server.start('127.0.0.1', 0)}/mcp?a=b"
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._server.close(0.0)
+
+    def methods(self) -> list[str]:
+        return [message.get("method", "answer") for _, message in self.posts]
+
+    def headers(self, method: str) -> dict[str, str]:
+        exchange = next(exchange for exchange, message in self.posts if message.get("method") == method)
+        return dict(exchange.headers.items())
+
+
+class Owner:
+    """`wire.peer.Inbound` and `wire.peer.Errand` in one: keeps what it hears, answers what it is asked."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.heard: list[tuple[str, Json]] = []
+        self.steps: list[Json] = []
+        self.asked: list[tuple[str, Json | None]] = []
+        self.pauses: list[int] = []
+        self.losses: list[str] = []
+        self._answer = {"fine": True} if answer is None else answer
+
+    async def request(self, message: Json) -> Json:
+        return await self.question(message["method"], message.get("params"))
+
+    async def question(self, method: str, params: Json | None) -> Json:
+        self.asked.append((method, params))
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer if isinstance(self._answer, dict) else await self._answer()
+
+    def notification(self, method: str, params: Json) -> None:
+        self.heard.append((method, params))
+
+    def progress(self, params: Json) -> None:
+        self.steps.append(params)
+
+    def paused(self, retry_ms: int) -> None:
+        self.pauses.append(retry_ms)
+
+    def closed(self, reason: str) -> None:
+        self.losses.append(reason)
+
+
+class Talking:
+    """A site and a conversation with it; `version` is what was negotiated."""
+
+    def __init__(
+        self,
+        site: Site,
+        version: str | None = None,
+        *,
+        session: str | None = None,
+        limit: int = 1 << 20,
+        annotations: Any = None,
+        headers: Json | None = None,
+    ) -> None:
+        self.site = site
+        self.owner = Owner()
+        self._version = version
+        self._session = session
+        self._limit = limit
+        self._annotations = annotations or {}
+        self._headers = headers or {}
+
+    async def __aenter__(self) -> "Talking":
+        await self.site.__aenter__()
+        if self._session is not None:
+
+            def initialize(exchange: Exchange, message: Json) -> None:
+                body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}).encode()
+                exchange.reply(200, body, headers=[("mcp-session-id", self._session or "")])
+
+            self.site.acts.setdefault("initialize", initialize)
+        spec = Http(url=self.site.url, headers=self._headers)
+        talk = await spec.open(Dial("srv", self.owner, 2.0, self._limit, {}, self._annotations))
+        assert isinstance(talk, HttpConversation)
+        self.talk = talk
+        if self._session is not None:
+            await self.talk.request("initialize", {})
+        if self._version is not None:
+            self.talk.settle(self._version)
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.talk.close()
+        await self.site.__aexit__()
+
+    async def ask(self, method: str = "m", timeout: float | None = 2.0, **params: Any) -> Json:
+        return await self.talk.request(method, params, timeout=timeout)
+
+    async def call(self, errand: Owner, timeout: float | None = 2.0, **params: Any) -> Json:
+        return await self.talk.request("tools/call", params, errand=errand, timeout=timeout)
+
+
+# --- replies
+
+
+def test_a_reply_comes_as_json_or_as_a_stream() -> None:
+    """SRC-1."""
+
+    async def main() -> None:
+        def streamed(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(frame({"id": message["id"], "result": {"streamed": True}}))
+            exchange.end()
+
+        async with Talking(Site(plain=result, streamed=streamed)) as on:
+            assert await on.ask("plain") == {}
+            assert await on.ask("streamed") == {"streamed": True}
+
+    run(main())
+
+
+def test_a_reply_without_the_right_id_is_still_the_reply_to_its_post() -> None:
+    async def main() -> None:
+        def odd(exchange: Exchange, message: Json) -> None:
+            exchange.reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"theirs","data":[1]}}')
+
+        async with Talking(Site(odd=odd)) as on:
+            with pytest.raises(RpcError, match="theirs") as caught:
+                await on.ask("odd")
+            assert caught.value.to_json() == {"code": -32000, "message": "theirs", "data": [1]}
+
+    run(main())
+
+
+def test_what_comes_before_the_reply_belongs_to_its_request() -> None:
+    """PRO-4 and PRO-5: a request has a stream of its own."""
+
+    async def main() -> None:
+        def busy(exchange: Exchange, message: Json) -> None:
+            token = message["params"]["_meta"]["progressToken"]
+            exchange.stream(200, EVENTS)
+            for notification in (
+                {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}},
+                {"method": "notifications/message", "params": {"level": "info"}},
+                {"id": "q1", "method": "roots/list"},
+                {"id": 2, "method": "ping"},
+            ):
+                exchange.write(frame(notification))
+            self_done.append(lambda: exchange.write(frame({"id": message["id"], "result": {}})))
+
+        self_done: list[Callable[[], None]] = []
+        async with Talking(Site(tools_call=busy)) as on:
+            errand = Owner({"roots": []})
+            call = asyncio.create_task(on.call(errand, _meta={"progressToken": "mine"}))
+            await until(lambda: on.site.methods().count("answer") == 2)
+            self_done[0]()
+            await call
+            assert errand.steps == [{"progressToken": "mine", "progress": 1}]
+            assert errand.heard == [("notifications/message", {"level": "info"})]
+            assert errand.asked == [("roots/list", None)]
+            answers = {m["id"]: m["result"] for _, m in on.site.posts if "method" not in m}
+            assert answers == {"q1": {"roots": []}, 2: {}}
+            assert on.owner.heard == on.owner.asked == []
+
+    run(main())
+
+
+def test_progress_for_nothing_that_runs_is_nobodys() -> None:
+    async def main() -> None:
+        def odd(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            for token in ("made up", 99, None, []):
+                exchange.write(frame({"method": "notifications/progress", "params": {"progressToken": token}}))
+            exchange.write(frame({"id": message["id"], "result": {}}))
+            exchange.end()
+
+        async with Talking(Site(tools_call=odd)) as on:
+            errand = Owner()
+            await on.call(errand, _meta={"progressToken": 5})
+            assert errand.steps == errand.heard == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [RpcError(-1, "no", {"a": 1}), KeyError("bug")])
+def test_a_question_that_fails_is_answered_with_the_error(error: Exception) -> None:
+    async def main() -> None:
+        def asks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(frame({"id": 7, "method": "roots/list"}))
+            site.acts["answer"] = lambda answer, _: (
+                answer.reply(202),
+                exchange.write(frame({"id": message["id"], "result": {}})),
+            )[0]
+
+        site = Site(tools_call=asks)
+        async with Talking(site) as on:
+            await on.call(Owner(error))
+            [answer] = [message for _, message in site.posts if "method" not in message]
+            assert answer["error"]["code"] == (-1 if isinstance(error, RpcError) else INTERNAL_ERROR)
+
+    run(main())
+
+
+def test_an_answer_that_cannot_be_written_becomes_an_error_and_hangs_nobody() -> None:
+    async def main() -> None:
+        def asks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(frame({"id": 7, "method": "roots/list"}))
+            site.acts["answer"] = lambda answer, _: (
+                answer.reply(202),
+                exchange.write(frame({"id": message["id"], "result": {}})),
+            )[0]
+
+        site = Site(tools_call=asks)
+        async with Talking(site, "2025-11-25") as on:
+            await on.call(Owner(codec.load(b'{"x":1e400}')))
+            [answer] = [message for _, message in site.posts if "method" not in message]
+            assert (answer["id"], answer["error"]["code"]) == (7, INTERNAL_ERROR)
+            with pytest.raises(RpcError, match="cannot be sent"):
+                await on.ask("m", **codec.load(b'{"x":1e400}'))
+            on.talk.notify("n", codec.load(b'{"x":1e400}'))
+            assert await on.ask("m") == {}
+
+    run(main())
+
+
+def test_a_question_taken_back_by_the_server_is_taken_back_from_the_client() -> None:
+    """PRO-5: and never answered."""
+
+    async def main() -> None:
+        stopped = asyncio.Event()
+
+        async def endless() -> Json:
+            try:
+                return await forever()
+            finally:
+                stopped.set()
+
+        streams: list[tuple[Exchange, Json]] = []
+
+        def asks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(frame({"id": 7, "method": "roots/list"}))
+            streams.append((exchange, message))
+
+        async with Talking(Site(tools_call=asks)) as on:
+            errand = Owner(endless)
+            call = asyncio.create_task(on.call(errand))
+            await until(lambda: errand.asked)
+            exchange, message = streams[0]
+            exchange.write(frame({"method": "notifications/cancelled", "params": {"requestId": 7}}))
+            await stopped.wait()
+            exchange.write(frame({"id": message["id"], "result": {}}))
+            await call
+            assert "answer" not in on.site.methods()
+            assert errand.heard == []
+
+    run(main())
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "code", "text"),
+    [
+        (401, [], SERVER_DOWN, "credentials"),
+        (403, [], SERVER_DOWN, "credentials"),
+        (404, [], SERVER_DOWN, "no MCP endpoint"),
+        (405, [], SERVER_DOWN, "type: sse"),
+        (307, [("location", "http://elsewhere.example/mcp")], SERVER_DOWN, "elsewhere.example"),
+        (500, [], SERVER_DOWN, "HTTP 500"),
+        (503, [], SERVER_DOWN, "HTTP 503"),
+    ],
+)
+def test_an_http_error_says_what_it_means_and_names_the_server(
+    status: int, headers: list[tuple[str, str]], code: int, text: str
+) -> None:
+    """SRC-8: redirects are reported, never followed."""
+
+    async def main() -> None:
+        site = Site(m=lambda exchange, _: exchange.reply(status, b"<html>", "text/html", headers))
+        async with Talking(site) as on:
+            with pytest.raises(Unavailable, match=r"^srv: ") as caught:
+                await on.ask()
+            assert (caught.value.code, caught.value.http_status) == (code, status)
+            assert text in caught.value.message
+            assert not caught.value.unsent
+            assert len(site.posts) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","method":"x"}'])
+def test_a_reply_that_is_none_is_garbage(body: bytes) -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(200, body))) as on:
+            with pytest.raises(Unavailable, match=r"^srv: ") as caught:
+                await on.ask()
+            assert caught.value.code == SERVER_GARBAGE
+
+    run(main())
+
+
+def test_a_server_that_is_not_there_certainly_did_not_act() -> None:
+    async def main() -> None:
+        async with Site() as site:
+            url = site.url
+        talk = await Http(url=url).open(Dial("srv", Owner(), 2.0, 1000, {}, {}))
+        with pytest.raises(Unavailable, match=r"^srv: cannot connect: ") as caught:
+            await talk.request("m", {})
+        assert caught.value.code == SERVER_DOWN
+        assert caught.value.unsent
+        await talk.close()
+
+    run(main())
+
+
+def test_a_connection_that_breaks_in_the_middle_fails_its_request_only() -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        def breaks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(b"data: half a mes")
+            exchange.failed()
+
+        held: list[tuple[Exchange, Json]] = []
+        async with Talking(Site(breaks=breaks, slow=lambda *got: held.append(got))) as on:
+            slow = asyncio.create_task(on.ask("slow"))
+            await until(lambda: held)
+            with pytest.raises(Unavailable) as caught:
+                await on.ask("breaks")
+            assert caught.value.code == SERVER_DIED
+            assert not caught.value.unsent
+            result(*held[0], fine=True)
+            assert await slow == {"fine": True}
+            assert on.owner.losses == []
+
+    run(main())
+
+
+def test_an_answer_over_the_limit_fails_its_request_only() -> None:
+    """SEC-6 and SRC-8: as JSON, as an event, and as an event without end."""
+
+    async def main() -> None:
+        big = b'{"jsonrpc":"2.0","id":1,"result":{"x":"' + b"x" * 5000 + b'"}}'
+
+        def event(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(big))
+
+        def endless(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            for _ in range(100):
+                exchange.write(b"data: " + b"x" * 1000 + b"\n")
+
+        site = Site(json=lambda exchange, _: exchange.reply(200, big), event=event, endless=endless)
+        async with Talking(site, limit=1000) as on:
+            for method in ("json", "event", "endless"):
+                with pytest.raises(Unavailable, match="1,000 bytes") as caught:
+                    await on.ask(method)
+                assert caught.value.code == SERVER_TOO_LARGE
+            assert await on.ask("m") == {}
+
+    run(main())
+
+
+# --- headers
+
+
+def test_an_older_server_gets_its_session_and_from_2025_06_18_on_the_version() -> None:
+    async def main() -> None:
+        for version, sent in (("2025-03-26", False), ("2025-06-18", True), ("2025-11-25", True)):
+            async with Talking(Site(), version, session="s-1", headers={"X-Own": "mine"}) as on:
+                await on.ask("tools/list")
+                headers = on.site.headers("tools/list")
+                assert headers["mcp-session-id"] == "s-1"
+                assert headers.get("mcp-protocol-version") == (version if sent else None)
+                assert headers["x-own"] == "mine"
+                assert headers["accept"] == "application/json, text/event-stream"
+                assert "mcp-method" not in headers
+                assert "mcp-session-id" not in on.site.headers("initialize")
+                assert on.site.posts[0][0].query == "a=b"
+
+    run(main())
+
+
+def test_a_modern_server_gets_what_its_ladder_asks_for() -> None:
+    async def main() -> None:
+        annotations = {"tool": {("region",): ("Region", "string"), ("n",): ("N", "integer")}}
+        async with Talking(Site(), era.LATEST_MODERN, annotations=annotations) as on:
+            await on.ask("tools/call", name="tool", arguments={"region": "zürich", "n": 5})
+            await on.ask("resources/read", uri="x:1")
+            await on.ask("tools/list")
+            calling = on.site.headers("tools/call")
+            assert calling["mcp-protocol-version"] == "2026-07-28"
+            assert calling["mcp-method"] == "tools/call"
+            assert calling["mcp-name"] == "tool"
+            assert era.decode_header(calling["mcp-param-region"]) == "zürich"
+            assert calling["mcp-param-n"] == "5"
+            assert on.site.headers("resources/read")["mcp-name"] == "x:1"
+            assert "mcp-name" not in on.site.headers("tools/list")
+            assert "mcp-session-id" not in calling
+
+    run(main())
+
+
+def test_the_probe_is_modern_before_anything_is_agreed_and_the_handshake_is_not() -> None:
+    async def main() -> None:
+        async with Talking(Site()) as on:
+            await on.ask("server/discover")
+            await on.ask("initialize")
+            assert on.site.headers("server/discover")["mcp-protocol-version"] == "2026-07-28"
+            assert "mcp-protocol-version" not in on.site.headers("initialize")
+
+    run(main())
+
+
+# --- giving up
+
+
+def test_giving_up_closes_a_modern_request_and_says_nothing() -> None:
+    """LIF-6: in that era closing is the cancellation."""
+
+    async def main() -> None:
+        gone = asyncio.Event()
+
+        def hang(exchange: Exchange, message: Json) -> None:
+            exchange.on_disconnect = gone.set
+
+        async with Talking(Site(m=hang), era.LATEST_MODERN) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.ask(timeout=0.05)
+            assert caught.value.code == SERVER_TIMEOUT
+            await gone.wait()
+            assert on.site.methods() == ["m"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+def test_giving_up_is_said_to_an_older_server_once(how: str) -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        async with Talking(Site(m=lambda *_: None), "2025-11-25") as on:
+            call = asyncio.create_task(on.ask(timeout=0.05 if how == "timed out" else 5.0))
+            await until(lambda: on.site.posts)
+            if how == "cancelled":
+                call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            await until(lambda: len(on.site.posts) == 2)
+            [(_, asked), (_, said)] = on.site.posts
+            assert said["method"] == "notifications/cancelled"
+            assert said["params"]["requestId"] == asked["id"]
+            await turns()
+            assert len(on.site.posts) == 2
+
+    run(main())
+
+
+def test_a_request_given_up_while_its_connection_is_made_is_never_sent() -> None:
+    async def main() -> None:
+        async with Talking(Site(), era.LATEST_MODERN) as on:
+            call = asyncio.create_task(on.ask())
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+            assert await on.ask("after") == {}
+            assert on.site.methods() == ["after"]
+
+    run(main())
+
+
+# --- the order of things
+
+
+def test_nothing_overtakes_the_notification_that_ends_the_handshake() -> None:
+    async def main() -> None:
+        held: list[Exchange] = []
+        site = Site(**{"notifications_initialized": lambda exchange, _: held.append(exchange)})
+        async with Talking(site, session="s") as on:
+            on.talk.notify("notifications/initialized", None)
+            on.talk.settle("2025-11-25")
+            asking = asyncio.create_task(on.ask("tools/list"))
+            await until(lambda: held)
+            await turns()
+            assert site.methods() == ["initialize", "notifications/initialized"]
+            assert site.gets == []
+            held[0].reply(202)
+            assert await asking == {}
+
+    run(main())
+
+
+def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_than_its_time_out() -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        site = Site(**{"notifications_initialized": lambda *_: None})
+        async with Talking(site, session="s") as on:
+            on.talk.notify("notifications/initialized", None)
+            async with asyncio.timeout(2.0):
+                try:
+                    await on.ask("tools/list", timeout=0.05)
+                except Unavailable as error:
+                    assert error.code == SERVER_TIMEOUT  # noqa: PT017 - either is right
+
+    run(main())
+
+
+# --- streams that are resumed
+
+
+def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event() -> None:
+    """The server names the time; the errand is told of the pause."""
+
+    async def main() -> None:
+        asked: list[Json] = []
+
+        def pauses(exchange: Exchange, message: Json) -> None:
+            asked.append(message)
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=10))
+            exchange.write(frame({"method": "notifications/message", "params": {"n": 1}}, id="e2"))
+            exchange.end()
+
+        def resumed(exchange: Exchange) -> None:
+            exchange.stream(200, EVENTS)
+            if len(site.gets) == 1:  # and once more
+                exchange.write(frame({"method": "notifications/message", "params": {"n": 2}}, id="e3"))
+            else:
+                exchange.write(frame({"id": asked[0]["id"], "result": {"late": True}}, id="e4"))
+            exchange.end()
+
+        site = Site(tools_call=pauses)
+        site.on_get = resumed
+        async with Talking(site, session="s") as on:
+            errand = Owner()
+            assert await on.call(errand) == {"late": True}
+            assert [get.headers.get("last-event-id") for get in site.gets] == ["e2", "e3"]
+            assert [get.headers.get("mcp-session-id") for get in site.gets] == ["s", "s"]
+            assert [params["n"] for _, params in errand.heard] == [1, 2]
+            assert errand.pauses == [10, 10]
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [None, era.LATEST_MODERN])
+def test_a_stream_that_ends_without_a_reply_fails_its_request(version: str | None) -> None:
+    """Without event ids there is nothing to come back for; the modern era has no coming back."""
+
+    async def main() -> None:
+        def ends(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1" if version else None))
+            exchange.end()
+
+        async with Talking(Site(m=ends), version) as on:
+            with pytest.raises(Unavailable, match="ended before the result") as caught:
+                await on.ask()
+            assert caught.value.code == SERVER_DIED
+            assert on.site.gets == []
+
+    run(main())
+
+
+def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again() -> None:
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=1))
+            exchange.end()
+
+        site = Site(tools_call=pauses)
+        site.on_get = lambda exchange: exchange.reply(404)
+        async with Talking(site, session="s") as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.call(Owner())
+            assert not caught.value.unsent  # it was acted on, as far as we know
+
+    run(main())
+
+
+def test_a_call_given_up_while_it_is_paused_is_not_polled() -> None:
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=50))
+            exchange.end()
+
+        async with Talking(Site(tools_call=pauses)) as on:
+            errand = Owner()
+            call = asyncio.create_task(on.call(errand))
+            await until(lambda: errand.pauses)
+            call.cancel()
+            await asyncio.wait([call])
+            await asyncio.sleep(0.1)  # longer than the server asked for
+            assert on.site.gets == []
+
+    run(main())
+
+
+def test_a_server_cannot_make_us_wait_longer_than_half_a_minute() -> None:
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=10**9))
+            exchange.end()
+
+        async with Talking(Site(tools_call=pauses)) as on:
+            errand = Owner()
+            call = asyncio.create_task(on.call(errand, timeout=0.2))
+            await until(lambda: errand.pauses)
+            assert errand.pauses == [30_000]
+            with pytest.raises(Unavailable):
+                await call
+
+    run(main())
+
+
+# --- what belongs to no request
+
+
+def test_an_older_server_is_listened_to_and_again_from_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_MS", 5)
+
+    async def main() -> None:
+        def speaks(exchange: Exchange) -> None:
+            exchange.stream(200, EVENTS)
+            n = len(site.gets)
+            exchange.write(frame({"method": "notifications/tools/list_changed", "params": {"n": n}}, id=f"g{n}"))
+            if n == 1:
+                exchange.write(frame({"id": 9, "method": "roots/list"}))
+            if n < 3:
+                exchange.end()
+
+        site = Site()
+        site.on_get = speaks
+        async with Talking(site, "2025-11-25", session="s") as on:
+            await until(lambda: len(on.owner.heard) == 3)
+            assert [params["n"] for _, params in on.owner.heard] == [1, 2, 3]
+            assert [get.headers.get("last-event-id") for get in site.gets] == [None, "g1", "g2"]
+            assert all(get.headers.get("accept") == "text/event-stream" for get in site.gets)
+            await until(lambda: "answer" in site.methods())
+            assert on.owner.asked == [("roots/list", None)]
+
+    run(main())
+
+
+def test_a_server_without_such_a_stream_is_asked_for_it_once() -> None:
+    async def main() -> None:
+        async with Talking(Site(), "2025-11-25", session="s") as on:
+            await until(lambda: on.site.gets)
+            assert await on.ask() == {}
+            assert len(on.site.gets) == 1
+        async with Talking(Site(), era.LATEST_MODERN) as on:
+            await on.ask()
+            assert on.site.gets == []
+
+    run(main())
+
+
+# --- the end of a session
+
+
+@pytest.mark.parametrize("where", ["a request", "the stream"])
+def test_a_session_the_server_forgot_is_lost_once(where: str) -> None:
+    async def main() -> None:
+        site = Site()
+        if where == "the stream":
+            site.on_get = lambda exchange: exchange.reply(404)
+        else:
+            site.acts["m"] = lambda exchange, _: exchange.reply(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}')
+        async with Talking(site, "2025-11-25", session="s") as on:
+            if where == "a request":
+                with pytest.raises(Unavailable, match=r"^srv: the server ended the session$") as caught:
+                    await on.ask()
+                assert caught.value.unsent  # so it may be sent again, in a new session
+            await until(lambda: on.owner.losses)
+            with pytest.raises(Unavailable):
+                await on.ask()
+        assert on.owner.losses == ["the server ended the session"]
+        assert site.deletes == []  # there is nothing left to end
+
+    run(main())
+
+
+def test_closing_says_goodbye_to_a_session_and_fails_what_waits() -> None:
+    async def main() -> None:
+        async with Talking(Site(m=lambda *_: None), "2025-11-25", session="s") as on:
+            waiting = asyncio.create_task(on.ask(timeout=None))
+            await until(lambda: "m" in on.site.methods())
+            await on.talk.close()
+            with pytest.raises(Unavailable):
+                await waiting
+            [goodbye] = on.site.deletes
+            assert goodbye.headers.get("mcp-session-id") == "s"
+            with pytest.raises(Unavailable):
+                await on.ask()
+            on.talk.notify("n", None)
+
+    run(main())
+
+
+def test_noise_on_a_stream_is_counted_and_harms_nobody() -> None:
+    async def main() -> None:
+        def noisy(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            for data in (b"not json", b"[]", b"5", b'{"jsonrpc":"1.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
+                exchange.write(sse_frame(data))
+            exchange.write(sse_frame(b"ignored", event="other"))
+            exchange.write(frame({"id": 99, "result": {"wrong": True}}))
+            exchange.write(frame({"id": message["id"], "result": {"right": True}}))
+            exchange.end()
+
+        async with Talking(Site(m=noisy)) as on:
+            assert await on.ask() == {"right": True}
+            assert (on.talk.waiting.noise, on.talk.waiting.strays) == (5, 1)
+
+    run(main())
+
+
+def test_a_method_the_server_lacks_is_its_own_error_whatever_the_status() -> None:
+    """PRO-6."""
+
+    async def main() -> None:
+        def lacks(exchange: Exchange, message: Json) -> None:
+            error = {"code": METHOD_NOT_FOUND, "message": "no such method", "x": 1}
+            body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            exchange.reply(404, body.encode())
+
+        async with Talking(Site(m=lacks), era.LATEST_MODERN) as on:
+            with pytest.raises(RpcError) as caught:
+                await on.ask()
+            assert caught.value.to_json() == {"code": METHOD_NOT_FOUND, "message": "no such method", "x": 1}
+
+    run(main())
