@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpx.catalog.catalog import Catalog, Source
+from mcpx.catalog.catalog import Catalog
 from mcpx.config import Config
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
+from mcpx.core.catalogs import Catalogs
+from mcpx.core.room import CallersRoom
 from mcpx.core.router import Surface, route
-from mcpx.model.call import Call, Caller, Json, as_object
-from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
+from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
-from mcpx.model.offer import Kind, Offer
+from mcpx.model.offer import Kind
 from mcpx.surfaces.direct import Direct
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
-NOUNS: Mapping[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
 
 STARTS_AT_ONCE = 8
@@ -54,7 +54,7 @@ class Generation:
 
 
 class Gateway:
-    """Also the `Hub` its upstreams report to and the `Room` its router works in."""
+    """Also the `Hub` its upstreams report to."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], state: Path | None = None) -> None:
         """`state` is the folder for what is not configuration; without one nothing is kept."""
@@ -67,12 +67,11 @@ class Gateway:
         self._applying = asyncio.Lock()
         self._started = False
         self._solo: Caller | None = None
-        self._catalog: Catalog | None = None
-        self._shown: Catalog | None = None
-        self._given: dict[tuple[Kind, str, str], str] = {}
+        self.catalogs = Catalogs(
+            lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming
+        )
         self._known: Catalog | None = None
         """What clients were told of: the first list they saw, then each announcement."""
-        self._warned: set[str] = set()
         self._stale = False
         self._forced: set[Kind] = set()
         self._announcing: asyncio.Task[None] | None = None
@@ -109,21 +108,13 @@ class Gateway:
             for server in config.mcp_servers:
                 if server.name in plan.updated:
                     upstreams[server.name].update(server)
-            self._forget_names(before.config, config)
+            self.catalogs.forget_names(before.config, config)
             self.generation = Generation(config, upstreams, before.surface)
             self._changed_offers()
             for name, upstream in before.upstreams.items():
                 if upstreams.get(name) is not upstream:
                     self._tasks.start(upstream.drain(DRAIN))
             return plan
-
-    def _forget_names(self, old: Config, new: Config) -> None:
-        """Names stay with their owners (NAM-1), except those the user has changed."""
-        if old.naming != new.naming:
-            self._given.clear()
-        prefixes = {server.name: server.prefix for server in new.mcp_servers}
-        renamed = {server.name for server in old.mcp_servers if prefixes.get(server.name, "") != server.prefix}
-        self._given = {key: public for key, public in self._given.items() if key[1] not in renamed}
 
     async def close(self) -> None:
         await asyncio.gather(*(upstream.close() for upstream in self.generation.upstreams.values()))
@@ -132,7 +123,7 @@ class Gateway:
     # The door --------------------------------------------------------------------------------------------------
 
     async def handle(self, call: Call) -> Json:
-        return await route(self.generation.surface, self, call)
+        return await route(self.generation.surface, CallersRoom(self, call.caller), call)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self.generation.upstreams.values():
@@ -185,60 +176,24 @@ class Gateway:
         good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
         return {"status": "ok" if good else "degraded", "servers": servers}
 
-    # The catalog -------------------------------------------------------------------------------------------------
+    # What callers find -------------------------------------------------------------------------------------------
+
+    def room(self, caller: Caller) -> CallersRoom:
+        """The gateway as this caller finds it."""
+        return CallersRoom(self, caller)
 
     @property
     def catalog(self) -> Catalog:
-        """Built when it is asked for, so that many changes at once cost one building."""
-        if self._catalog is None:
-            sources = [
-                Source(upstream.name, upstream.server.prefix, upstream.definitions)
-                for upstream in self.generation.upstreams.values()
-                if upstream.server.enabled
-            ]
-            self._catalog = Catalog.build(sources, self.generation.config.naming, self._given)
-            for warning in self._catalog.warnings:
-                if warning not in self._warned:
-                    log.warning("%s", warning)
-            self._warned = set(self._catalog.warnings)
-        return self._catalog
+        return self.catalogs.shared
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
-        await self._startup(call.caller)
-        catalog = self.catalog
-        if catalog is not self._shown:
-            # From here on clients know these names: they stay with their owners (NAM-1).
-            self._shown = catalog
-            self._given.update(catalog.names())
-            self._known = self._known or catalog
-        return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
+    def show(self, catalog: Catalog) -> None:
+        """A client is shown this catalog: its names stay, and what differs from it later is announced."""
+        self.catalogs.show(catalog)
+        self._known = self._known or self.catalogs.shared
 
-    async def find(self, kind: Kind, name: object) -> Offer:
-        if not isinstance(name, str):
-            raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
-        offer = self.catalog.find(kind, name)
-        if offer is None and (offer := await self._found_later(kind, name)) is None:
-            raise NotFound(NOUNS[kind], name)
-        return offer
-
-    async def _found_later(self, kind: Kind, name: str) -> Offer | None:
-        """A server that is still starting may offer it."""
-        async for _ in self._as_servers_settle():
-            if (offer := self.catalog.find(kind, name)) is not None:
-                return offer
-        return None
-
-    async def locate(self, uri: str) -> tuple[str, str] | None:
-        found = self.catalog.resolve_uri(uri)
-        if found is None:
-            async for _ in self._as_servers_settle():
-                if (found := self.catalog.resolve_uri(uri)) is not None:
-                    break
-        return found
-
-    def param_headers(self, tool: str) -> era.ParamHeaders | None:
+    def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
-        catalog = self.catalog
+        catalog = self.catalogs.of(caller)
         if self._annotations[0] is not catalog:
             self._annotations = (catalog, {})
         known = self._annotations[1]
@@ -247,29 +202,29 @@ class Gateway:
             known[tool] = None if offer is None else era.param_headers(offer.definition.get("inputSchema"))
         return known[tool]
 
-    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
-        hints = as_object(offer.definition.get("annotations"))
-        harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
-        return await self.generation.upstreams[offer.server].call(call, params, repeatable=harmless)
-
-    async def send(self, server: str, call: Call, params: Json) -> Json:
-        return await self.generation.upstreams[server].call(call, params, repeatable=True)
-
     # Waiting for servers that start --------------------------------------------------------------------------------
 
     def _starting(self) -> list[Upstream]:
         return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
 
-    async def _startup(self, caller: Caller) -> None:
-        """A list waits a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
+    async def prepare(self, caller: Caller) -> None:
+        """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
-        starting = self._starting()
-        patience = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
-        if starting and patience > 0:
-            await _settled(starting, patience)
+        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        if (starting := self._starting()) and left > 0:
+            await _settled(starting, left)
+        if caller.answers and not caller.solo:
+            await self._learn(caller)
 
-    async def _as_servers_settle(self) -> AsyncIterator[None]:
+    async def _learn(self, caller: Caller) -> None:
+        """Find out what servers offer to a client like this one, for as long as a list may wait."""
+        work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
+        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        if work and left > 0:
+            await asyncio.wait(work, timeout=left)
+
+    async def as_servers_settle(self) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
         while starting := self._starting():
             waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
@@ -280,16 +235,6 @@ class Gateway:
                     wait.cancel()
             yield
 
-    # Subscriptions ---------------------------------------------------------------------------------------------------
-
-    async def subscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self.generation.upstreams[server].link_for(call.caller)
-        return await link.subscribe(uri, call.caller.session or "", call.params)
-
-    async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self.generation.upstreams[server].link_for(call.caller)
-        return await link.unsubscribe(uri, call.caller.session or "", call.params)
-
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
@@ -297,8 +242,14 @@ class Gateway:
             self._forced.update(kinds)
         self._changed_offers()
 
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
+        """Some callers are offered something else than before; told to the session it concerns."""
+        self.catalogs.changed()
+        if session is not None:
+            self.bus.publish(OffersChanged(frozenset(kinds), session))
+
     def _changed_offers(self) -> None:
-        self._catalog = None
+        self.catalogs.changed()
         self._stale = True
         if self._announcing is None or self._announcing.done():
             self._announcing = self._tasks.start(self._announce())

@@ -5,10 +5,11 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, as_object
@@ -20,6 +21,7 @@ from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.snapshot import Snapshot, Snapshots, key_of
+from mcpx.upstreams.variants import Offers, Variants, answers_key
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
@@ -48,6 +50,8 @@ class Hub(Protocol):
 
     def said(self, server: str, method: str, params: Json, owner: str | None) -> None: ...
 
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
+
     def state_changed(self, server: str) -> None: ...
 
 
@@ -65,7 +69,9 @@ class Upstream:
         self.server = server
         self.name = server.name
         self.instructions = ""
-        self.definitions: dict[Kind, list[Json]] = {kind: [] for kind in KINDS}
+        self.definitions: Offers = {kind: [] for kind in KINDS}
+        """What it offers to everybody."""
+        self.variants = Variants()
         self.latency: float | None = None
         """Seconds the last probe took."""
         self._hub = hub
@@ -82,6 +88,9 @@ class Upstream:
         self._keeping: asyncio.TimerHandle | None = None
         self._solo: Caller | None = None
         self._level: str | None = None
+        self._watched: dict[str, set[str]] = {}
+        """URIs that modern clients listen for -> who."""
+        self._learning: dict[str, asyncio.Task[None]] = {}
         self._orphaned: dict[str, set[str]] = {}
         """Subscriptions whose shared link was lost; they are renewed with the next one."""
         self._remembered = self._remember()
@@ -127,6 +136,7 @@ class Upstream:
             link = await self._links.first(self._solo)
             self._main = link
             self.instructions = link.terms.instructions
+            self.variants.forget_answers()
             await link.listen()
             await self._read(link, KINDS, said_so=False)
             if self._level is not None:
@@ -188,21 +198,74 @@ class Upstream:
         elif self.status.state == "degraded":
             self._life.set("connected")
 
+    # What it offers --------------------------------------------------------------------------------------------
+
+    def offers(self, caller: Caller | None) -> Offers:
+        """What this caller is offered; None asks for what everybody is."""
+        if caller is None or not self.variants:
+            return self.definitions
+        return self.variants.find(caller.session, caller.capabilities) or self.definitions
+
     async def _read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
         """Read lists of the server and publish them together."""
         kinds = tuple(kinds)
-        lists = await asyncio.gather(*(link.list(kind) for kind in kinds), return_exceptions=True)
+        self.definitions = {**self.definitions, **await self._lists(link, kinds)}
+        self._hub.offers_changed(self.name, kinds, said_so)
+        if self._keeping is None:
+            self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
+
+    async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
+        """What a link is offered; a list that cannot be read is left out, and does not cost the server its others."""
+        kinds = tuple(kinds)
+        lists = await asyncio.gather(*(link.list(kind, capabilities) for kind in kinds), return_exceptions=True)
+        read: Offers = {}
         for kind, found in zip(kinds, lists, strict=True):
             if isinstance(found, RpcError) and link.alive:
-                # One list that cannot be read does not cost the server its others.
                 log.warning("[%s] its %s could not be listed: %s", self.name, kind, found.message)
             elif isinstance(found, BaseException):
                 raise found
             else:
-                self.definitions[kind] = self._usable(link, found) if kind == "tools" else found
-        self._hub.offers_changed(self.name, kinds, said_so)
-        if self._keeping is None:
-            self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
+                read[kind] = self._usable(link, found) if kind == "tools" else found
+        return read
+
+    def learn(self, caller: Caller) -> asyncio.Task[None] | None:
+        """Find out, once, what callers that can be asked the same things are offered; the task while it runs."""
+        key = answers_key(caller.capabilities)
+        if key in self.variants.known or self._main is None or not self._main.alive:
+            return None
+        task = self._learning.get(key)
+        if task is None:
+            task = self._learning[key] = self._tasks.start(self._learn(key, caller))
+            task.add_done_callback(lambda _: self._learning.pop(key, None))
+        return task
+
+    async def _learn(self, key: str, caller: Caller) -> None:
+        try:
+            if self._links.era_for(caller) == "modern" and self._main is not None and self._main.modern:
+                found = await self._lists(self._main, KINDS, caller.capabilities)
+            elif self._links.key_for(caller) is not None:
+                found = await self._lists(await self._links.keep(caller), KINDS)
+            else:
+                link = await self._links.borrow(caller)
+                try:
+                    found = await self._lists(link, KINDS)
+                finally:
+                    self._links.give_back(link)
+        except RpcError as error:
+            log.debug("[%s] what it offers to %s is not known: %s", self.name, key, error.message)
+            return
+        if self.variants.learn(key, {**self.definitions, **found}, self.definitions):
+            self._hub.offers_vary(self.name, KINDS, caller.session)
+
+    async def _learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> None:
+        """A session's own link says that its lists have changed: from now on they are its own."""
+        before = self.variants.find(session, link.who.capabilities)
+        try:
+            found = await self._lists(link, kinds)
+        except RpcError:
+            return
+        self.variants.learn_session(session, {**(before or self.definitions), **found})
+        self._hub.offers_vary(self.name, kinds, session)
 
     def _keep(self) -> None:
         self._keeping = None
@@ -212,15 +275,16 @@ class Upstream:
         """Remember which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
         if not link.modern:
             return tools
-        self._links.annotations.clear()
         kept: list[Json] = []
         for tool in tools:
             annotations = era.param_headers(as_object(tool).get("inputSchema"))
             if annotations is None:
                 log.warning("[%s] tool %r left out: an x-mcp-header in it is invalid", self.name, tool.get("name"))
                 continue
-            if annotations and isinstance(name := tool.get("name"), str):
-                self._links.annotations[name] = annotations
+            if isinstance(name := as_object(tool).get("name"), str):
+                self._links.annotations.pop(name, None)
+                if annotations:
+                    self._links.annotations[name] = annotations
             kept.append(tool)
         return kept
 
@@ -251,6 +315,8 @@ class Upstream:
 
     async def end_session(self, session: str) -> None:
         """The session is over: its private links, and its subscriptions on shared ones, go with it."""
+        if self.variants.forget_session(session):
+            self._hub.offers_vary(self.name, (), None)
         for users in self._orphaned.values():
             users.discard(session)
         for link in self._links.all():
@@ -303,6 +369,7 @@ class Upstream:
         try:
             if caller.log_level is not None:
                 await link.set_level(caller.log_level)
+            await self._watch_on(link)
             return await link.call(call, call.method, params, errand)
         finally:
             self._links.give_back(link)
@@ -323,11 +390,28 @@ class Upstream:
             return self._main
         return await self._links.keep(caller)
 
-    async def shared_link(self) -> Link:
-        """The link of the catalog: subscriptions of modern listeners go over it."""
+    async def watch(self, uri: str, who: str) -> None:
+        """A modern client listens for a resource: on the shared link, and on those that carry calls of their own."""
         await self._connected()
         assert self._main is not None
-        return self._main
+        await self._main.subscribe(uri, who, {})
+        self._watched.setdefault(uri, set()).add(who)
+
+    async def unwatch(self, uri: str, who: str) -> None:
+        users = self._watched.get(uri, set())
+        users.discard(who)
+        if not users:
+            self._watched.pop(uri, None)
+        for link in self._links.all():
+            if who in link.subscribers.get(uri, ()):
+                with contextlib.suppress(RpcError):
+                    await link.unsubscribe(uri, who, {})
+
+    async def _watch_on(self, link: Link) -> None:
+        for uri, users in list(self._watched.items()):
+            for who in users - link.subscribers.get(uri, set()):
+                with contextlib.suppress(RpcError):
+                    await link.subscribe(uri, who, {})
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 
@@ -352,7 +436,9 @@ class Upstream:
     # What the server says ----------------------------------------------------------------------------------------
 
     def heard(self, link: Link, method: str, params: Json) -> None:
-        if method in CHANGES:
+        if method in CHANGES and link.owner is not None:
+            self._tasks.start(self._learn_session(link, link.owner, CHANGES[method]))
+        elif method in CHANGES:
             self._changed.update(CHANGES[method])
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = self._tasks.start(self._refresh())
@@ -372,7 +458,8 @@ class Upstream:
             try:
                 await self._read(link, kinds, said_so=True)
             except RpcError as error:
-                log.warning("[%s] its lists could not be read: %s", self.name, error.message)
+                if link.alive:
+                    log.warning("[%s] its lists could not be read: %s", self.name, error.message)
 
     def lost(self, link: Link, reason: str) -> None:
         self._links.forget(link)
