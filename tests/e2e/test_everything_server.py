@@ -213,8 +213,10 @@ async def test_a_log_message_arrives_marked_with_its_server(server: str, ada: Cl
 
 
 @pytest.fixture(params=["ada", "bob"])
-def maker(request: pytest.FixtureRequest, ada: Client, bob: Client) -> Client:
+def maker(request: pytest.FixtureRequest, way: Way, ada: Client, bob: Client) -> Client:
     """Who makes a resource. Over the network Ada has a link of her own to each server."""
+    if request.param == "ada" and way.shared and ada.modern:
+        pytest.skip("without a session nothing ties what one call makes on its own link to the next list")
     return ada if request.param == "ada" else bob
 
 
