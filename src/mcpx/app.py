@@ -10,7 +10,8 @@ import logging.handlers
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,10 +19,14 @@ from typing import Literal
 
 from mcpx import __version__
 from mcpx.config import Config
+from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
+from mcpx.front.control import Control, socket_path
 from mcpx.front.desk import Desk
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.transports import process
+from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger("mcpx")
 
@@ -40,6 +45,12 @@ class Run:
     host: str
     port: int
     log_level: str
+    state: Path | None = None
+    """Folder for what is not configuration; None writes nothing."""
+    reload: Callable[[], Config] | None = None
+    """Reads the configuration again; None where there is no file."""
+    env: str | None = None
+    """The overlay that is laid over the file (`--env`)."""
 
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -57,14 +68,15 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    gateway = Gateway(run.config, environ)
+    gateway = Gateway(run.config, environ, run.state)
     desk = Desk(gateway)
+    tasks = Tasks("app")
+    upkeep = Upkeep(run, gateway, tasks)
+    _listen_for_signals(stop, upkeep)
+    note = _look_for_leftovers(run)
     try:
+        await upkeep.start()
         if run.transport == "stdio":
             await _serve_stdio(run, desk, stop)
         else:
@@ -72,11 +84,107 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     finally:
         try:
             async with asyncio.timeout(ENDING):
+                await upkeep.close()
+                await tasks.close()
                 await gateway.close()
                 await process.end_all()
+                if note is not None:
+                    note.unlink(missing_ok=True)
         except TimeoutError:
             log.error("some servers did not end in time; their processes are ended by force")
     return 0
+
+
+def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if hasattr(signal, "SIGHUP"):
+        in_terminal = os.isatty(0)
+
+        def hang_up() -> None:
+            # A terminal that was closed is an end; otherwise SIGHUP asks a daemon to read its file again.
+            if in_terminal and not os.isatty(0):
+                stop.set()
+            else:
+                upkeep.reload_soon()
+
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+
+
+def _look_for_leftovers(run: Run) -> Path | None:
+    if run.state is None:
+        return None
+    from mcpx.transports import leftovers
+
+    leftovers.end(run.state / "runs")
+    return leftovers.note(run.state / "runs", process.RUN)
+
+
+class Upkeep:
+    """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
+
+    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks) -> None:
+        self._run = run
+        self._gateway = gateway
+        self._tasks = tasks
+        self._control: Control | None = None
+        self._last: Json | None = None
+        self._sources = run.config.sources
+
+    async def start(self) -> None:
+        config = self._run.config
+        if config.path is None:
+            return
+        if self._run.state is not None:
+            path = socket_path(self._run.state, config.path, self._run.env)
+            self._control = Control(path, {"status": self.status, "reload": self.reload})
+            await self._control.start()
+        if config.global_.hot_reload and self._run.reload is not None:
+            watcher = Watcher(
+                lambda: self._sources,
+                lambda: self._gateway.generation.config.global_.hot_reload_interval,
+                self._changed,
+            )
+            self._tasks.start(watcher.run())
+
+    async def close(self) -> None:
+        if self._control is not None:
+            await self._control.close()
+
+    def reload_soon(self) -> None:
+        self._tasks.start(self.reload())
+
+    async def _changed(self) -> None:
+        await self.reload()
+
+    async def reload(self) -> Json:
+        """The one door for a changed configuration. A bad file changes nothing and says why (CFG-5)."""
+        if self._run.reload is None:
+            return {"ok": False, "error": "there is no config file to read again"}
+        try:
+            config = self._run.reload()
+        except ConfigError as error:
+            # A file that was refused is watched as well: mending it must be noticed.
+            self._sources = getattr(error, "sources", self._sources)
+            for problem in error.problems:
+                log.error("%s", problem)
+            log.error("nothing was changed; the gateway keeps its last good configuration")
+            answer: Json = {"ok": False, "problems": error.problems}
+        else:
+            self._sources = config.sources
+            for warning in config.warnings:
+                log.warning("%s", warning)
+            plan = await self._gateway.apply(config)
+            log.info("reloaded: %s", plan)
+            answer = {"ok": True, "plan": str(plan)}
+        self._last = {**answer, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        return answer
+
+    async def status(self) -> Json:
+        path = self._run.config.path
+        told = self._gateway.describe()
+        return {"ok": True, "version": __version__, "config": str(path), "last_reload": self._last, **told}
 
 
 async def _serve_stdio(run: Run, desk: Desk, stop: asyncio.Event) -> None:

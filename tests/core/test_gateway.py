@@ -524,9 +524,9 @@ def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> Non
         async with House(naming=Naming(prefix="always"), toy=toy) as on:
             await on.settled()
             for _ in range(2):
-                assert on.gateway.param_headers("toy_t") == {("a",): ("A", "string")}
-            assert on.gateway.param_headers("toy_plain") == {}
-            assert on.gateway.param_headers("t") is None
+                assert on.gateway.param_headers("toy_t", modern()) == {("a",): ("A", "string")}
+            assert on.gateway.param_headers("toy_plain", modern()) == {}
+            assert on.gateway.param_headers("t", modern()) is None
 
     run(main())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.__main__ import COMMANDS
+from mcpx.cli.main import COMMANDS
 from mcpx.model import errors
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,8 +31,6 @@ NUMBERS = count()
 """For names that no test before has used."""
 PEER = Peer("stdio", [node(), npm_bin("server-everything")])
 
-HIDDEN = "over the network the catalog comes from a link that declares no capabilities (ADR 0004)"
-UNSEEN = "over the network the catalog comes from another link than the one the resource was made on (ADR 0004)"
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +97,6 @@ async def bob(way: Way, door: Door, ada: Client) -> AsyncIterator[Client]:
 each_server = pytest.mark.parametrize("server", SERVERS)
 
 
-@pytest.fixture
-def for_those_that_can_be_asked(way: Way, request: pytest.FixtureRequest) -> None:
-    """The test needs a tool that the server has only for clients that can be asked."""
-    if way.shared:
-        request.applymarker(pytest.mark.xfail(strict=True, raises=RefusedError, reason=HIDDEN))
-
-
 @each_server
 async def test_progress_arrives_step_by_step_before_the_result(server: str, ada: Client, direct: Client) -> None:
     """PRO-2, PRO-4"""
@@ -122,7 +113,7 @@ async def test_progress_arrives_step_by_step_before_the_result(server: str, ada:
 
 @each_server
 async def test_a_model_of_the_client_is_asked(
-    server: str, ada: Client, direct: Client, for_those_that_can_be_asked: None
+    server: str, ada: Client, direct: Client
 ) -> None:
     """PRO-5: sampling"""
     await _same_question_and_same_result(server, ada, direct, "trigger-sampling-request", {"prompt": "Are you there?"})
@@ -130,7 +121,7 @@ async def test_a_model_of_the_client_is_asked(
 
 @each_server
 async def test_the_person_at_the_client_fills_in_a_form(
-    server: str, ada: Client, direct: Client, for_those_that_can_be_asked: None
+    server: str, ada: Client, direct: Client
 ) -> None:
     """PRO-5: elicitation, form"""
     await _same_question_and_same_result(server, ada, direct, "trigger-elicitation-request", {})
@@ -138,7 +129,7 @@ async def test_the_person_at_the_client_fills_in_a_form(
 
 @each_server
 async def test_the_person_at_the_client_is_sent_to_an_address(
-    server: str, ada: Client, direct: Client, for_those_that_can_be_asked: None
+    server: str, ada: Client, direct: Client
 ) -> None:
     """PRO-5: elicitation, URL"""
     arguments = {"url": "https://example.org/consent", "elicitationId": "e1"}
@@ -147,7 +138,7 @@ async def test_the_person_at_the_client_is_sent_to_an_address(
 
 @each_server
 async def test_an_address_that_must_be_visited_first_comes_as_the_servers_own_error(
-    server: str, way: Way, ada: Client, direct: Client, for_those_that_can_be_asked: None
+    server: str, way: Way, ada: Client, direct: Client
 ) -> None:
     """PRO-6: code -32042 and its data, once for each id"""
     arguments = {"url": "https://example.org/first", "errorPath": True, "elicitationId": f"{way} {server}"}
@@ -166,7 +157,7 @@ async def test_an_address_that_must_be_visited_first_comes_as_the_servers_own_er
 
 @each_server
 async def test_the_roots_of_the_client_are_known_to_the_server(
-    server: str, ada: Client, direct: Client, for_those_that_can_be_asked: None
+    server: str, ada: Client, direct: Client
 ) -> None:
     """PRO-5: roots"""
     expected = said(await direct.call("get-roots-list"))
@@ -224,8 +215,8 @@ async def test_a_log_message_arrives_marked_with_its_server(server: str, ada: Cl
 @pytest.fixture(params=["ada", "bob"])
 def maker(request: pytest.FixtureRequest, way: Way, ada: Client, bob: Client) -> Client:
     """Who makes a resource. Over the network Ada has a link of her own to each server."""
-    if request.param == "ada" and way.shared:
-        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=UNSEEN))
+    if request.param == "ada" and way.shared and ada.modern:
+        pytest.skip("without a session nothing ties what one call makes on its own link to the next list")
     return ada if request.param == "ada" else bob
 
 

@@ -115,13 +115,8 @@ async def test_every_resource_is_wrapped_and_every_template_is_kept(
     assert await through.listed("resources/templates/list") == kept != []
 
 
-async def test_tools_for_clients_that_can_be_asked_are_listed_to_them(
-    through: Client, way: Way, request: pytest.FixtureRequest
-) -> None:
+async def test_tools_for_clients_that_can_be_asked_are_listed_to_them(through: Client) -> None:
     """PRO-3, SUR-1: the client's capabilities reach the upstream, which offers more to a client that has them."""
-    if way.shared:
-        reason = "over the network the catalog comes from a link that declares no capabilities (ADR 0004)"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     assert {tool["_meta"]["proxy"]["name"] for tool in await through.listed("tools/list")} >= ASKING
 
 
@@ -226,22 +221,15 @@ async def test_entities_are_remembered_and_read_back_as_directly(
         assert "likes engines" in _flat(result) or tool == "create_entities"
 
 
-async def test_what_is_remembered_is_announced_to_the_subscriber(
-    way: Way, through: Client, request: pytest.FixtureRequest
-) -> None:
+async def test_what_is_remembered_is_announced_to_the_subscriber(through: Client) -> None:
     """PRO-2, PRO-4: the graph is a resource, and every entity changes it."""
-    patience = BOUND
-    if way.shared and through.modern:
-        reason = "a modern client that can be asked subscribes on the shared link and calls on another (ADR 0004)"
-        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
-        patience = 2.0
     uri = wrap_uri("memory", "memory://knowledge-graph")
     heard = None
     async with through.watching(uri):
         before = len(through.person.heard)
         entity = {"name": f"Subscriber of {way}", "entityType": "person", "observations": []}
         await through.call("memory_create_entities", {"entities": [entity]})
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(BOUND):
             _, heard = await through.person.next_after(before, UPDATED)
     assert heard is not None
     assert heard["uri"] == uri

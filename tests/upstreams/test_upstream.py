@@ -25,7 +25,9 @@ from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import errands
 from mcpx.upstreams import upstream as module
-from mcpx.upstreams.upstream import Upstream
+from mcpx.upstreams.life import Gate
+from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.upstream import Surroundings, Upstream
 
 
 class Hub:
@@ -58,7 +60,8 @@ class Running:
     def __init__(self, toy: Toy, *, start: bool = True, solo: Caller | None = None, **fields: Any) -> None:
         self.toy = toy
         self.hub = Hub()
-        self.upstream = Upstream(toy.server(**fields), self.hub, {})
+        around = Surroundings({}, Snapshots(None), Gate(8))
+        self.upstream = Upstream(toy.server(**fields), self.hub, around)
         self.hub.upstream = self.upstream
         self._start = start
         self._solo = solo
@@ -93,7 +96,7 @@ def test_a_server_that_starts_is_connecting_then_connected_and_its_lists_are_pub
 
     async def main() -> None:
         async with Running(Toy(tools=("a", "b"))) as on:
-            assert on.hub.states == ["connecting", "connected"]
+            assert on.hub.states == ["connected"]
             assert on.hub.changes == [(KINDS, False)]
             assert [tool["name"] for tool in on.upstream.definitions["tools"]] == ["a", "b"]
             assert on.upstream.status.last_error is None
@@ -108,7 +111,7 @@ def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_set
         toy = Toy()
         toy.down = "command not found: 'x'"
         async with Running(toy) as on:
-            assert on.hub.states == ["connecting", "disconnected"]
+            assert on.hub.states == ["disconnected"]
             assert on.upstream.status.last_error == "toy: command not found: 'x'"
             with pytest.raises(Unavailable, match=r"^toy: command not found: 'x'$") as caught:
                 await on.call(modern())

@@ -9,31 +9,44 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from mcpx.catalog.catalog import Catalog, Source
+from mcpx.catalog.catalog import Catalog
 from mcpx.config import Config
+from mcpx.config.plan import Plan
+from mcpx.config.plan import plan as plan_of
+from mcpx.core.catalogs import Catalogs
+from mcpx.core.room import CallersRoom
 from mcpx.core.router import Surface, route
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
-from mcpx.model.offer import Kind, Offer
+from mcpx.model.offer import Kind
 from mcpx.surfaces.direct import Direct
-from mcpx.upstreams.upstream import Upstream
+from mcpx.upstreams.life import Gate
+from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.upstream import Surroundings, Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-ANNOUNCE_GAP = 0.25
+ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
-NOUNS: Mapping[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
+
+
+STARTS_AT_ONCE = 8
+"""Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
+PUBLISH_AFTER = 3.0
+"""CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
+DRAIN = 30.0
+"""Seconds running calls of a server that was removed may take to finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """All that was built from one `Config`."""
+    """All that was built from one `Config`. A reload builds the next one, from the same parts where it can."""
 
     config: Config
     upstreams: Mapping[str, Upstream]
@@ -41,19 +54,24 @@ class Generation:
 
 
 class Gateway:
-    """Also the `Hub` its upstreams report to and the `Room` its router works in."""
+    """Also the `Hub` its upstreams report to."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: Config, environ: Mapping[str, str], state: Path | None = None) -> None:
+        """`state` is the folder for what is not configuration; without one nothing is kept."""
         self.bus = Bus()
         self._tasks = Tasks("gateway")
-        upstreams = {server.name: Upstream(server, self, environ) for server in config.mcp_servers}
+        snapshots = Snapshots(None if state is None else state / "snapshots")
+        self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE))
+        upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
         self.generation = Generation(config, upstreams, Direct())
-        self._catalog: Catalog | None = None
-        self._shown: Catalog | None = None
-        self._given: dict[tuple[Kind, str, str], str] = {}
+        self._applying = asyncio.Lock()
+        self._started = False
+        self._solo: Caller | None = None
+        self.catalogs = Catalogs(
+            lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming
+        )
         self._known: Catalog | None = None
         """What clients were told of: the first list they saw, then each announcement."""
-        self._warned: set[str] = set()
         self._stale = False
         self._forced: set[Kind] = set()
         self._announcing: asyncio.Task[None] | None = None
@@ -63,21 +81,49 @@ class Gateway:
     # Life ----------------------------------------------------------------------------------------------------
 
     def start(self, solo: Caller | None = None) -> None:
-        """Connect every enabled server, in parallel and in the background."""
+        """Connect every enabled server, a few at a time and in the background."""
+        self._started, self._solo = True, solo
         for upstream in self.generation.upstreams.values():
-            if upstream.server.enabled:
-                upstream.start(solo)
-            else:
-                upstream.settled.set()
+            upstream.start(solo)
+
+    async def apply(self, config: Config) -> Plan:
+        """Take up a new configuration. What did not change is the same object, connections, calls and all."""
+        async with self._applying:
+            before = self.generation
+            plan = plan_of(before.config, config)
+            if plan.empty:
+                return plan
+            reused = {*plan.kept, *plan.updated}
+            upstreams = {
+                server.name: before.upstreams[server.name]
+                if server.name in reused
+                else Upstream(server, self, self._around)
+                for server in config.mcp_servers
+            }
+            fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
+            if self._started:
+                for upstream in fresh:
+                    upstream.start(self._solo)
+                await _settled(fresh, PUBLISH_AFTER)
+            for server in config.mcp_servers:
+                if server.name in plan.updated:
+                    upstreams[server.name].update(server)
+            self.catalogs.forget_names(before.config, config)
+            self.generation = Generation(config, upstreams, before.surface)
+            self._changed_offers()
+            for name, upstream in before.upstreams.items():
+                if upstreams.get(name) is not upstream:
+                    self._tasks.start(upstream.drain(DRAIN))
+            return plan
 
     async def close(self) -> None:
-        await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in self.generation.upstreams.values()))
+        await self._tasks.close()
 
     # The door --------------------------------------------------------------------------------------------------
 
     async def handle(self, call: Call) -> Json:
-        return await route(self.generation.surface, self, call)
+        return await route(self.generation.surface, CallersRoom(self, call.caller), call)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self.generation.upstreams.values():
@@ -98,69 +144,56 @@ class Gateway:
     async def _spread_level(self, level: str, caller: Caller) -> None:
         await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
 
+    def describe(self) -> Json:
+        """Every server as people want to see it: configuration, state, and what it offers."""
+        servers: list[Json] = []
+        for upstream in self.generation.upstreams.values():
+            status = upstream.status
+            servers.append(
+                {
+                    "name": upstream.name,
+                    "description": upstream.server.description,
+                    "status": status.state,
+                    "since": _stamp(status.since),
+                    "last_error": status.last_error,
+                    "restarts": upstream.restarts,
+                    "latency_ms": None if upstream.latency is None else round(upstream.latency * 1000, 1),
+                    "tools": self.catalog.count(upstream.name, "tools"),
+                }
+            )
+        return {"servers": servers}
+
     def health(self) -> dict[str, Any]:
         servers: dict[str, Any] = {}
         for name, upstream in self.generation.upstreams.items():
             status = upstream.status
-            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since))
-            servers[name] = {"status": status.state, "since": since, "last_error": status.last_error}
+            servers[name] = {
+                "status": status.state,
+                "since": _stamp(status.since),
+                "last_error": status.last_error,
+                "restarts": upstream.restarts,
+            }
         good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
         return {"status": "ok" if good else "degraded", "servers": servers}
 
-    # The catalog -------------------------------------------------------------------------------------------------
+    # What callers find -------------------------------------------------------------------------------------------
+
+    def room(self, caller: Caller) -> CallersRoom:
+        """The gateway as this caller finds it."""
+        return CallersRoom(self, caller)
 
     @property
     def catalog(self) -> Catalog:
-        """Built when it is asked for, so that many changes at once cost one building."""
-        if self._catalog is None:
-            sources = [
-                Source(upstream.name, upstream.server.prefix, upstream.definitions)
-                for upstream in self.generation.upstreams.values()
-                if upstream.server.enabled
-            ]
-            self._catalog = Catalog.build(sources, self.generation.config.naming, self._given)
-            for warning in self._catalog.warnings:
-                if warning not in self._warned:
-                    log.warning("%s", warning)
-            self._warned = set(self._catalog.warnings)
-        return self._catalog
+        return self.catalogs.shared
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
-        await self._startup(call.caller)
-        catalog = self.catalog
-        if catalog is not self._shown:
-            # From here on clients know these names: they stay with their owners (NAM-1).
-            self._shown = catalog
-            self._given.update(catalog.names())
-            self._known = self._known or catalog
-        return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
+    def show(self, catalog: Catalog) -> None:
+        """A client is shown this catalog: its names stay, and what differs from it later is announced."""
+        self.catalogs.show(catalog)
+        self._known = self._known or self.catalogs.shared
 
-    async def find(self, kind: Kind, name: object) -> Offer:
-        if not isinstance(name, str):
-            raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
-        offer = self.catalog.find(kind, name)
-        if offer is None and (offer := await self._found_later(kind, name)) is None:
-            raise NotFound(NOUNS[kind], name)
-        return offer
-
-    async def _found_later(self, kind: Kind, name: str) -> Offer | None:
-        """A server that is still starting may offer it."""
-        async for _ in self._as_servers_settle():
-            if (offer := self.catalog.find(kind, name)) is not None:
-                return offer
-        return None
-
-    async def locate(self, uri: str) -> tuple[str, str] | None:
-        found = self.catalog.resolve_uri(uri)
-        if found is None:
-            async for _ in self._as_servers_settle():
-                if (found := self.catalog.resolve_uri(uri)) is not None:
-                    break
-        return found
-
-    def param_headers(self, tool: str) -> era.ParamHeaders | None:
+    def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
-        catalog = self.catalog
+        catalog = self.catalogs.of(caller)
         if self._annotations[0] is not catalog:
             self._annotations = (catalog, {})
         known = self._annotations[1]
@@ -169,32 +202,29 @@ class Gateway:
             known[tool] = None if offer is None else era.param_headers(offer.definition.get("inputSchema"))
         return known[tool]
 
-    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
-        return await self.generation.upstreams[offer.server].call(call, params)
-
-    async def send(self, server: str, call: Call, params: Json) -> Json:
-        return await self.generation.upstreams[server].call(call, params)
-
     # Waiting for servers that start --------------------------------------------------------------------------------
 
     def _starting(self) -> list[Upstream]:
         return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
 
-    async def _startup(self, caller: Caller) -> None:
-        """A list waits a moment for servers that are still starting; what comes later is announced (LIF-1).
+    async def prepare(self, caller: Caller) -> None:
+        """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
-        starting = self._starting()
-        patience = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
-        if starting and patience > 0:
-            waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
-            try:
-                await asyncio.wait(waits, timeout=patience)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        if (starting := self._starting()) and left > 0:
+            await _settled(starting, left)
+        if caller.answers and not caller.solo:
+            await self._learn(caller)
 
-    async def _as_servers_settle(self) -> AsyncIterator[None]:
+    async def _learn(self, caller: Caller) -> None:
+        """Find out what servers offer to a client like this one, for as long as a list may wait."""
+        work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
+        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        if work and left > 0:
+            await asyncio.wait(work, timeout=left)
+
+    async def as_servers_settle(self) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
         while starting := self._starting():
             waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
@@ -205,23 +235,22 @@ class Gateway:
                     wait.cancel()
             yield
 
-    # Subscriptions ---------------------------------------------------------------------------------------------------
-
-    async def subscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self.generation.upstreams[server].link_for(call.caller)
-        return await link.subscribe(uri, call.caller.session or "", call.params)
-
-    async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self.generation.upstreams[server].link_for(call.caller)
-        return await link.unsubscribe(uri, call.caller.session or "", call.params)
-
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        self._catalog = None
-        self._stale = True
         if said_so:
             self._forced.update(kinds)
+        self._changed_offers()
+
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
+        """Some callers are offered something else than before; told to the session it concerns."""
+        self.catalogs.changed()
+        if session is not None:
+            self.bus.publish(OffersChanged(frozenset(kinds), session))
+
+    def _changed_offers(self) -> None:
+        self.catalogs.changed()
+        self._stale = True
         if self._announcing is None or self._announcing.done():
             self._announcing = self._tasks.start(self._announce())
 
@@ -249,3 +278,19 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+async def _settled(upstreams: Iterable[Upstream], seconds: float) -> None:
+    """Until all of them have settled, or the time is up."""
+    waits = [asyncio.ensure_future(upstream.settled.wait()) for upstream in upstreams]
+    if not waits:
+        return
+    try:
+        await asyncio.wait(waits, timeout=seconds)
+    finally:
+        for wait in waits:
+            wait.cancel()

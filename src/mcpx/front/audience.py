@@ -108,8 +108,8 @@ class Audience:
 
     def hear(self, event: Event) -> None:
         match event:
-            case OffersChanged(kinds):
-                self._offers_changed({NOTICES[kind] for kind in kinds})
+            case OffersChanged():
+                self._offers_changed({NOTICES[kind] for kind in event.kinds}, event.session)
             case ResourceUpdated():
                 self._resource_updated(event)
             case ServerSaid():
@@ -117,11 +117,12 @@ class Audience:
             case UpstreamChanged():
                 pass
 
-    def _offers_changed(self, notices: set[str]) -> None:
+    def _offers_changed(self, notices: set[str], only: str | None) -> None:
         for notice in sorted(notices):
             for session in list(self._sessions.values()):
-                session.push(notice, {})
-            for ear in list(self._ears.values()):
+                if only is None or session.id == only:
+                    session.push(notice, {})
+            for ear in list(self._ears.values()) if only is None else ():
                 if ear.wants(notice):
                     ear.push(notice, {})
 

@@ -4,7 +4,6 @@ Knows no transport. A front brings the way messages come and go; the desk decide
 """
 
 import asyncio
-import contextlib
 import time
 from typing import Any
 
@@ -13,7 +12,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, Ear, Session
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from mcpx.upstreams.link import Link
+from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era, jsonrpc
 
 INSTRUCTIONS_LIMIT = 2048
@@ -123,7 +122,7 @@ class Desk:
 
     async def _subscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.locate(uri) if isinstance(uri, str) else None
+        target = await self.gateway.room(call.caller).locate(uri) if isinstance(uri, str) else None
         known = target is not None and uri in session.subscriptions.get(target, ())
         if target is not None:  # noted first: a server may tell of a change together with its answer
             session.subscriptions.setdefault(target, set()).add(uri)
@@ -136,7 +135,7 @@ class Desk:
 
     async def _unsubscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.locate(uri) if isinstance(uri, str) else None
+        target = await self.gateway.room(call.caller).locate(uri) if isinstance(uri, str) else None
         if target is not None and session.drop(target, uri):
             return {}  # the same resource is still subscribed under another form of its URI
         return await self.gateway.handle(call)
@@ -154,18 +153,18 @@ class Desk:
 
     async def listen(self, ear: Ear, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
-        watched: list[tuple[Link, str]] = []
+        watched: list[tuple[Upstream, str]] = []
         try:
             for uri in ear.wanted_uris():
-                target = await self.gateway.locate(uri)
+                target = await self.gateway.room(caller).locate(uri)
                 if target is None:
                     continue
+                upstream = self.gateway.generation.upstreams[target[0]]
                 try:
-                    link = await self.gateway.generation.upstreams[target[0]].shared_link()
-                    await link.subscribe(target[1], ear.id, {})
+                    await upstream.watch(target[1], ear.id)
                 except RpcError:
                     continue  # not honoured, so not acknowledged
-                watched.append((link, target[1]))
+                watched.append((upstream, target[1]))
                 ear.forms.setdefault(target, set()).add(uri)
             ear.acknowledge()
             self.audience.join_ear(ear)
@@ -173,6 +172,5 @@ class Desk:
             return ear.goodbye()
         finally:
             self.audience.leave_ear(ear)
-            for link, uri in watched:
-                with contextlib.suppress(RpcError):
-                    await link.unsubscribe(uri, ear.id, {})
+            for upstream, uri in watched:
+                await upstream.unwatch(uri, ear.id)

@@ -328,25 +328,25 @@ class Streamable:
                 if len(headers.all(name)) > 1:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
-            self._check_params(message, exchange)
+            stream = PostStream(exchange, "")
+            caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False)
+            self._check_params(message, exchange, caller)
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
             return
-        stream = PostStream(exchange, "")
-        caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False)
         task = self._tasks.start(self._serve_modern(stream, message, caller))
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
         task.add_done_callback(lambda _: self._open.pop(stream, None))
 
-    def _check_params(self, message: Json, exchange: Exchange) -> None:
+    def _check_params(self, message: Json, exchange: Exchange, caller: Caller) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
         if message["method"] != "tools/call":
             return
         params: Json = message["params"]
         name = params.get("name")
-        annotations = self._desk.gateway.param_headers(name) if isinstance(name, str) else None
+        annotations = self._desk.gateway.param_headers(name, caller) if isinstance(name, str) else None
         if annotations:
             given: dict[str, list[str]] = {}
             for key, value in exchange.headers.items():

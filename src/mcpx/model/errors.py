@@ -87,6 +87,8 @@ class Unavailable(RpcError):
         self.http_status = http_status
         self.unsent = False
         """The server certainly did not act on the request, so it may be sent again."""
+        self.retry_after: float | None = None
+        """Seconds after which the server, which did not act on the request, wants to be asked again."""
 
 
 class ConfigError(McpxError):

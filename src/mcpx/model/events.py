@@ -15,6 +15,8 @@ class OffersChanged:
     """The lists of these kinds are not what they were."""
 
     kinds: frozenset[Kind]
+    session: str | None = None
+    """The only one it concerns; None concerns everybody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,11 @@ def failure_of(name: str, status: int, headers: Headers | None, message: Any) ->
         reason = f"no MCP endpoint at this address (HTTP {status}); an older server may need type: sse"
     else:
         reason = f"answered with HTTP {status}"
-    return Unavailable(name, SERVER_DOWN, reason, http_status=status)
+    error = Unavailable(name, SERVER_DOWN, reason, http_status=status)
+    wish = (headers.get("retry-after") or "") if headers is not None else ""
+    if status in (429, 503) and wish.isdigit() and len(wish) < 6:
+        error.retry_after = float(wish)
+    return error
 
 
 def _ignore(size: int, reason: str, head: bytes) -> None:

@@ -91,7 +91,7 @@ class _Brood:
         on_stderr: Callable[[bytes], None],
         on_exit: Callable[[int], None],
     ) -> Child:
-        token = f"{_RUN}.{next(_NUMBERS):08x}"
+        token = f"{RUN}.{next(_NUMBERS):08x}"
         above = os.environ.get(MARK)  # a gateway behind a gateway: both must find what is theirs
         env = {**spec.env, MARK: f"{above},{token}" if above else token}
         program = find_program(spec.command, env, spec.cwd)
@@ -172,9 +172,10 @@ class _Brood:
         await _KEEPER.close()
 
 
-_RUN = os.urandom(16).hex()
+RUN = os.urandom(16).hex()
+"""What marks the processes of this run (see `descendants.MARK`)."""
 _NUMBERS = count(1)
-_KEEPER = Keeper(_RUN)
+_KEEPER = Keeper(RUN)
 _the_brood: _Brood | None = None
 
 

@@ -150,12 +150,28 @@ class Link:
             return await self._voice.ask(self.server.name, method, params)
         raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
 
-    async def ask(self, method: str, params: Json, timeout: float | None = None) -> Json:
+    async def ask(
+        self,
+        method: str,
+        params: Json,
+        timeout: float | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> Json:
         """A request of the gateway's own (lists, subscriptions), under the server's `timeout`."""
         assert self._talk is not None
         if self.terms.modern:
-            params = era.stamped(params, self.who.client, self.who.capabilities, None)
+            able = self.who.capabilities if capabilities is None else capabilities
+            params = era.stamped(params, self.who.client, able, None)
         return await self._talk.request(method, params, timeout=timeout or self.server.timeout)
+
+    async def probe(self, timeout: float) -> None:
+        """Ask for a sign of life; an error is one too."""
+        await self.ask("server/discover" if self.terms.modern else "ping", {}, timeout)
+
+    def memory(self) -> int:
+        """Bytes the server's own process holds; 0 where that cannot be told."""
+        measure = getattr(self._talk, "memory", None)
+        return measure() if measure is not None else 0
 
     def notify(self, method: str, params: Json) -> None:
         if self.alive and self._talk is not None and not self.terms.modern:
@@ -163,8 +179,10 @@ class Link:
 
     # What the server offers --------------------------------------------------------------------------------
 
-    async def list(self, kind: Kind) -> list[Json]:
-        """Everything of one kind, all pages. Junk is kept here and dropped where names are settled."""
+    async def list(self, kind: Kind, capabilities: Mapping[str, Any] | None = None) -> list[Json]:
+        """Everything of one kind, all pages. Junk is kept here and dropped where names are settled.
+
+        `capabilities`: what a modern server offers to a client with these, instead of to us."""
         method, key, capability = LISTS[kind]
         if capability not in self.terms.capabilities:
             return []
@@ -173,7 +191,7 @@ class Link:
         params: Json = {}
         for _ in range(PAGES):
             try:
-                result = await self.ask(method, params)
+                result = await self.ask(method, params, capabilities=capabilities)
             except RpcError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return found  # declared resources, but has no templates; or declared what it lacks

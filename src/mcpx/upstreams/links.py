@@ -267,6 +267,16 @@ class Links:
 
     # Ends ----------------------------------------------------------------------------------------------------
 
+    def update(self, server: Server) -> None:
+        self._server = server
+        for link in self.all():
+            link.server = server
+
+    async def wait_for_rest(self) -> None:
+        """Until a link has become idle or is gone."""
+        self._freed.clear()
+        await self._freed.wait()
+
     def all(self) -> list[Link]:
         return [*self._kept.values(), *(link for _, link in self._single), *self._lent]
 

@@ -1,45 +1,44 @@
-"""One configured server: its state, its slice of the catalog, and the one way to send it a call.
+"""One configured server: its slice of the catalog, its status, and the one way to send it a call.
 
-A server that is down keeps what it last offered. A call to it opens a connection at once, shared by all that
-wait; nothing is ever sent twice unless the server certainly did not act on it.
+A server that is down keeps what it last offered; with a snapshot of an earlier run it is listed before it was ever
+up. Nothing is sent twice unless the server certainly did not act on it, or the call may be repeated without harm.
 """
 
 import asyncio
+import contextlib
 import logging
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, as_object
-from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams.errands import Errand, Parking
+from mcpx.upstreams.health import look_after
+from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
+from mcpx.upstreams.snapshot import Snapshot, Snapshots, key_of
+from mcpx.upstreams.variants import Offers, Variants, answers_key
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-State = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
-
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
+KEEP_SOON = 0.2
+"""Seconds to collect changes before a snapshot is written; it must be there within 0.3 s."""
+LONGEST_WISH = 10.0
+"""Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    state: State
-    since: float = field(default_factory=time.time)
-    last_error: str | None = None
 
 
 class Hub(Protocol):
@@ -51,105 +50,275 @@ class Hub(Protocol):
 
     def said(self, server: str, method: str, params: Json, owner: str | None) -> None: ...
 
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
+
     def state_changed(self, server: str) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all upstreams of a gateway share."""
+
+    environ: Mapping[str, str]
+    snapshots: Snapshots
+    gate: Gate
+
+
 class Upstream:
-    def __init__(self, server: Server, hub: Hub, environ: Mapping[str, str]) -> None:
+    def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
         self.server = server
         self.name = server.name
-        self.status = Status("connecting" if server.enabled else "disabled")
         self.instructions = ""
-        self.definitions: dict[Kind, list[Json]] = {kind: [] for kind in KINDS}
-        self.settled = asyncio.Event()
-        """Set once the first attempt to connect is over, whatever came of it."""
+        self.definitions: Offers = {kind: [] for kind in KINDS}
+        """What it offers to everybody."""
+        self.variants = Variants()
+        self.latency: float | None = None
+        """Seconds the last probe took."""
         self._hub = hub
+        self._snapshots = around.snapshots
+        self._key = key_of(_identity(server))
         self._tasks = Tasks(server.name)
-        self._links = Links(server, self, environ, self._tasks)
+        self._links = Links(server, self, around.environ, self._tasks)
         self._parking = Parking(server.name, self._tasks)
+        self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
+        self._living: asyncio.Task[None] | None = None
         self._main: Link | None = None
-        self._starting: asyncio.Task[None] | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
+        self._keeping: asyncio.TimerHandle | None = None
         self._solo: Caller | None = None
         self._level: str | None = None
+        self._watched: dict[str, set[str]] = {}
+        """URIs that modern clients listen for -> who."""
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._orphaned: dict[str, set[str]] = {}
+        """Subscriptions whose shared link was lost; they are renewed with the next one."""
+        self._remembered = self._remember()
+
+    @property
+    def status(self) -> Status:
+        return self._life.status
+
+    @property
+    def settled(self) -> asyncio.Event:
+        """Set once it is known what the server offers, or that it cannot be known yet."""
+        return self._life.settled
+
+    @property
+    def restarts(self) -> int:
+        return self._life.recovery.restarts
 
     # Life ----------------------------------------------------------------------------------------------------
 
     def start(self, caller: Caller | None = None) -> None:
         """Connect in the background. `caller` is the one client of a stdio front, whose own link this becomes."""
         self._solo = caller
-        if self._starting is None or self._starting.done():
-            self._starting = self._tasks.start(self._connect())
+        if self._living is None and self.server.enabled:
+            # A lazy server is started once to learn what it offers; from then on only when it is called.
+            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self._remembered))
 
-    async def _connect(self) -> None:
-        self._set_state("connecting")
+    def _remember(self) -> bool:
+        """Take up what the server offered when it was last seen."""
+        if not self.server.enabled:
+            self.settled.set()
+            return False
+        snapshot = self._snapshots.load(self._key)
+        if snapshot is None:
+            return False
+        self.definitions = {kind: list(snapshot.definitions[kind]) for kind in KINDS}
+        self.instructions = snapshot.instructions
+        self.settled.set()
+        return True
+
+    async def _connect(self) -> str | None:
+        """One attempt; what went wrong, if anything."""
         try:
             link = await self._links.first(self._solo)
             self._main = link
             self.instructions = link.terms.instructions
+            self.variants.forget_answers()
             await link.listen()
             await self._read(link, KINDS, said_so=False)
             if self._level is not None:
                 await link.set_level(self._level)
+            await self._renew_subscriptions(link)
         except RpcError as error:
-            message = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
-            log.warning("%s", message)
-            if self._main is not None:
-                self._main, broken = None, self._main
-                self._links.forget(broken)
-                await broken.close()
-            self._set_state("disconnected", message)
+            if isinstance(error, Unavailable) and error.retry_after:
+                self._life.hold_off(error.retry_after)
+            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
         except Exception as error:
             log.exception("[%s] connecting failed", self.name)
-            self._set_state("disconnected", f"{self.name}: {type(error).__name__}")
+            problem = f"{self.name}: {type(error).__name__}"
         else:
             if link.alive:
-                self._set_state("connected")
                 log.info("[%s] connected, %s, %d tools", self.name, link.terms.version, len(self.definitions["tools"]))
-        finally:
-            self.settled.set()
+                self._tasks.start(self._look_after(link))
+                return None
+            problem = f"{self.name}: died right after it was connected"
+        log.warning("%s", problem)
+        if self._main is not None:
+            self._main, broken = None, self._main
+            self._links.forget(broken)
+            await broken.close()
+        return problem
+
+    async def _renew_subscriptions(self, link: Link) -> None:
+        orphaned, self._orphaned = self._orphaned, {}
+        for uri, users in orphaned.items():
+            for who in users:
+                try:
+                    await link.subscribe(uri, who, {})
+                except RpcError as error:
+                    log.warning("[%s] a subscription could not be renewed: %s", self.name, error.message)
+
+    async def _look_after(self, link: Link) -> None:
+        verdict = await look_after(self, link)
+        if not link.alive or link is not self._main:
+            return
+        if verdict == "lost":
+            self._links.forget(link)
+            await link.close()
+            self.lost(link, "did not answer health probes")
+            return
+        log.info("[%s] %s", self.name, "goes to sleep" if verdict == "sleep" else "is started anew: old or large")
+        self._main = None
+        self._life.rest(verdict)
+        await self._links.close()
+
+    def traffic(self) -> int:
+        return sum(link.calls for link in self._links.all())
+
+    def busy(self) -> bool:
+        return any(link.errands or link.subscribers for link in self._links.all())
+
+    def probed(self, latency: float | None, problem: str | None) -> None:
+        self.latency = latency if latency is not None else self.latency
+        if problem is not None:
+            self._life.set("degraded", problem)
+        elif self.status.state == "degraded":
+            self._life.set("connected")
+
+    # What it offers --------------------------------------------------------------------------------------------
+
+    def offers(self, caller: Caller | None) -> Offers:
+        """What this caller is offered; None asks for what everybody is."""
+        if caller is None or not self.variants:
+            return self.definitions
+        return self.variants.find(caller.session, caller.capabilities) or self.definitions
 
     async def _read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
         """Read lists of the server and publish them together."""
         kinds = tuple(kinds)
-        lists = await asyncio.gather(*(link.list(kind) for kind in kinds), return_exceptions=True)
+        self.definitions = {**self.definitions, **await self._lists(link, kinds)}
+        self._hub.offers_changed(self.name, kinds, said_so)
+        if self._keeping is None:
+            self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
+
+    async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
+        """What a link is offered; a list that cannot be read is left out, and does not cost the server its others."""
+        kinds = tuple(kinds)
+        lists = await asyncio.gather(*(link.list(kind, capabilities) for kind in kinds), return_exceptions=True)
+        read: Offers = {}
         for kind, found in zip(kinds, lists, strict=True):
             if isinstance(found, RpcError) and link.alive:
-                # One list that cannot be read does not cost the server its others.
                 log.warning("[%s] its %s could not be listed: %s", self.name, kind, found.message)
             elif isinstance(found, BaseException):
                 raise found
             else:
-                self.definitions[kind] = self._usable(link, found) if kind == "tools" else found
-        self._hub.offers_changed(self.name, kinds, said_so)
+                read[kind] = self._usable(link, found) if kind == "tools" else found
+        return read
+
+    def learn(self, caller: Caller) -> asyncio.Task[None] | None:
+        """Find out, once, what callers that can be asked the same things are offered; the task while it runs."""
+        key = answers_key(caller.capabilities)
+        if key in self.variants.known or self._main is None or not self._main.alive:
+            return None
+        task = self._learning.get(key)
+        if task is None:
+            task = self._learning[key] = self._tasks.start(self._learn(key, caller))
+            task.add_done_callback(lambda _: self._learning.pop(key, None))
+        return task
+
+    async def _learn(self, key: str, caller: Caller) -> None:
+        try:
+            if self._links.era_for(caller) == "modern" and self._main is not None and self._main.modern:
+                found = await self._lists(self._main, KINDS, caller.capabilities)
+            elif self._links.key_for(caller) is not None:
+                found = await self._lists(await self._links.keep(caller), KINDS)
+            else:
+                link = await self._links.borrow(caller)
+                try:
+                    found = await self._lists(link, KINDS)
+                finally:
+                    self._links.give_back(link)
+        except RpcError as error:
+            log.debug("[%s] what it offers to %s is not known: %s", self.name, key, error.message)
+            return
+        if self.variants.learn(key, {**self.definitions, **found}, self.definitions):
+            self._hub.offers_vary(self.name, KINDS, caller.session)
+
+    async def _learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> None:
+        """A session's own link says that its lists have changed: from now on they are its own."""
+        before = self.variants.find(session, link.who.capabilities)
+        try:
+            found = await self._lists(link, kinds)
+        except RpcError:
+            return
+        self.variants.learn_session(session, {**(before or self.definitions), **found})
+        self._hub.offers_vary(self.name, kinds, session)
+
+    def _keep(self) -> None:
+        self._keeping = None
+        self._snapshots.save(self._key, Snapshot(dict(self.definitions), self.instructions))
 
     def _usable(self, link: Link, tools: list[Json]) -> list[Json]:
         """Remember which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
         if not link.modern:
             return tools
-        self._links.annotations.clear()
         kept: list[Json] = []
         for tool in tools:
             annotations = era.param_headers(as_object(tool).get("inputSchema"))
             if annotations is None:
                 log.warning("[%s] tool %r left out: an x-mcp-header in it is invalid", self.name, tool.get("name"))
                 continue
-            if annotations and isinstance(name := tool.get("name"), str):
-                self._links.annotations[name] = annotations
+            if isinstance(name := as_object(tool).get("name"), str):
+                self._links.annotations.pop(name, None)
+                if annotations:
+                    self._links.annotations[name] = annotations
             kept.append(tool)
         return kept
 
-    def _set_state(self, state: State, error: str | None = None) -> None:
-        self.status = Status(state, last_error=error)
-        self._hub.state_changed(self.name)
+    def update(self, server: Server) -> None:
+        """Take up settings that need no new connection."""
+        self.server = self._life.server = server
+        self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
+        self._links.update(server)
+
+    async def drain(self, grace: float) -> None:
+        """Let running calls finish, for so many seconds, then close."""
+        try:
+            async with asyncio.timeout(grace):
+                while any(link.errands for link in self._links.all()):
+                    await self._links.wait_for_rest()
+        except TimeoutError:
+            log.warning("[%s] calls that are still running are cut off", self.name)
+        await self.close()
 
     async def close(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keep()
+        if self._living is not None:
+            self._living.cancel()
         await self._links.close()
         await self._tasks.close()
 
     async def end_session(self, session: str) -> None:
         """The session is over: its private links, and its subscriptions on shared ones, go with it."""
+        if self.variants.forget_session(session):
+            self._hub.offers_vary(self.name, (), None)
+        for users in self._orphaned.values():
+            users.discard(session)
         for link in self._links.all():
             for uri in [uri for uri, users in link.subscribers.items() if session in users]:
                 try:
@@ -160,16 +329,26 @@ class Upstream:
 
     # Calls ---------------------------------------------------------------------------------------------------
 
-    async def call(self, call: Call, params: Json) -> Json:
-        """Forward one call. An error the server itself sent is raised as it is; ours names the server."""
+    async def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Json:
+        """Forward one call. An error the server itself sent is raised as it is; ours names the server.
+
+        `repeatable`: reading, or a tool that says it may be called again; sent once more if the server died of it."""
+        try:
+            result = await self._forward(call, params)
+        except Unavailable as error:
+            if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
+                await asyncio.sleep(error.retry_after)
+            elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
+                raise
+            result = await self._forward(call, params)
+        self._life.recovery.served()
+        return result
+
+    async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
         link = self._links.ready(caller)
         if link is not None and (link.modern or not caller.modern or not caller.answers):
-            try:
-                return await link.call(call, call.method, params, Errand(call, self.name))
-            except Unavailable as error:
-                if not error.unsent:
-                    raise
+            return await link.call(call, call.method, params, Errand(call, self.name))
         if not self.server.enabled:
             raise Unavailable(self.name, SERVER_DOWN, "is disabled")
         if self._parking.holds(call):
@@ -190,22 +369,17 @@ class Upstream:
         try:
             if caller.log_level is not None:
                 await link.set_level(caller.log_level)
+            await self._watch_on(link)
             return await link.call(call, call.method, params, errand)
         finally:
             self._links.give_back(link)
 
     async def _connected(self) -> None:
-        """Wait, bounded, for this server only; one that is down is dialled now, once for all that wait."""
+        """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
         if self._main is not None and self._main.alive:
             return
-        if self._starting is None or self._starting.done():
-            self.start(self._solo)
-        assert self._starting is not None
-        try:
-            async with asyncio.timeout(self.server.timeout):
-                await asyncio.shield(self._starting)
-        except TimeoutError:
-            raise Unavailable(self.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s") from None
+        self.start(self._solo)
+        await self._life.ready()
         if self._main is None or not self._main.alive:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
             raise Unavailable(self.name, SERVER_DOWN, reason)
@@ -216,11 +390,28 @@ class Upstream:
             return self._main
         return await self._links.keep(caller)
 
-    async def shared_link(self) -> Link:
-        """The link of the catalog: subscriptions of modern listeners go over it."""
+    async def watch(self, uri: str, who: str) -> None:
+        """A modern client listens for a resource: on the shared link, and on those that carry calls of their own."""
         await self._connected()
         assert self._main is not None
-        return self._main
+        await self._main.subscribe(uri, who, {})
+        self._watched.setdefault(uri, set()).add(who)
+
+    async def unwatch(self, uri: str, who: str) -> None:
+        users = self._watched.get(uri, set())
+        users.discard(who)
+        if not users:
+            self._watched.pop(uri, None)
+        for link in self._links.all():
+            if who in link.subscribers.get(uri, ()):
+                with contextlib.suppress(RpcError):
+                    await link.unsubscribe(uri, who, {})
+
+    async def _watch_on(self, link: Link) -> None:
+        for uri, users in list(self._watched.items()):
+            for who in users - link.subscribers.get(uri, set()):
+                with contextlib.suppress(RpcError):
+                    await link.subscribe(uri, who, {})
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 
@@ -245,7 +436,9 @@ class Upstream:
     # What the server says ----------------------------------------------------------------------------------------
 
     def heard(self, link: Link, method: str, params: Json) -> None:
-        if method in CHANGES:
+        if method in CHANGES and link.owner is not None:
+            self._tasks.start(self._learn_session(link, link.owner, CHANGES[method]))
+        elif method in CHANGES:
             self._changed.update(CHANGES[method])
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = self._tasks.start(self._refresh())
@@ -265,15 +458,27 @@ class Upstream:
             try:
                 await self._read(link, kinds, said_so=True)
             except RpcError as error:
-                log.warning("[%s] its lists could not be read: %s", self.name, error.message)
+                if link.alive:
+                    log.warning("[%s] its lists could not be read: %s", self.name, error.message)
 
     def lost(self, link: Link, reason: str) -> None:
         self._links.forget(link)
+        if link.owner is None:
+            for uri, users in link.subscribers.items():
+                self._orphaned.setdefault(uri, set()).update(users)
         if link is self._main:
             self._main = None
-            self._set_state("disconnected", f"{self.name}: {reason}")
             log.warning("[%s] connection lost: %s", self.name, reason)
+            self._life.lost(f"{self.name}: {reason}")
         self._tasks.start(link.close())
 
     def idle(self, link: Link) -> None:
         self._links.rested()
+
+
+def _identity(server: Server) -> tuple[object, ...]:
+    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
+    spec = server.connection
+    names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
+    parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
+    return (server.name, type(spec).__name__, *parts, *names)

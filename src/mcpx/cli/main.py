@@ -1,0 +1,159 @@
+"""The command line: which command, which config, and the exit code."""
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpx import __version__
+from mcpx.cli.state import state_folder
+from mcpx.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mcpx.config import Config
+
+MODES = ("direct", "inspect", "describe", "search", "auto")
+
+EPILOG = """\
+commands:
+  mcpx check [CONFIG]      validate a config file and say what it holds
+  mcpx servers [CONFIG]    every server and how it is
+  mcpx reload [CONFIG]     have the running gateway read its config again
+
+Without --transport: stdio when standard input is a pipe, a socket or a file (a client started it), HTTP when it is a
+terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
+this folder, then config.yaml in the user's config folder, else the built-in demo.
+Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on the command line, 3 no gateway runs,
+4 some servers are down."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    _open_standard_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "serve"
+    describe, run = COMMANDS[command]
+    options = _parser(command, describe).parse_args(arguments)
+    try:
+        return run(options)
+    except ConfigError as error:
+        sys.stderr.write("\n\n".join(error.problems) + "\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _open_standard_streams() -> None:
+    """The null device in the place of a closed standard stream: else the next thing opened gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcpx" if command == "serve" else f"mcpx {command}",
+        description=description,
+        epilog=EPILOG if command == "serve" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
+    parser.add_argument("--config", metavar="FILE", help="the same, as an option")
+    parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
+    if command == "servers":
+        parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    if command == "serve":
+        parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
+        parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
+        parser.add_argument("--port", type=int, help="port to bind (default 8000; 0 takes any free one)")
+        parser.add_argument("--mode", choices=MODES, help="what clients see by default")
+        parser.add_argument("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR")
+        parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
+        parser.add_argument("--admin-port", type=int, metavar="PORT", help="port of the admin UI")
+        parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
+    return parser
+
+
+def _named(options: argparse.Namespace) -> str | None:
+    """The config file named on the command line, once."""
+    named: str | None = options.config or options.config_file
+    if options.config and options.config_file:
+        raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
+    if options.config_file and not Path(options.config_file).exists() and not _looks_like_file(options.config_file):
+        near = difflib.get_close_matches(str(options.config_file), COMMANDS, n=1, cutoff=0.5)
+        hint = f"; did you mean 'mcpx {near[0]}'?" if near else ""
+        raise ConfigError([f"error: {options.config_file!r} is neither a command nor a file{hint}"])
+    return named
+
+
+def _looks_like_file(word: str) -> bool:
+    return "/" in word or os.sep in word or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".jsonc")
+
+
+def _found(options: argparse.Namespace) -> Path | None:
+    from mcpx.config import find
+
+    return find(_named(options), os.environ, Path.cwd())
+
+
+def _required(options: argparse.Namespace, command: str) -> Path:
+    path = _found(options)
+    if path is None:
+        raise ConfigError([f"error: no config file found here; name one: mcpx {command} FILE"])
+    return path
+
+
+def _load(path: Path, options: argparse.Namespace) -> "Config":
+    from mcpx.config import load
+
+    return load(path, os.environ, options.env)
+
+
+def _env(options: argparse.Namespace) -> str | None:
+    return options.env or os.environ.get("MCPX_ENV") or None
+
+
+def _check(options: argparse.Namespace) -> int:
+    path = _required(options, "check")
+    config = _load(path, options)
+    for warning in config.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+    enabled = sum(server.enabled for server in config.mcp_servers)
+    sys.stdout.write(
+        f"{path}: good · {config.dialect} shape · mode {config.mode} · {enabled} of {len(config.mcp_servers)}"
+        f" servers enabled · {len(config.commands)} commands\n"
+    )
+    return 0
+
+
+def _servers(options: argparse.Namespace) -> int:
+    from mcpx.cli.servers import servers
+
+    config = _load(_required(options, "servers"), options)
+    return servers(config, os.environ, state_folder(os.environ), _env(options), options.json)
+
+
+def _reload(options: argparse.Namespace) -> int:
+    from mcpx.cli.servers import reload
+
+    return reload(_required(options, "reload").absolute(), state_folder(os.environ), _env(options))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from mcpx.cli.serve import serve
+
+    path = _found(options)
+    return serve(path, options, os.environ, _env(options), state_folder(os.environ))
+
+
+COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
+    "serve": ("One MCP gateway in front of many MCP servers.", _serve),
+    "check": ("Validate a config file and say what it holds.", _check),
+    "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
+    "reload": ("Have the gateway that runs on this config read it again.", _reload),
+}

@@ -1,0 +1,75 @@
+"""The gateway as one caller finds it: what a surface is handed, and what the router needs besides (URIs, subscriptions)."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from mcpx.catalog.catalog import Catalog
+from mcpx.model.call import Call, Caller, Json, as_object
+from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
+from mcpx.model.offer import Kind, Offer
+
+if TYPE_CHECKING:
+    from mcpx.core.gateway import Gateway
+
+NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
+
+
+class CallersRoom:
+    """Implements `model.view.View` and `core.router.Room`."""
+
+    __slots__ = ("_caller", "_gateway")
+
+    def __init__(self, gateway: "Gateway", caller: Caller) -> None:
+        self._gateway = gateway
+        self._caller = caller
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._gateway.catalogs.of(self._caller)
+
+    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+        await self._gateway.prepare(self._caller)
+        catalog = self._catalog
+        self._gateway.show(catalog)
+        return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
+
+    async def find(self, kind: Kind, name: object) -> Offer:
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
+        offer = self._catalog.find(kind, name)
+        if offer is None:
+            async for catalog in self._later():
+                if (offer := catalog.find(kind, name)) is not None:
+                    break
+            else:
+                raise NotFound(NOUNS[kind], name)
+        return offer
+
+    async def locate(self, uri: str) -> tuple[str, str] | None:
+        found = self._catalog.resolve_uri(uri)
+        if found is None:
+            async for catalog in self._later():
+                if (found := catalog.resolve_uri(uri)) is not None:
+                    break
+        return found
+
+    async def _later(self) -> AsyncIterator[Catalog]:
+        """The catalog as it grows, while servers are still starting."""
+        async for _ in self._gateway.as_servers_settle():
+            yield self._catalog
+
+    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
+        hints = as_object(offer.definition.get("annotations"))
+        harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
+        return await self._gateway.generation.upstreams[offer.server].call(call, params, repeatable=harmless)
+
+    async def send(self, server: str, call: Call, params: Json) -> Json:
+        return await self._gateway.generation.upstreams[server].call(call, params, repeatable=True)
+
+    async def subscribe(self, server: str, uri: str, call: Call) -> Json:
+        link = await self._gateway.generation.upstreams[server].link_for(self._caller)
+        return await link.subscribe(uri, self._caller.session or "", call.params)
+
+    async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
+        link = await self._gateway.generation.upstreams[server].link_for(self._caller)
+        return await link.unsubscribe(uri, self._caller.session or "", call.params)

@@ -1,0 +1,113 @@
+"""The way in for whoever looks after a running gateway: a Unix socket only its owner may open, JSON lines both ways.
+
+One per config: `mcpx servers` and `mcpx reload` find the gateway that runs on the same file. A request is
+`{"do": "status"}`; the answer is one object with `ok`.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcpx.model.call import Json, as_object
+from mcpx.wire import codec
+
+log = logging.getLogger(__name__)
+
+LONGEST = 65536
+"""Bytes of a request; an answer may be longer."""
+
+Verb = Callable[[], Awaitable[Json]]
+
+
+def socket_path(state: Path, config: Path, env: str | None) -> Path:
+    name = hashlib.sha256(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
+    return state / "control" / f"{name}.sock"
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Generator[str]:
+    """A Unix socket's address has about 100 bytes; through its folder's descriptor any path is short enough."""
+    if len(os.fsencode(path)) < 100 or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+class Control:
+    def __init__(self, path: Path, verbs: Mapping[str, Verb]) -> None:
+        self._path = path
+        self._verbs = verbs
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen, unless another gateway on the same config does already. Failing costs comfort, not function."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._path.exists():
+                if await ask(self._path, "status") is not None:
+                    log.info("another mcpx runs on this config; `mcpx servers` and `mcpx reload` reach that one")
+                    return
+                self._path.unlink()
+            with _short(self._path) as address:
+                # The folder is 0700 and the mask makes the socket 0600 from its first moment.
+                mask = os.umask(0o177)
+                try:
+                    self._server = await asyncio.start_unix_server(self._serve, address, limit=LONGEST)
+                finally:
+                    os.umask(mask)
+        except (OSError, NotImplementedError) as error:
+            log.warning("no control socket: %s; `mcpx servers` and `mcpx reload` cannot reach this gateway", error)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError):
+            while line := await reader.readline():
+                writer.write(codec.dump(await self._answer(line)) + b"\n")
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, line: bytes) -> Json:
+        try:
+            verb = self._verbs.get(str(as_object(codec.load(line)).get("do")))
+        except codec.BadJson:
+            verb = None
+        if verb is None:
+            return {"ok": False, "error": f"say one of {', '.join(sorted(self._verbs))}"}
+        try:
+            return await verb()
+        except Exception as error:
+            log.exception("a control verb failed")
+            return {"ok": False, "error": type(error).__name__}
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
+    """Put one verb to the gateway behind a socket; None when nobody is there."""
+    try:
+        with _short(path) as address:
+            reader, writer = await asyncio.open_unix_connection(address, limit=64 * 2**20)
+    except (OSError, NotImplementedError):
+        return None
+    try:
+        async with asyncio.timeout(timeout):
+            writer.write(json.dumps({"do": verb}).encode() + b"\n")
+            answer: Any = codec.load(await reader.readline())
+    except (OSError, TimeoutError, codec.BadJson):
+        return None
+    finally:
+        writer.close()
+    return as_object(answer) or None

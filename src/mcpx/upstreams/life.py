@@ -1,0 +1,171 @@
+"""Keeps one server connected: attempts, pauses between them, sleep (LIF-4, LIF-5).
+
+One task per server, the only one that connects it. Everybody else waits for the outcome of the present or the next
+attempt, which a waiting call brings forward; so many callers cause one attempt.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mcpx.config import Server
+from mcpx.model.errors import SERVER_DOWN, Unavailable
+from mcpx.upstreams.recovery import Recovery
+
+State = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    state: State
+    since: float = field(default_factory=time.time)
+    last_error: str | None = None
+
+
+class Gate:
+    """So many servers start at a time; one that a call waits for does not stand in line."""
+
+    def __init__(self, places: int) -> None:
+        self._places = asyncio.Semaphore(places)
+
+    async def enter(self, urgent: asyncio.Event) -> bool:
+        """Whether a place was taken; False when it became urgent before there was one."""
+        turn = asyncio.ensure_future(self._places.acquire())
+        rush = asyncio.ensure_future(urgent.wait())
+        try:
+            await asyncio.wait((turn, rush), return_when=asyncio.FIRST_COMPLETED)
+            return turn.done()
+        finally:
+            rush.cancel()
+            if not turn.done():
+                turn.cancel()
+
+    def leave(self) -> None:
+        self._places.release()
+
+
+class Life:
+    def __init__(
+        self,
+        server: Server,
+        connect: Callable[[], Awaitable[str | None]],
+        changed: Callable[[], None],
+        gate: Gate,
+    ) -> None:
+        """`connect` makes the connection and says what went wrong, if anything; `changed` hears of a new status."""
+        self.server = server
+        self.status = Status("connecting" if server.enabled else "disabled")
+        self.recovery = Recovery(server.retry_delay, server.max_retries)
+        self.settled = asyncio.Event()
+        """Set once it is known what the server offers, or that it cannot be known yet."""
+        self.next_try: float | None = None
+        """While it pauses: when the next attempt comes, by the monotonic clock."""
+        self._connect = connect
+        self._changed = changed
+        self._gate = gate
+        self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wanted = asyncio.Event()
+        self._over = asyncio.Event()
+        self._resting: Literal["sleep", "renew"] | None = None
+        self._retry_after = 0.0
+
+    # For the upstream ----------------------------------------------------------------------------------------
+
+    async def run(self, *, asleep: bool) -> None:
+        """Keep the server connected until cancelled; `asleep`: not before somebody wants it."""
+        self._resting = "sleep" if asleep else None
+        while True:
+            if self._resting == "sleep":
+                self.set("sleeping")
+                await self._wanted.wait()
+            self._resting = None
+            problem = await self._attempt()
+            if problem is None:
+                await self._over.wait()
+                if self._resting is not None:
+                    self.recovery.rest()
+                    continue
+            await self._pause(self.server.retry_on_failure if problem is not None else True)
+
+    async def ready(self) -> None:
+        """Wait, bounded, until the present or the next attempt is over; a call does not wait for a timer."""
+        left = self._forbidden_for()
+        if left > 0:
+            reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
+            raise Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {left:.0f} s")
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                await asyncio.shield(self._outcome)
+        except TimeoutError:
+            raise Unavailable(
+                self.server.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s"
+            ) from None
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone."""
+        self.set("disconnected", reason)
+        self._over.set()
+
+    def rest(self, how: Literal["sleep", "renew"]) -> None:
+        """Let the connection go on purpose: until it is wanted again, or to make it anew at once."""
+        self._resting = how
+        self._over.set()
+
+    def hold_off(self, seconds: float) -> None:
+        """The server asked not to be tried for so long (`Retry-After`)."""
+        self._retry_after = time.monotonic() + seconds
+
+    def set(self, state: State, error: str | None = None) -> None:
+        if (state, error) != (self.status.state, self.status.last_error):
+            self.status = Status(state, last_error=error)
+            self._changed()
+
+    # Inside ----------------------------------------------------------------------------------------------------
+
+    async def _attempt(self) -> str | None:
+        self.set("connecting", self.status.last_error)
+        placed = await self._gate.enter(self._wanted)
+        self.recovery.begin(time.monotonic())
+        self._over.clear()
+        try:
+            problem = await self._connect()
+        finally:
+            if placed:
+                self._gate.leave()
+        if problem is None:
+            self.set("connected")
+        else:
+            self.set("disconnected", problem)
+        self.settled.set()
+        # From here on a caller means the next attempt.
+        self._wanted.clear()
+        over, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
+        over.set_result(None)
+        return problem
+
+    async def _pause(self, by_itself: bool) -> None:
+        now = time.monotonic()
+        pause: float | None = max(self.recovery.end(now), self._retry_after - now)
+        if not by_itself or not self.server.auto_reconnect:
+            pause = None  # only when a call asks for it
+        self.next_try = None if pause is None else now + pause
+        if pause is not None and self._forbidden_for() > 0:
+            await asyncio.sleep(pause)
+        else:
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+        self.next_try = None
+
+    def _forbidden_for(self) -> float:
+        """Seconds for which not even a call may start an attempt: an open circuit, or the server's own wish."""
+        now = time.monotonic()
+        wish = self._retry_after - now
+        if self.recovery.circuit_open and self.next_try is not None:
+            return max(self.next_try - now, wish)
+        return wish
