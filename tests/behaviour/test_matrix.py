@@ -523,7 +523,7 @@ ASK_ROUNDS = 5
 
 
 def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: House) -> None:
-    """PRO-5: eight clients of both eras, asked all the time by older and modern servers, answer in their own names."""
+    """PRO-5, PRO-3: eight clients of both eras, asked all the time by older and modern servers, answer in their own names."""
 
     async def ask(client: Client, server: str, tool: str, number: int) -> None:
         name = client.person.name
@@ -542,6 +542,9 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
         for number in range(ASK_ROUNDS):
             for tool in tools:
                 await ask(client, server, tool, number)
+        # PRO-3: the server was told whom it asks.
+        known = (await client.call(f"{server}_ident"))["structuredContent"]["client"]
+        assert known["name"] == f"{client.person.name}-through-proxy"
 
     def words_of(question: Question) -> str:
         if question.method == "elicitation/create":

@@ -32,7 +32,6 @@ NUMBERS = count()
 PEER = Peer("stdio", [node(), npm_bin("server-everything")])
 
 
-
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[Json]]:
     with everything_on("streamableHttp") as http, everything_on("sse") as sse:
@@ -112,25 +111,19 @@ async def test_progress_arrives_step_by_step_before_the_result(server: str, ada:
 
 
 @each_server
-async def test_a_model_of_the_client_is_asked(
-    server: str, ada: Client, direct: Client
-) -> None:
+async def test_a_model_of_the_client_is_asked(server: str, ada: Client, direct: Client) -> None:
     """PRO-5: sampling"""
     await _same_question_and_same_result(server, ada, direct, "trigger-sampling-request", {"prompt": "Are you there?"})
 
 
 @each_server
-async def test_the_person_at_the_client_fills_in_a_form(
-    server: str, ada: Client, direct: Client
-) -> None:
+async def test_the_person_at_the_client_fills_in_a_form(server: str, ada: Client, direct: Client) -> None:
     """PRO-5: elicitation, form"""
     await _same_question_and_same_result(server, ada, direct, "trigger-elicitation-request", {})
 
 
 @each_server
-async def test_the_person_at_the_client_is_sent_to_an_address(
-    server: str, ada: Client, direct: Client
-) -> None:
+async def test_the_person_at_the_client_is_sent_to_an_address(server: str, ada: Client, direct: Client) -> None:
     """PRO-5: elicitation, URL"""
     arguments = {"url": "https://example.org/consent", "elicitationId": "e1"}
     await _same_question_and_same_result(server, ada, direct, "trigger-url-elicitation", arguments)
@@ -156,9 +149,7 @@ async def test_an_address_that_must_be_visited_first_comes_as_the_servers_own_er
 
 
 @each_server
-async def test_the_roots_of_the_client_are_known_to_the_server(
-    server: str, ada: Client, direct: Client
-) -> None:
+async def test_the_roots_of_the_client_are_known_to_the_server(server: str, ada: Client, direct: Client) -> None:
     """PRO-5: roots"""
     expected = said(await direct.call("get-roots-list"))
     assert "file:///home/ada" in expected["content"][0]["text"]

@@ -1,4 +1,4 @@
-"""Where mcpx keeps what is not configuration (RUN-6): snapshots, sockets, notes of runs. Losing it loses comfort only."""
+"""Where mcpx keeps what is not configuration (RUN-6). Losing it costs comfort, never function."""
 
 import sys
 from collections.abc import Mapping

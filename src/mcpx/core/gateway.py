@@ -35,7 +35,6 @@ ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
 
-
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
@@ -67,9 +66,7 @@ class Gateway:
         self._applying = asyncio.Lock()
         self._started = False
         self._solo: Caller | None = None
-        self.catalogs = Catalogs(
-            lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming
-        )
+        self.catalogs = Catalogs(lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming)
         self._known: Catalog | None = None
         """What clients were told of: the first list they saw, then each announcement."""
         self._stale = False

@@ -1,4 +1,4 @@
-"""The gateway as one caller finds it: what a surface is handed, and what the router needs besides (URIs, subscriptions)."""
+"""The gateway as one caller finds it: what a surface is handed, and what the router needs besides."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Looks after a connection while it lives (LIF-3, LIF-5): is it still there, is it wanted, has it grown too old or large.
+"""Looks after a connection while it lives (LIF-3, LIF-5): is it there, is it wanted, is it too old or too large.
 
 A probe never disturbs a running call and does not count as one: while there is traffic, the traffic is the proof.
 """

@@ -100,9 +100,7 @@ class Life:
             async with asyncio.timeout(self.server.timeout):
                 await asyncio.shield(self._outcome)
         except TimeoutError:
-            raise Unavailable(
-                self.server.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s"
-            ) from None
+            raise Unavailable(self.server.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s") from None
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
