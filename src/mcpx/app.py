@@ -62,9 +62,14 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     _tell_what_is_to_come(run.config)
     try:
         import uvloop
+
+        start = uvloop.run
     except ImportError:
-        return asyncio.run(_serve(run, environ))
-    return uvloop.run(_serve(run, environ))
+        start = asyncio.run
+    try:
+        return start(_serve(run, environ))
+    except asyncio.CancelledError:
+        return 130
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -97,8 +102,16 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
 
 def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
     loop = asyncio.get_running_loop()
+    myself = asyncio.current_task()
+
+    def end() -> None:
+        # Once: an end with grace. Twice: without.
+        if stop.is_set() and myself is not None:
+            myself.cancel()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
     if hasattr(signal, "SIGHUP"):
         in_terminal = os.isatty(0)
 
@@ -206,7 +219,7 @@ async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event) -> int:
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except OSError as error:
-        what = error.strerror or str(error)
+        what = os.strerror(error.errno) if error.errno else str(error)
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
     desk.gateway.start()

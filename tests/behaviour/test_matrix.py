@@ -523,7 +523,7 @@ ASK_ROUNDS = 5
 
 
 def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: House) -> None:
-    """PRO-5, PRO-3: eight clients of both eras, asked all the time by older and modern servers, answer in their own names."""
+    """PRO-5, PRO-3: eight clients of both eras, asked by older and modern servers at once, answer as themselves."""
 
     async def ask(client: Client, server: str, tool: str, number: int) -> None:
         name = client.person.name

@@ -15,7 +15,7 @@ from mcpx.front import streamable as module
 from mcpx.front.desk import Desk
 from mcpx.front.streamable import Streamable
 from mcpx.model.call import Json
-from mcpx.model.errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_CANCELLED
+from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_CANCELLED
 from mcpx.wire import era
 from mcpx.wire.http_server import Exchange
 from mcpx.wire.tasks import Tasks
@@ -835,6 +835,6 @@ def test_what_runs_may_finish_within_the_grace() -> None:
             gate.set()
             assert (await call.json())["result"]["done"]
             await closing
-            assert error_of(await hanging.json()) == REQUEST_CANCELLED
+            assert error_of(await hanging.json()) == GATEWAY_ENDING
 
     run(main())

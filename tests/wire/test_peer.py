@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fixtures.parts import forever, run, turns, until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
+    GATEWAY_ENDING,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -669,8 +670,9 @@ def test_finishing_lets_answers_out_within_the_grace() -> None:
         other.send(id=2, method="endless")
         await turns()
         await other.peer.finish(0.01)
+        assert (other.got[-1]["id"], other.got[-1]["error"]["code"]) == (2, GATEWAY_ENDING)
         await other.peer.close()
-        assert len(other.got) == 1
+        assert len(other.got) == 2
 
     run(main())
 

@@ -22,6 +22,7 @@ from mcpx.model.errors import (
     PARSE_ERROR,
     REQUEST_CANCELLED,
     RpcError,
+    gateway_ending,
 )
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.http_server import Exchange
@@ -61,8 +62,8 @@ class HttpSession:
         """Older clients choke on the empty event that lets 2025-11-25 resume a stream from its beginning."""
         return self.session.caller.version >= "2025-11-25"
 
-    def stream(self, exchange: Exchange) -> PostStream:
-        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed, on_start=self._keep)
+    def stream(self, exchange: Exchange, request: str | int) -> PostStream:
+        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed, request=request, on_start=self._keep)
 
     def _keep(self, stream: PostStream) -> None:
         self.streams[stream.name] = stream
@@ -227,7 +228,7 @@ class Streamable:
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
             self._end(owner)
             return
-        stream = owner.stream(exchange)
+        stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
         task = self._tasks.start(self._serve_older(owner, stream, message))
         task.add_done_callback(lambda task: self._served(owner, stream, rid, task))
@@ -328,7 +329,7 @@ class Streamable:
                 if len(headers.all(name)) > 1:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
-            stream = PostStream(exchange, "")
+            stream = PostStream(exchange, "", request=rid)
             caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False)
             self._check_params(message, exchange, caller)
         except RpcError as error:
@@ -402,6 +403,9 @@ class Streamable:
         self._ending.set()
         if self._open:
             await asyncio.wait(self._open.values(), timeout=grace)
+        for stream, task in list(self._open.items()):
+            stream.finish(jsonrpc.failure(stream.request, gateway_ending()))
+            task.cancel()
         for owner in list(self._sessions.values()):
             self._end(owner)
 

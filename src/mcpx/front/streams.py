@@ -69,11 +69,14 @@ class PostStream:
         name: str,
         *,
         primed: bool = False,
+        request: str | int | None = None,
         on_start: Callable[["PostStream"], None] = lambda stream: None,
     ) -> None:
         """`name` is what a client comes back with; the modern era has no resuming, and streams without one.
         `on_start` is told when it becomes an event stream, and so can be come back for."""
         self.name = name
+        self.request = request
+        """The id of the request that is answered here."""
         self.done = exchange is None
         self.started = False
         """It is an event stream now; before that it may still become a plain JSON reply."""

@@ -5,6 +5,7 @@
     │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
     │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
     └── ConfigError            a user's mistake in a file or on the command line; exit code 2
+        └── Refused            (config/problems) of a file: also says which files to watch for its mending
 
 `RpcError` is caught where a message is answered (front), `ConfigError` in `__main__`. Nothing else is raised
 on purpose; whatever else reaches the front is a bug and is answered as an internal error.
@@ -32,6 +33,7 @@ SERVER_DIED = -33003
 SERVER_TOO_LARGE = -33004
 SERVER_GARBAGE = -33005
 OVERLOADED = -33006
+GATEWAY_ENDING = -33007
 
 
 class McpxError(Exception):
@@ -69,6 +71,11 @@ class RpcError(McpxError):
             data,
             extra=fields or None,
         )
+
+
+def gateway_ending() -> RpcError:
+    """What a call gets that did not finish within the grace of a shutdown."""
+    return RpcError(GATEWAY_ENDING, "the gateway is ending; the call was cut off and may have had an effect")
 
 
 class NotFound(RpcError):

@@ -64,7 +64,8 @@ class ChildConversation:
             culprit = error.filename or spec.command
             reason = f"cannot start {spec.command!r}: {error.strerror or error}: {culprit}"
             if isinstance(error, FileNotFoundError) and culprit == spec.command:
-                reason = f"cannot start: command not found: {spec.command!r}"
+                hint = "; put its arguments into args" if " " in spec.command and not spec.args else ""
+                reason = f"cannot start: command not found: {spec.command!r}{hint}"
             raise Unavailable(dial.name, SERVER_DOWN, reason) from None
 
     async def request(

@@ -29,7 +29,11 @@ class Patient(Protocol):
         ...
 
     def busy(self) -> bool:
-        """Whether a call is running, or somebody waits to hear of a resource."""
+        """Whether a call is running, or on its way."""
+        ...
+
+    def listened_to(self) -> bool:
+        """Whether somebody waits to hear of a resource: probed, but neither put to sleep nor replaced."""
         ...
 
     def probed(self, latency: float | None, problem: str | None) -> None:
@@ -44,21 +48,26 @@ async def look_after(patient: Patient, link: Link) -> Verdict:
     failures = 0
     while True:
         await asyncio.sleep(_next_look(patient.server))
+        if not link.alive:
+            return "lost"
         now = patient.server
         if patient.traffic() != calls or patient.busy():
             calls, heard, failures = patient.traffic(), time.monotonic(), 0
             patient.probed(None, None)
             continue
-        if now.lazy and time.monotonic() - heard >= now.idle_timeout:
-            return "sleep"
-        if _worn(link, now, time.monotonic() - born):
-            return "renew"
+        if not patient.listened_to():
+            if now.lazy and time.monotonic() - heard >= now.idle_timeout:
+                return "sleep"
+            if _worn(link, now, time.monotonic() - born):
+                return "renew"
         if not now.health_check_enabled:
             continue
         began = time.monotonic()
         try:
             await link.probe(min(PATIENCE, now.health_check_interval))
         except Unavailable as error:
+            if not link.alive:
+                return "lost"  # of something else, and known: this probe says nothing of the next connection
             failures += 1
             patient.probed(None, error.message)
             if failures >= THRESHOLD:

@@ -37,6 +37,10 @@ class Gate:
         try:
             await asyncio.wait((turn, rush), return_when=asyncio.FIRST_COMPLETED)
             return turn.done()
+        except asyncio.CancelledError:
+            if turn.done():
+                self.leave()  # the turn came with the end
+            raise
         finally:
             rush.cancel()
             if not turn.done():
@@ -75,6 +79,13 @@ class Life:
 
     async def run(self, *, asleep: bool) -> None:
         """Keep the server connected until cancelled; `asleep`: not before somebody wants it."""
+        try:
+            await self._run(asleep)
+        finally:
+            if not self._outcome.done():
+                self._outcome.set_result(None)  # nobody waits for what will not come
+
+    async def _run(self, asleep: bool) -> None:
         self._resting = "sleep" if asleep else None
         while True:
             if self._resting == "sleep":
@@ -91,16 +102,21 @@ class Life:
 
     async def ready(self) -> None:
         """Wait, bounded, until the present or the next attempt is over; a call does not wait for a timer."""
-        left = self._forbidden_for()
-        if left > 0:
-            reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
-            raise Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {left:.0f} s")
+        self._refuse_if_forbidden()
         self._wanted.set()
         try:
             async with asyncio.timeout(self.server.timeout):
                 await asyncio.shield(self._outcome)
         except TimeoutError:
             raise Unavailable(self.server.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s") from None
+        if self.status.state == "disconnected":
+            self._refuse_if_forbidden()
+
+    def _refuse_if_forbidden(self) -> None:
+        left = self._forbidden_for()
+        if left > 0:
+            reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
+            raise Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
@@ -138,11 +154,14 @@ class Life:
         else:
             self.set("disconnected", problem)
         self.settled.set()
-        # From here on a caller means the next attempt.
+        self._conclude()
+        return problem
+
+    def _conclude(self) -> None:
+        """Whoever waits learns how it stands; from here on a caller means the next attempt."""
         self._wanted.clear()
         over, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
         over.set_result(None)
-        return problem
 
     async def _pause(self, by_itself: bool) -> None:
         now = time.monotonic()
@@ -151,6 +170,7 @@ class Life:
             pause = None  # only when a call asks for it
         self.next_try = None if pause is None else now + pause
         if pause is not None and self._forbidden_for() > 0:
+            self._conclude()  # for a call that came between the loss and this
             await asyncio.sleep(pause)
         else:
             try:

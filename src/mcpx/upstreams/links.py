@@ -277,6 +277,11 @@ class Links:
         self._freed.clear()
         await self._freed.wait()
 
+    @property
+    def opening(self) -> bool:
+        """Whether somebody waits for a link that is on its way."""
+        return bool(self._dialling or self._opening)
+
     def all(self) -> list[Link]:
         return [*self._kept.values(), *(link for _, link in self._single), *self._lent]
 

@@ -88,6 +88,7 @@ class Upstream:
         self._keeping: asyncio.TimerHandle | None = None
         self._solo: Caller | None = None
         self._level: str | None = None
+        self._calls = 0
         self._watched: dict[str, set[str]] = {}
         """URIs that modern clients listen for -> who."""
         self._learning: dict[str, asyncio.Task[None]] = {}
@@ -155,7 +156,7 @@ class Upstream:
                 self._tasks.start(self._look_after(link))
                 return None
             problem = f"{self.name}: died right after it was connected"
-        log.warning("%s", problem)
+        log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
         if self._main is not None:
             self._main, broken = None, self._main
             self._links.forget(broken)
@@ -169,6 +170,9 @@ class Upstream:
                 try:
                     await link.subscribe(uri, who, {})
                 except RpcError as error:
+                    if not link.alive:
+                        self._orphaned.setdefault(uri, set()).add(who)
+                        continue
                     log.warning("[%s] a subscription could not be renewed: %s", self.name, error.message)
 
     async def _look_after(self, link: Link) -> None:
@@ -186,10 +190,13 @@ class Upstream:
         await self._links.close()
 
     def traffic(self) -> int:
-        return sum(link.calls for link in self._links.all())
+        return self._calls
 
     def busy(self) -> bool:
-        return any(link.errands or link.subscribers for link in self._links.all())
+        return self._links.opening or any(link.errands for link in self._links.all())
+
+    def listened_to(self) -> bool:
+        return any(link.subscribers for link in self._links.all())
 
     def probed(self, latency: float | None, problem: str | None) -> None:
         self.latency = latency if latency is not None else self.latency
@@ -333,6 +340,7 @@ class Upstream:
         """Forward one call. An error the server itself sent is raised as it is; ours names the server.
 
         `repeatable`: reading, or a tool that says it may be called again; sent once more if the server died of it."""
+        self._calls += 1
         try:
             result = await self._forward(call, params)
         except Unavailable as error:

@@ -23,6 +23,7 @@ from mcpx.model.errors import (
     SERVER_TOO_LARGE,
     RpcError,
     Unavailable,
+    gateway_ending,
 )
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.tasks import Tasks
@@ -319,9 +320,12 @@ class Peer:
         self._transmit(raw)
 
     async def finish(self, grace: float) -> None:
-        """Let what is being answered finish, for so many seconds."""
+        """Let what is being answered finish, for so many seconds; what does not is answered with an error."""
         if self._answering:
             await asyncio.wait(self._answering.values(), timeout=grace)
+        for rid, task in list(self._answering.items()):
+            self.send(jsonrpc.failure(rid, gateway_ending()))
+            task.cancel()
 
     def lose(self, reason: str, code: int = SERVER_DIED) -> None:
         """The carrier is gone: fail what waits, stop what answers, tell the owner once."""
