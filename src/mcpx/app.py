@@ -45,6 +45,8 @@ class Run:
     host: str
     port: int
     log_level: str
+    log_level_given: bool = False
+    """On the command line or in the environment: a changed file does not change it."""
     state: Path | None = None
     """Folder for what is not configuration; None writes nothing."""
     reload: Callable[[], Config] | None = None
@@ -153,7 +155,7 @@ class Upkeep:
             path = socket_path(self._run.state, config.path, self._run.env)
             self._control = Control(path, {"status": self.status, "reload": self.reload})
             await self._control.start()
-        if config.global_.hot_reload and self._run.reload is not None:
+        if self._run.reload is not None:
             watcher = Watcher(
                 lambda: self._sources,
                 lambda: self._gateway.generation.config.global_.hot_reload_interval,
@@ -169,7 +171,8 @@ class Upkeep:
         self._tasks.start(self.reload())
 
     async def _changed(self) -> None:
-        await self.reload()
+        if self._gateway.generation.config.global_.hot_reload:
+            await self.reload()
 
     async def reload(self) -> Json:
         """The one door for a changed configuration. A bad file changes nothing and says why (CFG-5)."""
@@ -190,6 +193,10 @@ class Upkeep:
                 log.warning("%s", warning)
             plan = await self._gateway.apply(config)
             log.info("reloaded: %s", plan)
+            if not plan.empty:
+                _tell_what_is_to_come(config)
+            if not self._run.log_level_given:
+                _set_level(config.global_.log_level)
             answer = {"ok": True, "plan": str(plan)}
         self._last = {**answer, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         return answer
@@ -284,10 +291,8 @@ def _tell_what_is_to_come(config: Config) -> None:
 
 def _start_log(run: Run) -> None:
     """Log lines go to stderr or the log file, never to stdout."""
-    level = getattr(logging, run.log_level)
     form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     root = logging.getLogger("mcpx")
-    root.setLevel(level)
     root.propagate = False
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(form)
@@ -302,7 +307,16 @@ def _start_log(run: Run) -> None:
         os.chmod(file, 0o600)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         root.addHandler(handler)
-        console.setLevel(max(level, logging.WARNING))
+    _set_level(run.log_level)
+
+
+def _set_level(name: str) -> None:
+    """With a log file the console keeps to what is serious."""
+    level = getattr(logging, name)
+    root = logging.getLogger("mcpx")
+    root.setLevel(level)
+    console, *files = root.handlers
+    console.setLevel(max(level, logging.WARNING) if files else level)
 
 
 def _say(line: str) -> None:

@@ -25,8 +25,8 @@ from mcpx.transports import http as module
 from mcpx.transports.dial import Dial
 from mcpx.transports.http import HttpConversation
 from mcpx.wire import codec, era
-from mcpx.wire.framing import sse_frame
 from mcpx.wire.http_server import Exchange, HttpServer
+from mcpx.wire.sse import sse_frame
 
 EVENTS = [("content-type", "text/event-stream")]
 Act = Callable[[Exchange, Json], None]

@@ -12,9 +12,9 @@ from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
 from mcpx.transports import Sse
 from mcpx.transports.dial import Dial
-from mcpx.wire.framing import sse_frame
 from mcpx.wire.http_server import Exchange, HttpServer
 from mcpx.wire.peer import Conversation
+from mcpx.wire.sse import sse_frame
 
 EVENTS = [("content-type", "text/event-stream; charset=utf-8")]
 

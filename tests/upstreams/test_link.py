@@ -17,8 +17,8 @@ from mcpx.upstreams.errands import Errand
 from mcpx.upstreams.link import Link, through
 from mcpx.upstreams.negotiate import Era, Identity
 from mcpx.wire import era
-from mcpx.wire.framing import sse_frame
 from mcpx.wire.http_server import Exchange, HttpServer
+from mcpx.wire.sse import sse_frame
 
 
 class Ears:

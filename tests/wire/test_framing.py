@@ -8,15 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpx.wire.framing import (
-    HEADER_LIMIT,
-    Framing,
-    MessageReader,
-    SseEvent,
-    SseReader,
-    frame,
-    sse_frame,
-)
+from mcpx.wire.framing import HEADER_LIMIT, Framing, MessageReader, frame
+from mcpx.wire.sse import SseEvent, SseReader, sse_frame
 
 LIMIT = 64
 

@@ -134,14 +134,19 @@ def _check(options: argparse.Namespace) -> int:
 def _servers(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import servers
 
-    config = _load(_required(options, "servers"), options)
-    return servers(config, os.environ, state_folder(os.environ), _env(options), options.json)
+    path = _absolute(_required(options, "servers"))
+    return servers(path, lambda: _load(path, options), os.environ, _env(options), options.json)
 
 
 def _reload(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import reload
 
-    return reload(_required(options, "reload").absolute(), state_folder(os.environ), _env(options))
+    return reload(_absolute(_required(options, "reload")), state_folder(os.environ), _env(options))
+
+
+def _absolute(path: Path) -> Path:
+    """As `Config.path` has it: a running gateway is found by it."""
+    return Path(os.path.abspath(path))
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -35,7 +35,8 @@ def serve(
     port = options.port if options.port is not None else _port(environ, config.server.port)
     if not 0 <= port <= 65535:
         raise ConfigError([f"error: port {port} is not between 0 and 65535"])
-    level = (options.log_level or environ.get("MCPX_LOG_LEVEL") or config.global_.log_level).upper()
+    given = options.log_level or environ.get("MCPX_LOG_LEVEL")
+    level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
     run = app.Run(
@@ -44,6 +45,7 @@ def serve(
         host=options.host or environ.get("MCPX_HOST") or config.server.host,
         port=port,
         log_level=level,
+        log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         env=env,

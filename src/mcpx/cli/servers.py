@@ -3,10 +3,11 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcpx.cli.state import state_folder
 from mcpx.config import Config
 from mcpx.model.call import Json
 
@@ -18,11 +19,18 @@ PARTIAL = 4
 UP = ("connected", "sleeping", "disabled")
 
 
-def servers(config: Config, environ: Mapping[str, str], state: Path, env: str | None, as_json: bool) -> int:
-    """Every server and how it is; without a running gateway they are connected to here, once."""
-    answer = asyncio.run(_status(config, environ, state, env))
+def servers(
+    path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None, as_json: bool
+) -> int:
+    """Every server and how it is; without a running gateway they are connected to here, once.
+
+    A running gateway is asked whatever has become of its file, and without the variables the file may need."""
+    answer = asyncio.run(_ask(path, state_folder(environ), env))
+    if answer is None:
+        answer = {"running": False, "config": str(path), **asyncio.run(_look(load(), environ))}
     if as_json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        told = json.dumps(answer, indent=2, ensure_ascii=False)
+        sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in told) + "\n")
     else:
         _print_table(answer)
     down = [server["name"] for server in answer["servers"] if server["status"] not in UP]
@@ -45,14 +53,11 @@ def reload(config_path: Path, state: Path, env: str | None) -> int:
     return 2
 
 
-async def _status(config: Config, environ: Mapping[str, str], state: Path, env: str | None) -> Json:
+async def _ask(path: Path, state: Path, env: str | None) -> Json | None:
     from mcpx.front.control import ask, socket_path
 
-    if config.path is not None:
-        answer = await ask(socket_path(state, config.path, env), "status")
-        if answer is not None:
-            return {"running": True, **answer}
-    return {"running": False, "config": str(config.path), **await _look(config, environ)}
+    answer = await ask(socket_path(state, path, env), "status")
+    return {"running": True, **answer} if answer is not None and "servers" in answer else None
 
 
 async def _look(config: Config, environ: Mapping[str, str]) -> Json:

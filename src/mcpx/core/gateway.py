@@ -64,6 +64,8 @@ class Gateway:
         upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
         self.generation = Generation(config, upstreams, Direct())
         self._applying = asyncio.Lock()
+        self._aside: set[Upstream] = set()
+        """Servers that are started for the next generation, or drained after the last."""
         self._started = False
         self._solo: Caller | None = None
         self.catalogs = Catalogs(lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming)
@@ -98,10 +100,12 @@ class Gateway:
                 for server in config.mcp_servers
             }
             fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
+            self._aside.update(fresh)
             if self._started:
                 for upstream in fresh:
                     upstream.start(self._solo)
                 await _settled(fresh, PUBLISH_AFTER)
+            self._aside.difference_update(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
                     upstreams[server.name].update(server)
@@ -110,12 +114,17 @@ class Gateway:
             self._changed_offers()
             for name, upstream in before.upstreams.items():
                 if upstreams.get(name) is not upstream:
-                    self._tasks.start(upstream.drain(DRAIN))
+                    self._tasks.start(self._drain(upstream))
             return plan
 
+    async def _drain(self, upstream: Upstream) -> None:
+        self._aside.add(upstream)
+        await upstream.drain(DRAIN)
+        self._aside.discard(upstream)
+
     async def close(self) -> None:
-        await asyncio.gather(*(upstream.close() for upstream in self.generation.upstreams.values()))
         await self._tasks.close()
+        await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
 
     # The door --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 LONGEST = 65536
 """Bytes of a request; an answer may be longer."""
 
+PATIENCE = 2.0
+"""Seconds a gateway that starts waits for one that is there already and does not answer."""
+
 Verb = Callable[[], Awaitable[Json]]
 
 
@@ -48,13 +51,15 @@ class Control:
         self._path = path
         self._verbs = verbs
         self._server: asyncio.Server | None = None
+        self._made: tuple[int, int] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen, unless another gateway on the same config does already. Failing costs comfort, not function."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._path.exists():
-                if await ask(self._path, "status") is not None:
+                if await ask(self._path, "status", PATIENCE) is not None:
                     log.info("another mcpx runs on this config; `mcpx servers` and `mcpx reload` reach that one")
                     return
                 self._path.unlink()
@@ -65,15 +70,30 @@ class Control:
                     self._server = await asyncio.start_unix_server(self._serve, address, limit=LONGEST)
                 finally:
                     os.umask(mask)
+            self._made = self._mark()
         except (OSError, NotImplementedError) as error:
             log.warning("no control socket: %s; `mcpx servers` and `mcpx reload` cannot reach this gateway", error)
 
+    def _mark(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (task := asyncio.current_task()) is not None:
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+        try:
+            await self._converse(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the gateway is ending
+        finally:
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError):
             while line := await reader.readline():
                 writer.write(codec.dump(await self._answer(line)) + b"\n")
                 await writer.drain()
-        writer.close()
 
     async def _answer(self, line: bytes) -> Json:
         try:
@@ -91,8 +111,13 @@ class Control:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+            for task in self._serving:
+                task.cancel()
+            if self._serving:
+                await asyncio.wait(self._serving)
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                if self._mark() == self._made:  # another gateway may have taken the place
+                    self._path.unlink()
 
 
 async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
@@ -106,7 +131,7 @@ async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
         async with asyncio.timeout(timeout):
             writer.write(json.dumps({"do": verb}).encode() + b"\n")
             answer: Any = codec.load(await reader.readline())
-    except (OSError, TimeoutError, codec.BadJson):
+    except (OSError, ValueError, TimeoutError, codec.BadJson):
         return None
     finally:
         writer.close()

@@ -16,8 +16,8 @@ from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.wire import codec, websocket
-from mcpx.wire.framing import sse_frame
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
+from mcpx.wire.sse import sse_frame
 from mcpx.wire.tasks import Tasks
 
 PING_EVERY = 15.0
@@ -171,7 +171,13 @@ class HttpFront:
         socket = websocket.accept(exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed)
         if socket is None:
             return
-        connection = Connection(self._desk, socket.send, principal=principal, on_shutdown=socket.close)
+        connection = Connection(
+            self._desk,
+            socket.send,
+            principal=principal,
+            congested=lambda: socket.congested,
+            on_shutdown=socket.close,
+        )
         self._sockets[connection] = socket
         self._parted.clear()
         for raw in pending:
@@ -188,5 +194,6 @@ class _LegacyStream:
             desk,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             principal=principal,
+            congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

@@ -12,8 +12,8 @@ from typing import Final
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, RpcError
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.framing import sse_frame
 from mcpx.wire.http_server import Exchange
+from mcpx.wire.sse import sse_frame
 
 EVENT_STREAM: Final = (
     ("content-type", "text/event-stream"),
@@ -89,6 +89,11 @@ class PostStream:
     @property
     def attached(self) -> bool:
         return self._exchange is not None and not self._exchange.closed
+
+    @property
+    def congested(self) -> bool:
+        """Its reader does not keep up."""
+        return self._exchange is not None and self._exchange.congested
 
     def detach(self) -> None:
         self._exchange = None

@@ -93,7 +93,7 @@ class Upstream:
         """URIs that modern clients listen for -> who."""
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._orphaned: dict[str, set[str]] = {}
-        """Subscriptions whose shared link was lost; they are renewed with the next one."""
+        """Subscriptions whose link was lost; they are renewed on the shared one, now or when it is back."""
         self._remembered = self._remember()
 
     @property
@@ -342,15 +342,23 @@ class Upstream:
         `repeatable`: reading, or a tool that says it may be called again; sent once more if the server died of it."""
         self._calls += 1
         try:
-            result = await self._forward(call, params)
+            result = await self._persist(call, params, repeatable)
+        except RpcError as error:
+            if not isinstance(error, Unavailable):
+                self._life.recovery.served()  # an error is an answer
+            raise
+        self._life.recovery.served()
+        return result
+
+    async def _persist(self, call: Call, params: Json, repeatable: bool) -> Json:
+        try:
+            return await self._forward(call, params)
         except Unavailable as error:
             if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
                 await asyncio.sleep(error.retry_after)
             elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
                 raise
-            result = await self._forward(call, params)
-        self._life.recovery.served()
-        return result
+            return await self._forward(call, params)
 
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
@@ -471,13 +479,14 @@ class Upstream:
 
     def lost(self, link: Link, reason: str) -> None:
         self._links.forget(link)
-        if link.owner is None:
-            for uri, users in link.subscribers.items():
-                self._orphaned.setdefault(uri, set()).update(users)
+        for uri, users in link.subscribers.items():
+            self._orphaned.setdefault(uri, set()).update(users)
         if link is self._main:
             self._main = None
             log.warning("[%s] connection lost: %s", self.name, reason)
             self._life.lost(f"{self.name}: {reason}")
+        elif self._orphaned and self._main is not None and self._main.alive:
+            self._tasks.start(self._renew_subscriptions(self._main))
         self._tasks.start(link.close())
 
     def idle(self, link: Link) -> None:

@@ -142,6 +142,11 @@ class Exchange:
         return self._connection is None
 
     @property
+    def congested(self) -> bool:
+        """The client does not read as fast as it is written to."""
+        return self._connection is not None and self._connection.congested
+
+    @property
     def client(self) -> tuple[str, int] | None:
         return self._connection.client if self._connection else None
 
@@ -288,7 +293,7 @@ class _Connection(asyncio.Protocol):
         self._tail: bytearray | None = None  # what came after the head of an upgrade
         self._ending = False  # closing, or waiting for a refused client to stop sending
         # Writing.
-        self._paused = False
+        self.congested = False
         self._waiters: list[asyncio.Future[None]] = []
         self._written = self._taken = 0
         self._since = self._moved = server.now
@@ -350,10 +355,10 @@ class _Connection(asyncio.Protocol):
                 log.exception("on_disconnect failed")
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self.congested = True
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self.congested = False
         self._wake()
 
     # --- the parser
@@ -519,7 +524,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(data + more if more else data)
 
     async def drain(self) -> None:
-        while self._paused and not self._ending:
+        while self.congested and not self._ending:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter

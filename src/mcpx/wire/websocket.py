@@ -51,7 +51,7 @@ class WebSocket(asyncio.Protocol):
         self._heard = True
         self._ping: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
-        self._paused = False
+        self.congested = False
         self._waiters: list[asyncio.Future[None]] = []
         self._pongs = 0
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -69,7 +69,7 @@ class WebSocket(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the socket's buffer is below its mark, or the connection is gone."""
-        while self._paused and self._transport is not None:
+        while self.congested and self._transport is not None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
@@ -122,10 +122,10 @@ class WebSocket(asyncio.Protocol):
                 log.exception("on_close failed")
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self.congested = True
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self.congested = False
         self._pongs = 0
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -144,7 +144,7 @@ class WebSocket(asyncio.Protocol):
             elif isinstance(event, Frame):
                 if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                     self._fragment(bytes(event.data), event.fin)
-                elif event.opcode is Opcode.PING and self._paused:
+                elif event.opcode is Opcode.PING and self.congested:
                     self._pongs += len(event.data) + 6
         if self._pongs > PONGS:
             self._why = "it sends pings but does not read"
