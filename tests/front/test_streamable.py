@@ -11,6 +11,7 @@ import pytest
 from fixtures.parts import ASKABLE, Line, Reply, Toy, Web, asks, echo, forever, run, serving, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
+from mcpx.front import http_session
 from mcpx.front import streamable as module
 from mcpx.front.desk import Desk
 from mcpx.front.streamable import Streamable
@@ -492,7 +493,7 @@ def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(monkeypatch: pyt
 
 def test_no_more_finished_streams_are_kept_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(module, "KEPT_STREAMS", 3)
+    monkeypatch.setattr(http_session, "KEPT_STREAMS", 3)
 
     async def main() -> None:
         async with front(Toy("older", tools={"says": says})) as at:
