@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -314,7 +314,7 @@ def test_a_server_that_dies_of_every_call_opens_its_circuit_and_no_call_hangs(tm
 def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_path: Path) -> None:
     """LIF-4: five lives without an answered call; then calls fail at once with the reason and the time of the next
     try. The tools stay listed, and other servers answer as ever."""
-    frail = Frail(tmp_path, retry_delay=0.1, max_retries=4)
+    frail = Frail(tmp_path, retry_delay=0.1, max_retries=5)
     with Gateway(config(frail, raw_server("other"))) as gateway:
         session = Session(gateway.port)
         assert text_of(session.call("frail_echo", text="there")) == "there"
@@ -323,7 +323,7 @@ def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_
         frail.kill()
         until_state(gateway.port, "frail", "disconnected", restarts=6)
         starts = [line["at"] for line in frail.seen("start")][1:]
-        pauses = sorted(after - before for before, after in zip(starts, starts[1:], strict=False))[-3:]
+        pauses = sorted(after - before for before, after in pairwise(starts))[-3:]
         assert pauses[0] >= 0.1 and pauses[-1] >= 0.5, starts
         began = time.monotonic()
         message = session.call("frail_echo")["error"]["message"]
@@ -487,9 +487,7 @@ def test_a_server_that_asks_not_to_be_tried_is_not_tried_and_calls_are_told_when
         greeted = len(remote.times("server/discover")) + len(remote.times("initialize"))
         remote.refuse = lambda method: (503, "2") if method in ("server/discover", "initialize") else None
         remote.restart()
-        messages = []
-        for _ in range(3):
-            messages.append(session.call("remote_echo")["error"]["message"])
+        messages = [session.call("remote_echo")["error"]["message"] for _ in range(3)]
         assert all("503" in message for message in messages)
         assert all("next try in" in message for message in messages[1:]), messages
         tries = [at for at, method in list(remote.seen) if method in ("server/discover", "initialize")]
@@ -701,10 +699,9 @@ def _delete(folder: Path) -> None:
 
 
 def _garble(folder: Path) -> None:
-    for number, file in enumerate(sorted(folder.glob("*"))):
-        file.write_bytes(
-            (b'{"format":1,"definitions":{"tools":[', b'{"format":1,"definitions":{}}', b"\xff")[number % 3]
-        )
+    nonsense = (b'{"format":1,"definitions":{"tools":[', b'{"format":1,"definitions":{}}\xff')
+    for file, body in zip(sorted(folder.glob("*")), nonsense, strict=True):
+        file.write_bytes(body)
 
 
 def _misshape(folder: Path) -> None:
@@ -799,5 +796,5 @@ def test_what_a_killed_run_and_its_killed_keeper_left_is_ended_at_the_next_start
                 assert lookalike.process.poll() is None and foreign.process.poll() is None
                 assert list((tmp_path / "state" / "runs").iterdir()) == []
             finally:
-                for pid in watch.left(0):
+                for pid in watch.left(0.05):
                     os.kill(pid, signal.SIGKILL)

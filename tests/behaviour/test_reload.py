@@ -356,12 +356,15 @@ def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish() -> 
 
 def test_what_comes_later_than_three_seconds_is_announced_when_it_comes() -> None:
     """CFG-5: the rest is shown without it."""
-    with Gateway(config(raw_server("a"))) as gateway:
+    at_once = {"global": {"startup_wait": 0}}
+    slow = raw_server("slow", "--start-delay", "5")
+    with Gateway(config(raw_server("a"), **at_once)) as gateway:
         client = Session(gateway.port)
+        pid_of(client, "a")
         client.tools()
         with listening(client) as ear:
             began = time.monotonic()
-            change(gateway, config(raw_server("a"), raw_server("quick"), raw_server("slow", "--start-delay", "5")))
+            change(gateway, config(raw_server("a"), raw_server("quick"), slow, **at_once))
             assert 2.5 < time.monotonic() - began < 4.9
             ear.wait(TOOLS, 1)
             tools = client.tools()
@@ -377,10 +380,10 @@ def test_what_comes_later_than_three_seconds_is_announced_when_it_comes() -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "config.json:1:1"),
+        ("", "config.json is empty"),
         ('{"mcp_servers": [', "config.json:1:18"),
         ('{\n  "mcp_servers": [{"name": 5}]\n}', "config.json:2:"),
-        ("[]", "config.json:1:1"),
+        ("[]", "config.json holds no mapping"),
         (None, "config.json"),
     ],
     ids=["empty", "half written", "wrong", "not an object", "missing"],

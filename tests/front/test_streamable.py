@@ -442,8 +442,9 @@ def test_a_broken_connection_is_no_cancellation_in_the_older_era() -> None:
     run(main())
 
 
-def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for() -> None:
+def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client has seen an event id, so it may come back with it."""
+    monkeypatch.setattr(module, "SILENT_FOR", 0.0)
 
     async def main() -> None:
         gate = asyncio.Event()

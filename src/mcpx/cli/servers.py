@@ -19,9 +19,7 @@ PARTIAL = 4
 UP = ("connected", "sleeping", "disabled")
 
 
-def servers(
-    path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None, as_json: bool
-) -> int:
+def servers(path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None, as_json: bool) -> int:
     """Every server and how it is; without a running gateway they are connected to here, once.
 
     A running gateway is asked whatever has become of its file, and without the variables the file may need."""

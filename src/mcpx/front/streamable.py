@@ -7,6 +7,8 @@ modern era's: no session, a closed connection is the cancellation, an error trav
 
 import asyncio
 import logging
+import time
+from functools import lru_cache
 from typing import Any, cast
 
 from mcpx.front.audience import Ear
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 SESSIONS = 10_000
 SESSION_IDLE = 1800.0
 """SEC-6: so many sessions, and so long without a word."""
+SILENT_FOR = 10.0
+"""Seconds a call may be silent before its reply becomes a stream that shows signs of life."""
 KEPT_FOR = 60.0
 """Seconds finished event streams wait for a client that lost its connection."""
 
@@ -280,7 +284,8 @@ class Streamable:
     def tend(self) -> None:
         """Signs of life on silent streams; an end for sessions nobody uses."""
         for stream in list(self._open):
-            stream.ping()
+            if stream.started or time.monotonic() - stream.opened_at >= SILENT_FOR:
+                stream.ping()
         now = asyncio.get_running_loop().time()
         for owner in list(self._sessions.values()):
             owner.pushes.ping()
@@ -336,6 +341,7 @@ def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcEr
     exchange.reply(status, encoded(jsonrpc.failure(rid, error)))
 
 
+@lru_cache(64)
 def _accepts(header: str | None, *kinds: str) -> bool:
     """Whether `Accept` admits all of `kinds`; its absence admits anything."""
     if header is None:

@@ -80,6 +80,7 @@ class PostStream:
         self.done = exchange is None
         self.started = False
         """It is an event stream now; before that it may still become a plain JSON reply."""
+        self.opened_at = time.monotonic()
         self.finished_at = 0.0
         self._exchange = exchange
         self._log: EventLog | None = None

@@ -56,6 +56,8 @@ class Caller:
     @property
     def answers(self) -> Mapping[str, Any]:
         """The capabilities by which this caller can be asked something back."""
+        if not self.capabilities:
+            return self.capabilities
         return {key: self.capabilities[key] for key in QUESTION_CAPABILITIES if key in self.capabilities}
 
 
