@@ -163,7 +163,7 @@ class Gateway:
                     "since": _stamp(status.since),
                     "last_error": status.last_error,
                     "restarts": upstream.restarts,
-                    "latency_ms": None if upstream.latency is None else round(upstream.latency * 1000, 1),
+                    "latency_ms": _milliseconds(upstream.latency),
                     "tools": self.catalog.count(upstream.name, "tools"),
                 }
             )
@@ -178,6 +178,7 @@ class Gateway:
                 "since": _stamp(status.since),
                 "last_error": status.last_error,
                 "restarts": upstream.restarts,
+                "latency_ms": _milliseconds(upstream.latency),
             }
         good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
         return {"status": "ok" if good else "degraded", "servers": servers}
@@ -221,14 +222,13 @@ class Gateway:
         if (starting := self._starting()) and left > 0:
             await _settled(starting, left)
         if caller.answers and not caller.solo:
-            await self._learn(caller)
+            await self.learn(caller, self.generation.config.global_.startup_wait)
 
-    async def _learn(self, caller: Caller) -> None:
-        """Find out what servers offer to a client like this one, for as long as a list may wait."""
+    async def learn(self, caller: Caller, seconds: float) -> None:
+        """Find out what servers offer to a client like this one: once for each life of a server, so it is waited for."""
         work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
-        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
-        if work and left > 0:
-            await asyncio.wait(work, timeout=left)
+        if work and seconds > 0:
+            await asyncio.wait(work, timeout=seconds)
 
     async def as_servers_settle(self) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
@@ -284,6 +284,10 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
 
 
 def _stamp(moment: float) -> str:

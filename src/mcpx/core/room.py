@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
 
+LEARNING = 5.0
+"""Seconds a call to what is not known waits until it is known what servers offer to this caller."""
+
+
 class CallersRoom:
     """Implements `model.view.View` and `core.router.Room`."""
 
@@ -54,7 +58,10 @@ class CallersRoom:
         return found
 
     async def _later(self) -> AsyncIterator[Catalog]:
-        """The catalog as it grows, while servers are still starting."""
+        """The catalog as it grows: with what is offered to callers like this one, and while servers are starting."""
+        if self._caller.answers and not self._caller.solo:
+            await self._gateway.learn(self._caller, LEARNING)
+            yield self._catalog
         async for _ in self._gateway.as_servers_settle():
             yield self._catalog
 

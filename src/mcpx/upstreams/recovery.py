@@ -5,6 +5,8 @@ A *life* is one attempt to have a connection, from its start to its loss; one th
 * The first restart after a life that answered a call is immediate.
 * After that the pause is `retry_delay` x 2^n with jitter, at most a minute; n falls back only after a life of a minute.
 * After `max_retries` quick tries it is once a minute.
+* A call may have a life begin before its time; that it failed does not put off the time. Else calls that come while
+  a server is restarted would use up its quick tries within milliseconds.
 * Five lives in a row without one answered call open the circuit: calls fail at once until the next try.
 """
 
@@ -29,6 +31,8 @@ class Recovery:
     restarts: int = 0
     """Of all time, for people."""
     _began: float | None = None
+    _due: float = 0.0
+    """When the present life was to begin; earlier, if a call wanted it."""
     _served: bool = False
 
     def begin(self, now: float) -> None:
@@ -44,14 +48,22 @@ class Recovery:
     def end(self, now: float) -> float:
         """The life is over; how long to wait before the next."""
         lasted = now - self._began if self._began is not None else 0.0
+        early = self._began is not None and self._began < self._due
         served = self._served
         self._began, self._served = None, False
         self.restarts += 1
         if not served:
             self.barren += 1
+            if early and now < self._due:
+                return self._due - now
         if lasted >= STEADY_LIFE:
             self.failures = 0
         self.failures += 1
+        pause = self._pause(served)
+        self._due = now + pause
+        return pause
+
+    def _pause(self, served: bool) -> float:
         if served and self.failures == 1:
             return 0.0
         if self.failures > self.max_retries:
