@@ -289,9 +289,19 @@ def _tell_what_is_to_come(config: Config) -> None:
             log.warning("[%s] auth %r is configured; this version does not apply it yet", server.name, server.auth)
 
 
+class _Plain(logging.Formatter):
+    """What a server wrote is text, not commands to the terminal that shows the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
 def _start_log(run: Run) -> None:
     """Log lines go to stderr or the log file, never to stdout."""
-    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+    form = _Plain("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     root = logging.getLogger("mcpx")
     root.propagate = False
     console = logging.StreamHandler(sys.stderr)
@@ -305,7 +315,7 @@ def _start_log(run: Run) -> None:
         except OSError as error:
             raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
         os.chmod(file, 0o600)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
         root.addHandler(handler)
     _set_level(run.log_level)
 

@@ -281,10 +281,19 @@ async def _sdk_client(door: Door, person: Person, modern: bool) -> AsyncIterator
             async with client.inner:
                 yield client
         return
-    reach: Any = {"http": str, "sse": sse_client, "websocket": websocket_client}[door.front](door.url)
+    reach: Any = {"http": str, "sse": sse_client, "websocket": _sdk_socket}[door.front](door.url)
     client = SdkClient(reach, person, modern=modern)
     async with client.inner:
         yield client
+
+
+@asynccontextmanager
+async def _sdk_socket(url: str) -> AsyncIterator[tuple[Any, Any]]:
+    try:
+        async with websocket_client(url) as streams:
+            yield streams
+    except* anyio.BrokenResourceError:
+        pass  # a notification came while the session was leaving
 
 
 def _wire(model: Any) -> Json:

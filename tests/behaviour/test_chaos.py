@@ -122,7 +122,10 @@ class Remote:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.entry: Json = {
-            **{"name": "remote", "prefix": "remote", "timeout": CONNECT, "call_timeout": CALL},
+            "name": "remote",
+            "prefix": "remote",
+            "timeout": CONNECT,
+            "call_timeout": CALL,
             "connection": {"type": "http", "url": f"http://127.0.0.1:{self.port}/mcp"},
         }
         self._child: Child | None = None
@@ -186,7 +189,7 @@ class Load:
     def _guarded(self, number: int) -> None:
         try:
             self._run(number)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - the test that waits for this thread must hear of it
             self.wrong.append(("a client", repr(error)))
 
     def _run(self, number: int) -> None:
@@ -306,7 +309,7 @@ def house() -> Iterator[tuple[Gateway, Remote]]:
             entry("mortal", NUMBERS["mortal"], health_check_interval=0.5),
             entry("frozen", NUMBERS["frozen"], health_check_interval=0.3),
             entry("sluggish", NUMBERS["sluggish"], "--start-delay", "0.5"),
-            entry("rough", NUMBERS["rough"], "--garbage", "--stderr-flood", "--era", "dual"),
+            entry("rough", NUMBERS["rough"], "--garbage", "--era", "dual"),
             remote.entry,
         ]
         settings = {"global": {"startup_wait": 15, "retry_delay": 0.2, "max_retries": 50}, "mcp_servers": servers}
@@ -316,7 +319,7 @@ def house() -> Iterator[tuple[Gateway, Remote]]:
 def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
     """SRC-8, LIF-3, LIF-4, LIF-6, LIF-7: no wrong answer, no error on servers that were not touched, no call beyond
     its deadline, every server back at the end, and neither processes nor descriptors nor memory left over."""
-    print(f"MCPX_CHAOS_SEED={SEED}")
+    sys.stdout.write(f"MCPX_CHAOS_SEED={SEED}\n")
     with house() as (gateway, remote):
         pid = gateway.process.pid
         first = Session(gateway.port)
@@ -330,7 +333,8 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
             chaos.run(SECONDS)
         finally:
             stuck = load.finish()
-        print(dict(chaos.done), dict(load.answered), Counter(name for name, _ in load.errors), load.longest)
+        failed = Counter(name for name, _ in load.errors)
+        sys.stdout.write(f"done {chaos.done}\nanswered {load.answered}\nfailed {failed}\nlongest {load.longest}\n")
         assert stuck == [], "calls without an answer"
         assert load.wrong == []
         assert [error for error in load.errors if error[0] in CALM] == []

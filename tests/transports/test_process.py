@@ -46,7 +46,7 @@ def run(loop_kind: str) -> Iterator[Run]:
             yield runner.run
         finally:
             runner.run(process.end_all())
-            assert [pid for pid in pids() if process._RUN in environ(pid)] == []
+            assert [pid for pid in pids() if process.RUN in environ(pid)] == []
             assert children() == []
 
 

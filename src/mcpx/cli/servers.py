@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,9 +24,10 @@ def servers(path: Path, load: Callable[[], Config], environ: Mapping[str, str], 
     """Every server and how it is; without a running gateway they are connected to here, once.
 
     A running gateway is asked whatever has become of its file, and without the variables the file may need."""
-    answer = asyncio.run(_ask(path, state_folder(environ), env))
+    answer: Json | None = asyncio.run(_ask(path, state_folder(environ), env))
     if answer is None:
-        answer = {"running": False, "config": str(path), **asyncio.run(_look(load(), environ))}
+        seen = asyncio.run(_look(load(), environ))
+        answer = {"running": False, "config": str(path), **seen}
     if as_json:
         told = json.dumps(answer, indent=2, ensure_ascii=False)
         sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in told) + "\n")
@@ -63,6 +65,7 @@ async def _look(config: Config, environ: Mapping[str, str]) -> Json:
     from mcpx.core.gateway import Gateway
     from mcpx.transports import process
 
+    logging.getLogger("mcpx").addHandler(logging.NullHandler())  # the table says it all
     gateway = Gateway(config, environ)
     try:
         gateway.start()

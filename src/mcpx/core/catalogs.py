@@ -67,6 +67,10 @@ class Catalogs:
         self._shared = None
         self._special.clear()
 
+    def forget(self, session: str) -> None:
+        """The session is over."""
+        self._special.pop(session, None)
+
     def show(self, catalog: Catalog) -> None:
         """From here on clients know these names: they stay with their owners."""
         if catalog is not self._shown:

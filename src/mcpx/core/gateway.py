@@ -137,6 +137,7 @@ class Gateway:
 
     async def end_session(self, session: str) -> None:
         self._levels.pop(session, None)
+        self.catalogs.forget(session)
         await asyncio.gather(*(upstream.end_session(session) for upstream in self.generation.upstreams.values()))
 
     async def set_level(self, caller: Caller, level: str) -> None:
@@ -225,7 +226,7 @@ class Gateway:
             await self.learn(caller, self.generation.config.global_.startup_wait)
 
     async def learn(self, caller: Caller, seconds: float) -> None:
-        """Find out what servers offer to a client like this one: once for each life of a server, so it is waited for."""
+        """Find out what servers offer to a client like this one; once for each life of a server."""
         work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)

@@ -59,10 +59,13 @@ class CallersRoom:
 
     async def _later(self) -> AsyncIterator[Catalog]:
         """The catalog as it grows: with what is offered to callers like this one, and while servers are starting."""
-        if self._caller.answers and not self._caller.solo:
+        special = bool(self._caller.answers) and not self._caller.solo
+        if special:
             await self._gateway.learn(self._caller, LEARNING)
             yield self._catalog
         async for _ in self._gateway.as_servers_settle():
+            if special:
+                await self._gateway.learn(self._caller, LEARNING)
             yield self._catalog
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:

@@ -1,0 +1,179 @@
+"""CFG-5: taking up another configuration, inside one process."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fixtures.parts import Line, Toy, older, run, until
+from mcpx.config import Config, Global, Server
+from mcpx.core import gateway as module
+from mcpx.core.gateway import Gateway
+from mcpx.model.call import Call, Json
+from mcpx.model.errors import NotFound
+from mcpx.model.events import OffersChanged
+
+
+def config(*servers: Server, **fields: Any) -> Config:
+    return Config(mcp_servers=servers, global_=Global(startup_wait=2.0), **fields)
+
+
+class House:
+    def __init__(self, *servers: Server) -> None:
+        self.gateway = Gateway(config(*servers), {})
+        self.announced: list[set[str]] = []
+        self.gateway.bus.subscribe(self._hear)
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, OffersChanged):
+            self.announced.append(set(event.kinds))
+
+    async def __aenter__(self) -> "House":
+        self.gateway.start()
+        await self.names()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.gateway.close()
+
+    async def names(self) -> list[str]:
+        return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, older())))["tools"]]
+
+    async def call(self, tool: str) -> Json:
+        return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": {}}, older()))
+
+
+def test_nothing_changed_is_nothing_done() -> None:
+    """CFG-5: the generation is the same object."""
+
+    async def main() -> None:
+        toy = Toy()
+        async with House(toy.server("a")) as house:
+            before = house.gateway.generation
+            plan = await house.gateway.apply(config(toy.server("a")))
+            assert plan.empty and house.gateway.generation is before
+
+    run(main())
+
+
+def test_what_did_not_change_is_the_same_object_and_what_did_is_announced_once() -> None:
+    """CFG-5."""
+
+    async def main() -> None:
+        a, b, c = Toy(tools=("a",)), Toy(tools=("b",)), Toy(tools=("c",))
+        async with House(a.server("a"), b.server("b")) as house:
+            kept = house.gateway.generation.upstreams["a"]
+            plan = await house.gateway.apply(config(a.server("a"), c.server("c")))
+            assert (plan.kept, plan.started, plan.stopped) == (("a",), ("c",), ("b",))
+            assert house.gateway.generation.upstreams["a"] is kept
+            assert await house.names() == ["a", "c"]
+            await until(lambda: house.announced)
+            assert house.announced == [{"tools"}]
+            await until(lambda: not b.alive)
+            assert len(a.alive) == len(c.alive) == 1
+
+    run(main())
+
+
+def test_the_new_state_is_shown_when_servers_have_listed_and_not_before() -> None:
+    """CFG-5: until then everybody sees the old one, whole."""
+
+    async def main() -> None:
+        a, b = Toy(tools=("a",)), Toy(tools=("b",))
+        b.opening.clear()
+        async with House(a.server("a")) as house:
+            applying = asyncio.create_task(house.gateway.apply(config(b.server("b"))))
+            await until(lambda: b.attempts)
+            assert await house.names() == ["a"]
+            assert not applying.done()
+            b.opening.set()
+            await applying
+            assert await house.names() == ["b"]
+
+    run(main())
+
+
+def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CFG-5: it is announced when it comes."""
+    monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
+    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.01)
+
+    async def main() -> None:
+        a, slow = Toy(tools=("a",)), Toy(tools=("slow",))
+        slow.opening.clear()
+        async with House(a.server("a")) as house:
+            await house.gateway.apply(config(a.server("a", prefix="x"), slow.server("slow")))
+            await until(lambda: len(house.announced) == 1)
+            slow.opening.set()
+            await until(lambda: len(house.announced) == 2)
+            assert await house.names() == ["x_a", "slow"]
+
+    run(main())
+
+
+def test_a_running_call_of_a_server_that_goes_finishes_and_new_ones_find_nothing() -> None:
+    """CFG-5."""
+
+    async def main() -> None:
+        go, arrived = asyncio.Event(), asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            arrived.set()
+            await go.wait()
+            return {"content": []}
+
+        a = Toy(tools={"slow": slow})
+        async with House(a.server("a")) as house:
+            call = asyncio.create_task(house.call("slow"))
+            await arrived.wait()
+            await house.gateway.apply(config())
+            with pytest.raises(NotFound):
+                await house.call("slow")
+            assert a.alive
+            go.set()
+            assert await call == {"content": []}
+            await until(lambda: not a.alive)
+
+    run(main())
+
+
+def test_two_changes_at_once_come_one_after_the_other_and_the_last_stays() -> None:
+    """CFG-5: a storm of edits ends in its last state."""
+
+    async def main() -> None:
+        toys = {f"t{number}": Toy(tools=(f"t{number}",)) for number in range(5)}
+        async with House() as house:
+            await asyncio.gather(*(house.gateway.apply(config(toy.server(name))) for name, toy in toys.items()))
+            assert await house.names() == ["t4"]
+            await until(lambda: sum(len(toy.alive) for toy in toys.values()) == 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("when", ["starting", "draining"])
+def test_an_end_in_the_middle_closes_what_comes_and_what_goes(when: str) -> None:
+    """CFG-5, LIF-8: neither the next generation's servers nor the last one's are left behind."""
+
+    async def main() -> None:
+        arrived = asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            arrived.set()
+            return await asyncio.get_running_loop().create_future()
+
+        a, b, hanging = Toy(tools={"slow": slow}), Toy(tools=("b",)), Toy()
+        hanging.opening.clear()
+        async with House(a.server("a")) as house:
+            call = asyncio.create_task(house.call("slow"))
+            await arrived.wait()
+            servers = [b.server("b"), *([hanging.server("hanging")] if when == "starting" else [])]
+            applying = asyncio.create_task(house.gateway.apply(config(*servers)))
+            if when == "starting":
+                await until(lambda: b.lines and hanging.attempts)
+                applying.cancel()
+            await asyncio.wait([applying])
+        assert a.alive == b.alive == []
+        await asyncio.wait([call])
+        assert call.exception() is not None
+
+    run(main())
