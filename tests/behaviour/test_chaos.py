@@ -5,6 +5,7 @@
 What must hold at the end stands in the tests; the seed is printed with a failure.
 """
 
+import http.client
 import json
 import os
 import random
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,19 @@ from typing import Any
 import pytest
 
 from behaviour.raw import (
+    BOTH,
     WAIT,
     Json,
+    Reply,
     Session,
     Watch,
     descendants,
     eventually,
     health,
     modern,
-    post_modern,
+    modern_headers,
     raw_server,
+    request,
     text_of,
     told,
 )
@@ -161,6 +165,19 @@ def pids_of(gateway: Gateway, name: str) -> list[int]:
     return found
 
 
+def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
+    """The answer to one POST. `raw.post` would make clients of several threads wait for each other: up to Python
+    3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of them."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT)
+    try:
+        usual = {"Content-Type": "application/json", "Accept": BOTH}
+        connection.request("POST", "/mcp", json.dumps(message), {**usual, **headers})
+        response = connection.getresponse()
+        return Reply(response.status, response.getheaders(), response.read()).message
+    finally:
+        connection.close()
+
+
 class Load:
     """Clients of all kinds that call all servers and check every answer against its question."""
 
@@ -213,11 +230,19 @@ class Load:
     def _client(self, number: int) -> Callable[[str, str], Json]:
         """Older clients on shared links, older ones with links of their own, and modern ones."""
         if number % 3 == 2:
-            return lambda tool, text: (
-                post_modern(self.port, modern("tools/call", {"name": tool, "arguments": {"text": text}})).message
-            )
+
+            def ask(tool: str, text: str) -> Json:
+                message = modern("tools/call", {"name": tool, "arguments": {"text": text}})
+                return post_aside(self.port, message, modern_headers(message))
+
+            return ask
         session = Session(self.port, capabilities={"roots": {}} if number % 3 == 1 else {})
-        return lambda tool, text: session.call(tool, text=text)
+
+        def call(tool: str, text: str) -> Json:
+            message = request("tools/call", {"name": tool, "arguments": {"text": text}}, session.next_id())
+            return post_aside(self.port, message, session.headers)
+
+        return call
 
 
 class Chaos:

@@ -423,14 +423,6 @@ def modern_call(port: int, tool: str, capabilities: Json) -> Json:
     return post_modern(port, modern("tools/call", {"name": tool, "arguments": {}}, capabilities=capabilities)).message
 
 
-BRIDGED = pytest.param(
-    "modern",
-    marks=pytest.mark.xfail(
-        strict=True, reason="Upstream._learn lists a modern server without the capabilities of an older client"
-    ),
-)
-
-
 @pytest.mark.parametrize("era", ["older", "modern"])
 def test_a_modern_client_that_can_be_asked_sees_and_calls_what_needs_asking(
     folder: Path, env: dict[str, str], era: str
@@ -449,7 +441,7 @@ def test_a_modern_client_that_can_be_asked_sees_and_calls_what_needs_asking(
             assert modern_call(port, "c_confirm", {})["error"]["code"] == -32602
 
 
-@pytest.mark.parametrize("era", ["older", BRIDGED])
+@pytest.mark.parametrize("era", ["older", "modern"])
 def test_a_client_that_can_be_asked_sees_what_needs_asking(folder: Path, env: dict[str, str], era: str) -> None:
     """SUR-1: clients of both eras; who cannot be asked sees only what is for everybody, and calls only that."""
     file = put(folder / "mcpx.json", config(choosy("c", "--era", era)))
@@ -478,7 +470,7 @@ def test_what_needs_asking_can_be_called_without_a_list_before(folder: Path, env
         assert Session(port).call("c_confirm")["error"]["code"] == -32602
 
 
-@pytest.mark.parametrize("era", ["older", BRIDGED])
+@pytest.mark.parametrize("era", ["older", "modern"])
 @pytest.mark.parametrize("how", ["reload", "restart"])
 def test_what_needs_asking_is_still_there_after_a_change(folder: Path, env: dict[str, str], era: str, how: str) -> None:
     """SUR-1, CFG-5, LIF-4: the server is another process, the names and who may call them are the same."""

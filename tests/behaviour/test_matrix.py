@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from behaviour.clients import (
@@ -129,9 +128,6 @@ class Visit:
 
     async def call(self, tool: str, arguments: Json | None = None) -> Json:
         return await self.client.call(self.named(tool), arguments)
-
-    async def tools(self) -> set[str]:
-        return {tool["name"] for tool in await self.client.listed("tools/list") if self.mine(tool)}
 
     async def answered(self, tool: str, arguments: Json | None = None) -> tuple[Any, Question]:
         """What a tool that asks one question returns, and the question."""
@@ -367,7 +363,7 @@ async def is_told_and_shown(client: Client, since: int, server: str, there: bool
 
 @behaviour
 @left_out(
-    "tried for all of them at once by `test_a_change_of_the_tools_reaches_every_client`: announcements are a second apart",
+    "announcements are a second apart: `test_a_change_of_the_tools_reaches_every_client` tries all of these at once",
     lambda cell: cell.front != "stdio",
 )
 async def a_change_of_the_tools_is_announced_and_listed(visit: Visit) -> None:

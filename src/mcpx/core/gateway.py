@@ -103,8 +103,11 @@ class Gateway:
             self._aside.update(fresh)
             if self._started:
                 for upstream in fresh:
+                    if (replaced := before.upstreams.get(upstream.name)) is not None:
+                        upstream.inherit(replaced)
                     upstream.start(self._solo)
-                await _settled(fresh, PUBLISH_AFTER)
+                # Not `settled`: with a snapshot that is at once, and the old process must not go before the new is up.
+                await _all_set([u.tried for u in fresh if u.server.enabled and not u.server.lazy], PUBLISH_AFTER)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
@@ -221,7 +224,7 @@ class Gateway:
         The moment begins with the client's first message: it is waited for once, not with every list."""
         left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
         if (starting := self._starting()) and left > 0:
-            await _settled(starting, left)
+            await _all_set([u.settled for u in starting], left)
         if caller.answers and not caller.solo:
             await self.learn(caller, self.generation.config.global_.startup_wait)
 
@@ -295,9 +298,9 @@ def _stamp(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
-async def _settled(upstreams: Iterable[Upstream], seconds: float) -> None:
-    """Until all of them have settled, or the time is up."""
-    waits = [asyncio.ensure_future(upstream.settled.wait()) for upstream in upstreams]
+async def _all_set(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Until all of them are set, or the time is up."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
     if not waits:
         return
     try:

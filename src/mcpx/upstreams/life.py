@@ -64,6 +64,8 @@ class Life:
         self.recovery = Recovery(server.retry_delay, server.max_retries)
         self.settled = asyncio.Event()
         """Set once it is known what the server offers, or that it cannot be known yet."""
+        self.tried = asyncio.Event()
+        """Set once the first attempt is over."""
         self.next_try: float | None = None
         """While it pauses: when the next attempt comes, by the monotonic clock."""
         self._connect = connect
@@ -154,6 +156,7 @@ class Life:
         else:
             self.set("disconnected", problem)
         self.settled.set()
+        self.tried.set()
         self._conclude()
         return problem
 

@@ -109,6 +109,11 @@ class Upstream:
     def restarts(self) -> int:
         return self._life.recovery.restarts
 
+    @property
+    def tried(self) -> asyncio.Event:
+        """Set once the first attempt to connect is over."""
+        return self._life.tried
+
     # Life ----------------------------------------------------------------------------------------------------
 
     def start(self, caller: Caller | None = None) -> None:
@@ -251,7 +256,8 @@ class Upstream:
             if self._links.era_for(caller) == "modern" and self._main is not None and self._main.modern:
                 found = await self._lists(self._main, KINDS, caller.capabilities)
             elif self._links.key_for(caller) is not None:
-                found = await self._lists(await self._links.keep(caller), KINDS)
+                link = await self._links.keep(caller)
+                found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
             else:
                 link = await self._links.borrow(caller)
                 try:
@@ -294,6 +300,15 @@ class Upstream:
                     self._links.annotations[name] = annotations
             kept.append(tool)
         return kept
+
+    def inherit(self, other: "Upstream") -> None:
+        """Take over what clients asked of the upstream this one replaces: levels and subscriptions."""
+        self._level = other._level
+        self._watched = {uri: set(users) for uri, users in other._watched.items()}
+        for link in other._links.all():
+            if link.owner is None:
+                for uri, users in link.subscribers.items():
+                    self._orphaned.setdefault(uri, set()).update(users)
 
     def update(self, server: Server) -> None:
         """Take up settings that need no new connection."""
