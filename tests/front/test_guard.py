@@ -3,7 +3,7 @@
 import pytest
 
 from mcpx.front.guard import Guard
-from mcpx.wire.http_server import Headers
+from mcpx.wire.exchange import Headers
 
 
 def headers(*fields: tuple[str, str | bytes]) -> Headers:

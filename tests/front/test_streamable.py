@@ -18,7 +18,7 @@ from mcpx.front.streamable import Streamable
 from mcpx.model.call import Json
 from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_CANCELLED
 from mcpx.wire import era
-from mcpx.wire.http_server import Exchange
+from mcpx.wire.exchange import Exchange
 from mcpx.wire.tasks import Tasks
 
 POST = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

@@ -14,7 +14,7 @@ from mcpx.front.streams import EventLog, PostStream, PushStream, encoded
 from mcpx.model.call import Json
 from mcpx.model.errors import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from mcpx.wire import codec, jsonrpc
-from mcpx.wire.http_server import Exchange
+from mcpx.wire.exchange import Exchange
 
 NOTICE = jsonrpc.notification("notifications/x", {"n": 1})
 RESULT = jsonrpc.result(1, {"done": True})

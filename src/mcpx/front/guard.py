@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Mapping
 
-from mcpx.wire.http_server import Headers
+from mcpx.wire.exchange import Headers
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

@@ -10,7 +10,7 @@ from mcpx.front.streams import PostStream, PushStream
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, RpcError
 from mcpx.wire import jsonrpc
-from mcpx.wire.http_server import Exchange
+from mcpx.wire.exchange import Exchange
 
 KEPT_STREAMS = 32
 """Event streams a session keeps for a client that lost its connection; each is bounded too."""

@@ -26,7 +26,7 @@ from mcpx.model.errors import (
     gateway_ending,
 )
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.http_server import Exchange
+from mcpx.wire.exchange import Exchange
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Final
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, RpcError
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.http_server import Exchange
+from mcpx.wire.exchange import Exchange
 from mcpx.wire.sse import sse_frame
 
 EVENT_STREAM: Final = (

@@ -27,8 +27,8 @@ from mcpx.model.errors import (
 )
 from mcpx.transports.dial import Dial
 from mcpx.wire import codec, era, jsonrpc
+from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
-from mcpx.wire.http_server import Headers
 from mcpx.wire.peer import Conversation, Errand, Wait, Waiting
 from mcpx.wire.sse import SseEvent, SseReader
 from mcpx.wire.tasks import Tasks

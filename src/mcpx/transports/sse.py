@@ -10,8 +10,8 @@ from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
 from mcpx.transports.dial import Dial
 from mcpx.wire import codec
+from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, Pool
-from mcpx.wire.http_server import Headers
 from mcpx.wire.peer import Conversation, Errand, Peer
 from mcpx.wire.sse import SseEvent, SseReader
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from mcpx.wire.http_server import Headers
+from mcpx.wire.exchange import Headers
 
 if TYPE_CHECKING:
     import ssl

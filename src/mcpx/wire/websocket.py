@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from mcpx.wire.exchange import Exchange, encode_headers
 from mcpx.wire.http_client import default_context
-from mcpx.wire.http_server import Exchange, encode_headers
 
 if TYPE_CHECKING:
     from websockets.protocol import Protocol as SansIO
