@@ -221,7 +221,8 @@ class Upstream:
     async def _read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
         """Read lists of the server and publish them together."""
         kinds = tuple(kinds)
-        self.definitions = {**self.definitions, **await self._lists(link, kinds)}
+        found = await self._lists(link, kinds)
+        self.definitions = {**self.definitions, **found}  # as it is now: another reading may have ended meanwhile
         self._hub.offers_changed(self.name, kinds, said_so)
         if self._keeping is None:
             self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
@@ -272,11 +273,11 @@ class Upstream:
 
     async def _learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> None:
         """A session's own link says that its lists have changed: from now on they are its own."""
-        before = self.variants.find(session, link.who.capabilities)
         try:
             found = await self._lists(link, kinds)
         except RpcError:
             return
+        before = self.variants.find(session, link.who.capabilities)
         self.variants.learn_session(session, {**(before or self.definitions), **found})
         self._hub.offers_vary(self.name, kinds, session)
 
