@@ -16,9 +16,9 @@ PROMISED = {
     "SUR": (1,),  # surfaces: what a client sees
     "NAM": (1, 2, 3, 4, 5, 6),  # names, URIs, order and paging
     "PRO": (1, 2, 3, 4, 5, 6, 7),  # protocol behaviour
-    "LIF": (1, 2, 6, 7, 8),  # life of a connection
-    "CFG": (1, 2, 3, 4),  # configuration
-    "RUN": (1, 2, 3),  # running it
+    "LIF": (1, 2, 3, 4, 5, 6, 7, 8),  # life of a connection
+    "CFG": (1, 2, 3, 4, 5, 7),  # configuration
+    "RUN": (1, 2, 3, 6),  # running it
     "SEC": (1, 6),  # who is let in, and how much of anything
 }
 

@@ -13,7 +13,6 @@ from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import era, jsonrpc
 from mcpx.wire.peer import Peer
-from mcpx.wire.tasks import Tasks
 
 DROPPABLE = ("notifications/progress", "notifications/message")
 """What a client that does not read may miss; everything else waits in its buffer."""
@@ -41,7 +40,6 @@ class Connection:
         self._on_shutdown = on_shutdown
         self._greeted = False
         self._begun = False
-        self._tasks = Tasks("client")
         self._ending = asyncio.Event()
         self.session = Session(self.tell)
         self.peer = Peer("client", transmit, self, answer_garbage=True)

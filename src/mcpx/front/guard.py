@@ -34,10 +34,6 @@ class Guard:
             return False
         return name in self._hosts or (self._any_host and name == _name(headers.get("host") or ""))
 
-    @property
-    def open(self) -> bool:
-        return not self._tokens
-
     def principal(self, headers: Headers) -> str | None:
         """Who this is; None for a stranger where tokens are asked for."""
         if not self._tokens:

@@ -20,6 +20,7 @@ from mcpx.model.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_REQUEST,
+    OVERLOADED,
     PARSE_ERROR,
     REQUEST_CANCELLED,
     RpcError,
@@ -161,7 +162,7 @@ class Streamable:
 
     def _initialize(self, exchange: Exchange, message: Json, principal: str) -> None:
         if len(self._sessions) >= SESSIONS and not self._drop_idle():
-            _refuse(exchange, 503, message["id"], RpcError(INVALID_REQUEST, "too many sessions"))
+            _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, "too many sessions"))
             return
         owner = HttpSession(principal)
         # What is said to a session outside of any call goes to its GET stream: the voice of a call that is over.

@@ -427,12 +427,14 @@ class _Ear:
         self.last_id: str | None = None
         self.retry_ms: int | None = None
         self.heard = False
+        self._passing = False  # the server has a trouble of its own; whether it offers the stream is not said
 
     def head(self, status: int, headers: Headers) -> None:
         if status == 200 and (headers.get("content-type") or "").startswith("text/event-stream"):
             self._reader = SseReader(self._event, limit=self._talk.limit, on_skipped=_ignore)
         elif status == 404 and self._talk.in_session:
             self._talk.end_session()
+        self._passing = status >= 500
 
     def body(self, data: bytes) -> None:
         if self._reader is not None:
@@ -448,7 +450,7 @@ class _Ear:
 
     def end(self) -> None:
         if not self.ended.done():
-            self.ended.set_result(self._reader is not None)
+            self.ended.set_result(self._reader is not None or self._passing)
 
     def failed(self, error: Exception) -> None:
         if not self.ended.done():

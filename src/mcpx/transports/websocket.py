@@ -1,10 +1,11 @@
 """A server over a WebSocket: both eras, as on stdio, one text frame a message, subprotocol `mcp`."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mcpx.model.call import Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports.dial import Dial
 from mcpx.wire import websocket
 from mcpx.wire.peer import Conversation, Errand, Peer
@@ -51,8 +52,12 @@ class SocketConversation:
     async def request(
         self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
     ) -> Json:
-        if self._socket is not None:
-            await self._socket.drain()
+        if self._socket is not None and self._socket.congested:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._socket.drain()
+            except TimeoutError:
+                raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent") from None
         return await self._peer.request(method, params, errand=errand, timeout=timeout)
 
     def notify(self, method: str, params: Json | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcpx.model.call import Json, as_object
-from mcpx.model.errors import SERVER_GARBAGE, UNSUPPORTED_VERSION, RpcError, Unavailable
+from mcpx.model.errors import SERVER_GARBAGE, SERVER_TIMEOUT, UNSUPPORTED_VERSION, RpcError, Unavailable
 from mcpx.wire import era
 from mcpx.wire.peer import Conversation
 
@@ -69,7 +69,7 @@ async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who:
                     if refused is None or opening == openings[0] or _names_modern(error):
                         refused = error
     except TimeoutError:
-        raise Unavailable(name, SERVER_GARBAGE, f"did not complete the handshake within {timeout:g} s") from None
+        raise Unavailable(name, SERVER_TIMEOUT, f"did not complete the handshake within {timeout:g} s") from None
     finally:
         for task in attempts:
             task.cancel()

@@ -167,9 +167,9 @@ class Waiting:
         if wait is None or wait.future.done():
             self.strays += 1
             return
-        if "error" in message:
+        if message.get("error") is not None:
             wait.future.set_exception(RpcError.from_json(message["error"]))
-        elif isinstance(message["result"], dict):
+        elif isinstance(message.get("result"), dict):
             wait.future.set_result(cast(Json, message["result"]))
         else:
             wait.future.set_exception(Unavailable(self.name, SERVER_GARBAGE, "the result is not an object"))
