@@ -7,12 +7,12 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from mcpx.config import Server
-from mcpx.model.call import Call, Caller, Json, as_object
+from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams.errands import Errand, Parking
@@ -20,17 +20,15 @@ from mcpx.upstreams.health import look_after
 from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
-from mcpx.upstreams.snapshot import Snapshot, Snapshots, key_of
-from mcpx.upstreams.variants import Offers, Variants, answers_key
-from mcpx.wire import era
+from mcpx.upstreams.shelf import Announcer, Shelf
+from mcpx.upstreams.snapshot import Snapshots, key_of
+from mcpx.upstreams.variants import Offers, Variants
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
-KEEP_SOON = 0.2
-"""Seconds to collect changes before a snapshot is written; it must be there within 0.3 s."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
@@ -41,16 +39,12 @@ CHANGES: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
-class Hub(Protocol):
+class Hub(Announcer, Protocol):
     """What an upstream tells the gateway."""
-
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None: ...
 
     def resource_updated(self, server: str, params: Json, owner: str | None) -> None: ...
 
     def said(self, server: str, method: str, params: Json, owner: str | None) -> None: ...
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
 
     def state_changed(self, server: str) -> None: ...
 
@@ -68,33 +62,28 @@ class Upstream:
     def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
         self.server = server
         self.name = server.name
-        self.instructions = ""
-        self.definitions: Offers = {kind: [] for kind in KINDS}
-        """What it offers to everybody."""
-        self.variants = Variants()
         self.latency: float | None = None
         """Seconds the last probe took."""
         self._hub = hub
-        self._snapshots = around.snapshots
-        self._key = key_of(_identity(server))
         self._tasks = Tasks(server.name)
         self._links = Links(server, self, around.environ, self._tasks)
+        self._shelf = Shelf(server.name, self._links, hub, around.snapshots, key_of(_identity(server)), self._tasks)
         self._parking = Parking(server.name, self._tasks)
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
         self._main: Link | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
-        self._keeping: asyncio.TimerHandle | None = None
         self._solo: Caller | None = None
         self._level: str | None = None
         self._calls = 0
         self._watched: dict[str, set[str]] = {}
         """URIs that modern clients listen for -> who."""
-        self._learning: dict[str, asyncio.Task[None]] = {}
         self._orphaned: dict[str, set[str]] = {}
         """Subscriptions whose link was lost; they are renewed on the shared one, now or when it is back."""
-        self._remembered = self._remember()
+        self._remembered = server.enabled and self._shelf.remember()
+        if self._remembered or not server.enabled:
+            self.settled.set()
 
     @property
     def status(self) -> Status:
@@ -123,28 +112,15 @@ class Upstream:
             # A lazy server is started once to learn what it offers; from then on only when it is called.
             self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self._remembered))
 
-    def _remember(self) -> bool:
-        """Take up what the server offered when it was last seen."""
-        if not self.server.enabled:
-            self.settled.set()
-            return False
-        snapshot = self._snapshots.load(self._key)
-        if snapshot is None:
-            return False
-        self.definitions = {kind: list(snapshot.definitions[kind]) for kind in KINDS}
-        self.instructions = snapshot.instructions
-        self.settled.set()
-        return True
-
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
         try:
             link = await self._links.first(self._solo)
             self._main = link
-            self.instructions = link.terms.instructions
-            self.variants.forget_answers()
+            self._shelf.instructions = link.terms.instructions
+            self._shelf.variants.forget_answers()
             await link.listen()
-            await self._read(link, KINDS, said_so=False)
+            await self._shelf.read(link, KINDS, said_so=False)
             if self._level is not None:
                 await link.set_level(self._level)
             await self._renew_subscriptions(link)
@@ -212,95 +188,26 @@ class Upstream:
 
     # What it offers --------------------------------------------------------------------------------------------
 
+    @property
+    def definitions(self) -> Offers:
+        """What it offers to everybody."""
+        return self._shelf.definitions
+
+    @property
+    def variants(self) -> Variants:
+        return self._shelf.variants
+
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
-        if caller is None or not self.variants:
-            return self.definitions
-        return self.variants.find(caller.session, caller.capabilities) or self.definitions
-
-    async def _read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
-        """Read lists of the server and publish them together."""
-        kinds = tuple(kinds)
-        found = await self._lists(link, kinds)
-        self.definitions = {**self.definitions, **found}  # as it is now: another reading may have ended meanwhile
-        self._hub.offers_changed(self.name, kinds, said_so)
-        if self._keeping is None:
-            self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
-
-    async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
-        """What a link is offered; a list that cannot be read is left out, and does not cost the server its others."""
-        kinds = tuple(kinds)
-        lists = await asyncio.gather(*(link.list(kind, capabilities) for kind in kinds), return_exceptions=True)
-        read: Offers = {}
-        for kind, found in zip(kinds, lists, strict=True):
-            if isinstance(found, RpcError) and link.alive:
-                log.warning("[%s] its %s could not be listed: %s", self.name, kind, found.message)
-            elif isinstance(found, BaseException):
-                raise found
-            else:
-                read[kind] = self._usable(link, found) if kind == "tools" else found
-        return read
+        return self._shelf.offers(caller)
 
     def learn(self, caller: Caller) -> asyncio.Task[None] | None:
-        """Find out, once, what callers that can be asked the same things are offered; the task while it runs."""
-        key = answers_key(caller.capabilities)
-        if key in self.variants.known or self._main is None or not self._main.alive:
+        """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""
+        if self._main is None or not self._main.alive:
             return None
-        task = self._learning.get(key)
-        if task is None:
-            task = self._learning[key] = self._tasks.start(self._learn(key, caller))
-            task.add_done_callback(lambda _: self._learning.pop(key, None))
-        return task
+        return self._shelf.learn(caller, self._main)
 
-    async def _learn(self, key: str, caller: Caller) -> None:
-        try:
-            if self._links.era_for(caller) == "modern" and self._main is not None and self._main.modern:
-                found = await self._lists(self._main, KINDS, caller.capabilities)
-            elif self._links.key_for(caller) is not None:
-                link = await self._links.keep(caller)
-                found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
-            else:
-                link = await self._links.borrow(caller)
-                try:
-                    found = await self._lists(link, KINDS)
-                finally:
-                    self._links.give_back(link)
-        except RpcError as error:
-            log.debug("[%s] what it offers to %s is not known: %s", self.name, key, error.message)
-            return
-        if self.variants.learn(key, {**self.definitions, **found}, self.definitions):
-            self._hub.offers_vary(self.name, KINDS, caller.session)
-
-    async def _learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> None:
-        """A session's own link says that its lists have changed: from now on they are its own."""
-        try:
-            found = await self._lists(link, kinds)
-        except RpcError:
-            return
-        before = self.variants.find(session, link.who.capabilities)
-        self.variants.learn_session(session, {**(before or self.definitions), **found})
-        self._hub.offers_vary(self.name, kinds, session)
-
-    def _keep(self) -> None:
-        self._keeping = None
-        self._snapshots.save(self._key, Snapshot(dict(self.definitions), self.instructions))
-
-    def _usable(self, link: Link, tools: list[Json]) -> list[Json]:
-        """Remember which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
-        if not link.modern:
-            return tools
-        kept: list[Json] = []
-        for tool in tools:
-            annotations = era.param_headers(as_object(tool).get("inputSchema"))
-            if annotations is None:
-                log.warning("[%s] tool %r left out: an x-mcp-header in it is invalid", self.name, tool.get("name"))
-                continue
-            if isinstance(name := as_object(tool).get("name"), str):
-                self._links.annotations.pop(name, None)
-                if annotations:
-                    self._links.annotations[name] = annotations
-            kept.append(tool)
-        return kept
+    # Changes of its configuration --------------------------------------------------------------------------------
 
     def inherit(self, other: "Upstream") -> None:
         """Take over what clients asked of the upstream this one replaces: levels and subscriptions."""
@@ -328,9 +235,7 @@ class Upstream:
         await self.close()
 
     async def close(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            self._keep()
+        self._shelf.close()
         if self._living is not None:
             self._living.cancel()
         await self._links.close()
@@ -338,8 +243,7 @@ class Upstream:
 
     async def end_session(self, session: str) -> None:
         """The session is over: its private links, and its subscriptions on shared ones, go with it."""
-        if self.variants.forget_session(session):
-            self._hub.offers_vary(self.name, (), None)
+        self._shelf.forget_session(session)
         for users in self._orphaned.values():
             users.discard(session)
         for link in self._links.all():
@@ -469,7 +373,7 @@ class Upstream:
 
     def heard(self, link: Link, method: str, params: Json) -> None:
         if method in CHANGES and link.owner is not None:
-            self._tasks.start(self._learn_session(link, link.owner, CHANGES[method]))
+            self._tasks.start(self._shelf.learn_session(link, link.owner, CHANGES[method]))
         elif method in CHANGES:
             self._changed.update(CHANGES[method])
             if self._refreshing is None or self._refreshing.done():
@@ -488,7 +392,7 @@ class Upstream:
             if link is None or not link.alive:
                 return
             try:
-                await self._read(link, kinds, said_so=True)
+                await self._shelf.read(link, kinds, said_so=True)
             except RpcError as error:
                 if link.alive:
                     log.warning("[%s] its lists could not be read: %s", self.name, error.message)
