@@ -145,7 +145,7 @@ def test_a_modern_server_gets_each_callers_own_envelope() -> None:
             }
             assert second["_meta"][era.CLIENT_KEY]["name"] == "older-through-proxy"
             assert second["_meta"][era.CAPABILITIES_KEY] == {}
-            assert era.LEVEL_KEY not in second["_meta"]
+            assert second["_meta"][era.LEVEL_KEY] == "info"
 
     run(main())
 

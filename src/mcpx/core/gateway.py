@@ -73,6 +73,7 @@ class Gateway:
         """What clients were told of: the first list they saw, then each announcement."""
         self._stale = False
         self._forced: set[Kind] = set()
+        self._changed_by: set[str] = set()
         self._announcing: asyncio.Task[None] | None = None
         self._levels: dict[str, str] = {}
         self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
@@ -250,13 +251,14 @@ class Gateway:
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
         if said_so:
             self._forced.update(kinds)
+        self._changed_by.add(server)
         self._changed_offers()
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         """Some callers are offered something else than before; told to the session it concerns."""
         self.catalogs.changed()
         if session is not None:
-            self.bus.publish(OffersChanged(frozenset(kinds), session))
+            self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
     def _changed_offers(self) -> None:
         self.catalogs.changed()
@@ -269,13 +271,14 @@ class Gateway:
         while self._stale:
             self._stale = False
             known, after = self._known, self.catalog
-            kinds = set(self._forced)
+            kinds, servers = set(self._forced), list(self._changed_by)
             self._forced.clear()
+            self._changed_by.clear()
             if known is not None:
                 kinds.update(kind for kind, offers in after.offers.items() if known.offers[kind] != offers)
                 self._known = after
             if kinds:
-                self.bus.publish(OffersChanged(frozenset(kinds)))
+                self.bus.publish(OffersChanged(frozenset(kinds), None, servers[0] if len(servers) == 1 else None))
             await asyncio.sleep(ANNOUNCE_GAP)
 
     def resource_updated(self, server: str, params: Json, owner: str | None) -> None:

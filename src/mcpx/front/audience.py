@@ -109,7 +109,7 @@ class Audience:
     def hear(self, event: Event) -> None:
         match event:
             case OffersChanged():
-                self._offers_changed({NOTICES[kind] for kind in event.kinds}, event.session)
+                self._offers_changed(event)
             case ResourceUpdated():
                 self._resource_updated(event)
             case ServerSaid():
@@ -117,14 +117,17 @@ class Audience:
             case UpstreamChanged():
                 pass
 
-    def _offers_changed(self, notices: set[str], only: str | None) -> None:
-        for notice in sorted(notices):
+    def _offers_changed(self, event: OffersChanged) -> None:
+        only = event.session
+        # A notice that stands for several servers names none.
+        params: Json = {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
+        for notice in sorted({NOTICES[kind] for kind in event.kinds}):
             for session in list(self._sessions.values()):
                 if only is None or session.id == only:
-                    session.push(notice, {})
+                    session.push(notice, params)
             for ear in list(self._ears.values()) if only is None else ():
                 if ear.wants(notice):
-                    ear.push(notice, {})
+                    ear.push(notice, params)
 
     def _resource_updated(self, event: ResourceUpdated) -> None:
         uri: Any = event.params.get("uri")

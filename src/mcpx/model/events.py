@@ -17,6 +17,8 @@ class OffersChanged:
     kinds: frozenset[Kind]
     session: str | None = None
     """The only one it concerns; None concerns everybody."""
+    server: str | None = None
+    """The server whose lists they are; None when there are several."""
 
 
 @dataclass(frozen=True, slots=True)

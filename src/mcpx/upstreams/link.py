@@ -128,7 +128,9 @@ class Link:
 
     def _stamped(self, call: Call, params: Json) -> Json:
         caller = call.caller
-        return era.stamped(params, through(caller.client), caller.capabilities, caller.log_level)
+        # An older client that set no level hears what is worth an "info"; a modern one says what it wants.
+        level = caller.log_level if caller.modern else caller.log_level or "info"
+        return era.stamped(params, through(caller.client), caller.capabilities, level)
 
     async def _send(self, method: str, params: Json, errand: Errand | None) -> Json:
         assert self._talk is not None
@@ -304,8 +306,15 @@ class Link:
     def notification(self, method: str, params: Json) -> None:
         if method == "notifications/subscriptions/acknowledged":
             self._acknowledged.set()
+        elif method == "notifications/message" and self._only_modern_callers():
+            # They have no session that could be told, and what one of them caused is not another client's business.
+            if len(self.errands) == 1:
+                next(iter(self.errands)).notification(method, params)
         elif method not in STRAYS:
             self._hearer.heard(self, method, params)
+
+    def _only_modern_callers(self) -> bool:
+        return bool(self.errands) and all(errand.call.caller.modern for errand in self.errands)
 
     def closed(self, reason: str) -> None:
         if self.alive:
