@@ -71,7 +71,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     try:
         return start(_serve(run, environ))
     except asyncio.CancelledError:
-        return 130
+        return 0  # a second signal cut the grace short; everything was ended all the same
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -107,8 +107,8 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
     myself = asyncio.current_task()
 
     def end() -> None:
-        # Once: an end with grace. Twice: without.
-        if stop.is_set() and myself is not None:
+        # Once: an end with grace. Twice: without. More than that must not cut the cleaning up.
+        if stop.is_set() and myself is not None and not myself.cancelling():
             myself.cancel()
         stop.set()
 
