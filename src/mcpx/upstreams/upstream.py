@@ -72,6 +72,7 @@ class Upstream:
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
         self._main: Link | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._solo: Caller | None = None
@@ -134,7 +135,7 @@ class Upstream:
         else:
             if link.alive:
                 log.info("[%s] connected, %s, %d tools", self.name, link.terms.version, len(self.definitions["tools"]))
-                self._tasks.start(self._look_after(link))
+                self._watcher = self._tasks.start(self._look_after(link))
                 return None
             problem = f"{self.name}: died right after it was connected"
         log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
@@ -403,6 +404,8 @@ class Upstream:
             self._orphaned.setdefault(uri, set()).update(users)
         if link is self._main:
             self._main = None
+            if self._watcher is not None and self._watcher is not asyncio.current_task():
+                self._watcher.cancel()  # it would keep the dead link in memory until its next look
             log.warning("[%s] connection lost: %s", self.name, reason)
             self._life.lost(f"{self.name}: {reason}")
         elif self._orphaned and self._main is not None and self._main.alive:
