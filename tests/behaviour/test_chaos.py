@@ -47,6 +47,7 @@ RESTARTS = int(os.environ.get("MCPX_CHAOS_RESTARTS", "150"))
 SEED = int(os.environ.get("MCPX_CHAOS_SEED", str(random.SystemRandom().randrange(2**32))))
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
     pytest.mark.timeout(120 + 3 * SECONDS + RESTARTS),
 ]

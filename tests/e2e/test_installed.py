@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BOUND = 120.0
 """Seconds for one command of uv, which may have to fetch what is not in its cache."""
 
-pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")]
 
 
 def run(command: Sequence[str], home: Path, cwd: Path) -> str:
