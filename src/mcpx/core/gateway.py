@@ -35,6 +35,8 @@ ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
 
+REMEMBERED_WAIT = 0.2
+"""Seconds a list waits for servers nothing is known of, when there is something to show at once from an earlier run."""
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
@@ -223,7 +225,10 @@ class Gateway:
         """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
-        left = self.generation.config.global_.startup_wait - (time.monotonic() - caller.since)
+        wait = self.generation.config.global_.startup_wait
+        if any(upstream.remembered for upstream in self.generation.upstreams.values()):
+            wait = min(wait, REMEMBERED_WAIT)
+        left = wait - (time.monotonic() - caller.since)
         if (starting := self._starting()) and left > 0:
             await _all_set([u.settled for u in starting], left)
         if caller.answers and not caller.solo:

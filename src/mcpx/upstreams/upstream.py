@@ -82,8 +82,9 @@ class Upstream:
         """URIs that modern clients listen for -> who."""
         self._orphaned: dict[str, set[str]] = {}
         """Subscriptions whose link was lost; they are renewed on the shared one, now or when it is back."""
-        self._remembered = server.enabled and self._shelf.remember()
-        if self._remembered or not server.enabled:
+        self.remembered = server.enabled and self._shelf.remember()
+        """What it offers is known from an earlier run."""
+        if self.remembered or not server.enabled:
             self.settled.set()
 
     @property
@@ -111,7 +112,7 @@ class Upstream:
         self._solo = caller
         if self._living is None and self.server.enabled:
             # A lazy server is started once to learn what it offers; from then on only when it is called.
-            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self._remembered))
+            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self.remembered))
 
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
