@@ -63,7 +63,7 @@ class Office:
 
     async def ask(self, method: str, **params: Any) -> Json:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return await self.desk.serve_older(message, self.session, self.session.caller)
+        return await self.desk.serve_older(message, self.session)
 
     def updates(self) -> list[str]:
         return [params["uri"] for method, params in self.heard if method == "notifications/resources/updated"]

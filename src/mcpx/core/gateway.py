@@ -6,6 +6,7 @@ and swapped as a whole. Servers start in the background and never delay an answe
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
 from mcpx.surfaces.direct import Direct
+from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.upstream import Surroundings, Upstream
@@ -200,6 +202,14 @@ class Gateway:
     def catalog(self) -> Catalog:
         return self.catalogs.shared
 
+    def services(self) -> list[Service]:
+        """Every enabled server as clients are told of it."""
+        return [
+            Service(u.name, u.server.description or _first_sentence(u.instructions), u.instructions, u.status.state)
+            for u in self.generation.upstreams.values()
+            if u.server.enabled
+        ]
+
     def show(self, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""
         self.catalogs.show(catalog)
@@ -218,8 +228,9 @@ class Gateway:
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 
-    def _starting(self) -> list[Upstream]:
-        return [u for u in self.generation.upstreams.values() if not u.settled.is_set()]
+    def _starting(self, server: str | None = None) -> list[Upstream]:
+        upstreams = self.generation.upstreams.values()
+        return [u for u in upstreams if not u.settled.is_set() and server in (None, u.name)]
 
     async def prepare(self, caller: Caller) -> None:
         """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
@@ -240,9 +251,9 @@ class Gateway:
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)
 
-    async def as_servers_settle(self) -> AsyncIterator[None]:
+    async def as_servers_settle(self, server: str | None = None) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
-        while starting := self._starting():
+        while starting := self._starting(server):
             waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -296,6 +307,13 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence of a server's instructions, on one line."""
+    line = " ".join(text[:1000].split())
+    end = re.search(r"[.!?](?=\s)|[。！？]", line)
+    return line if end is None else line[: end.end()]
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -7,6 +7,7 @@ from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
 from mcpx.model.offer import Kind, Offer
+from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
     from mcpx.core.gateway import Gateway
@@ -19,7 +20,7 @@ LEARNING = 5.0
 
 
 class CallersRoom:
-    """Implements `model.view.View` and `core.router.Room`."""
+    """Implements `surfaces.view.View` and `core.router.Room`."""
 
     __slots__ = ("_caller", "_gateway")
 
@@ -28,19 +29,26 @@ class CallersRoom:
         self._caller = caller
 
     @property
-    def _catalog(self) -> Catalog:
+    def catalog(self) -> Catalog:
         return self._gateway.catalogs.of(self._caller)
 
-    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+    async def prepare(self) -> Catalog:
         await self._gateway.prepare(self._caller)
-        catalog = self._catalog
+        catalog = self.catalog
         self._gateway.show(catalog)
+        return catalog
+
+    def services(self) -> list[Service]:
+        return self._gateway.services()
+
+    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+        catalog = await self.prepare()
         return catalog.page(kind, call.params.get("cursor"), call.params.get("limit"))
 
     async def find(self, kind: Kind, name: object) -> Offer:
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
-        offer = self._catalog.find(kind, name)
+        offer = self.catalog.find(kind, name)
         if offer is None:
             async for catalog in self._later():
                 if (offer := catalog.find(kind, name)) is not None:
@@ -49,24 +57,33 @@ class CallersRoom:
                 raise NotFound(NOUNS[kind], name)
         return offer
 
+    async def pick(self, server: str, tool: str) -> Offer | None:
+        offer = self.catalog.native("tools", server, tool)
+        if offer is None and server in self._gateway.generation.upstreams:
+            async for catalog in self._later(server):
+                if (offer := catalog.native("tools", server, tool)) is not None:
+                    break
+        return offer
+
     async def locate(self, uri: str) -> tuple[str, str] | None:
-        found = self._catalog.resolve_uri(uri)
+        found = self.catalog.resolve_uri(uri)
         if found is None:
             async for catalog in self._later():
                 if (found := catalog.resolve_uri(uri)) is not None:
                     break
         return found
 
-    async def _later(self) -> AsyncIterator[Catalog]:
-        """The catalog as it grows: with what is offered to callers like this one, and while servers are starting."""
+    async def _later(self, server: str | None = None) -> AsyncIterator[Catalog]:
+        """The catalog as it grows: with what is offered to callers like this one, and while servers (or that one
+        server) are starting."""
         special = bool(self._caller.answers) and not self._caller.solo
         if special:
             await self._gateway.learn(self._caller, LEARNING)
-            yield self._catalog
-        async for _ in self._gateway.as_servers_settle():
+            yield self.catalog
+        async for _ in self._gateway.as_servers_settle(server):
             if special:
                 await self._gateway.learn(self._caller, LEARNING)
-            yield self._catalog
+            yield self.catalog
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:
         hints = as_object(offer.definition.get("annotations"))

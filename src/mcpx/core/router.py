@@ -6,7 +6,7 @@ from typing import Protocol
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
 from mcpx.model.offer import Kind, Offer
-from mcpx.model.view import View
+from mcpx.surfaces.view import View
 
 
 class Surface(Protocol):
@@ -16,11 +16,7 @@ class Surface(Protocol):
 
 
 class Room(View, Protocol):
-    """A view that also reaches what no surface needs: URIs and subscriptions."""
-
-    async def locate(self, uri: str) -> tuple[str, str] | None: ...
-
-    async def send(self, server: str, call: Call, params: Json) -> Json: ...
+    """A view that also reaches what no surface needs: subscriptions."""
 
     async def subscribe(self, server: str, uri: str, call: Call) -> Json: ...
 

@@ -58,7 +58,7 @@ class Connection:
             return {}
         if not self._greeted and method != "ping":
             raise RpcError(INVALID_REQUEST, "the conversation begins with initialize")
-        return await self._desk.serve_older(message, self.session, self.session.caller)
+        return await self._desk.serve_older(message, self.session)
 
     def _initialize(self, params: Json) -> Json:
         if self._greeted:

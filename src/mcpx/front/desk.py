@@ -100,13 +100,14 @@ class Desk:
             return era.as_modern(method, self.discover())
         return era.as_modern(method, await self.gateway.handle(Call(method, message["params"], caller)))
 
-    async def serve_older(self, message: Json, session: Session, caller: Caller) -> Json:
+    async def serve_older(self, message: Json, session: Session, voice: Voice | None = None) -> Json:
+        """`voice`: the way back on the stream of this very request, where requests have one."""
         method, params = message["method"], jsonrpc.params_of(message)
         if method == "ping":
             return {}
         if method == "logging/setLevel":
             return await self._set_level(session, params.get("level"))
-        call = Call(method, params, caller)
+        call = Call(method, params, session.caller, voice)
         if method == "resources/subscribe":
             return await self._subscribe(call, session)
         if method == "resources/unsubscribe":

@@ -141,9 +141,8 @@ class Streamable:
 
     async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
         rid = message["id"]
-        caller = _with_voice(owner.session.caller, PostVoice(owner, stream))
         try:
-            reply = jsonrpc.result(rid, await self._desk.serve_older(message, owner.session, caller))
+            reply = jsonrpc.result(rid, await self._desk.serve_older(message, owner.session, PostVoice(owner, stream)))
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
         except Exception:
@@ -314,19 +313,6 @@ class Streamable:
             task.cancel()
         for owner in list(self._sessions.values()):
             self._end(owner)
-
-
-def _with_voice(caller: Caller, voice: PostVoice) -> Caller:
-    return Caller(
-        principal=caller.principal,
-        client=caller.client,
-        version=caller.version,
-        session=caller.session,
-        capabilities=caller.capabilities,
-        log_level=caller.log_level,
-        voice=voice,
-        since=caller.since,
-    )
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

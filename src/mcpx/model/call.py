@@ -50,6 +50,7 @@ class Caller:
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log_level: str | None = None
     voice: Voice | None = None
+    """The way back to this caller outside of any one call; of a modern one, to its request."""
     since: float = 0.0
     """When this caller's first message came, by the monotonic clock."""
 
@@ -70,6 +71,13 @@ class Call:
     params: Json
     """Raw, as it came; unknown fields survive."""
     caller: Caller
+    own_voice: Voice | None = None
+    """Where each call has a stream of its own: the way back on that."""
+
+    @property
+    def voice(self) -> Voice | None:
+        """The way back to whoever waits for this call."""
+        return self.caller.voice if self.own_voice is None else self.own_voice
 
 
 Handler = Callable[[Call], Awaitable[Json]]

@@ -1,7 +1,7 @@
 """Every tool of every server under its public name, everything else untouched (SUR-1)."""
 
 from mcpx.model.call import Call, Json
-from mcpx.model.view import View
+from mcpx.surfaces.view import View
 
 
 class Direct:

@@ -74,7 +74,7 @@ class HttpConversation:
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
         """Questions of the server, by its ids."""
         self._lost: str | None = None
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: tuple[tuple[bytes, bytes], ...] = ()
         self._settle()
 
     def settle(self, version: str) -> None:
@@ -92,9 +92,9 @@ class HttpConversation:
             headers.append((b"mcp-session-id", self._session.encode()))
         if self._version is not None and not self.modern and self._version >= "2025-06-18":
             headers.append((b"mcp-protocol-version", self._version.encode()))
-        self._headers = headers
+        self._headers = tuple(headers)
 
-    def _headers_for(self, method: str, params: Json) -> list[tuple[bytes, bytes]]:
+    def _headers_for(self, method: str, params: Json) -> tuple[tuple[bytes, bytes], ...]:
         if not self.modern and method != "server/discover":
             return self._headers
         extra = [("mcp-protocol-version", era.LATEST_MODERN), ("mcp-method", method)]
@@ -103,7 +103,7 @@ class HttpConversation:
             extra.append(("mcp-name", era.encode_header(name)))
             if method == "tools/call" and name in self.annotations:
                 extra += era.headers_for(self.annotations[name], params.get("arguments"))
-        return [*self._headers, *((k.encode(), v.encode()) for k, v in extra)]
+        return (*self._headers, *((k.encode(), v.encode()) for k, v in extra))
 
     # Requests ----------------------------------------------------------------------------------------------
 

@@ -43,25 +43,26 @@ class Errand:
         self.parked = parked
 
     def progress(self, params: Json) -> None:
-        if self.call.caller.voice is not None:
+        if (voice := self.call.voice) is not None:
             # A parked call goes on under another request of its client, which brought a token of its own.
             token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
             told = marked({**params, "progressToken": token}, self.server)
-            self.call.caller.voice.tell("notifications/progress", told)
+            voice.tell("notifications/progress", told)
 
     def notification(self, method: str, params: Json) -> None:
         """Came on this call's own stream, so it is this caller's and nobody else's."""
         caller = self.call.caller
-        if caller.voice is None:
+        voice = self.call.voice
+        if voice is None:
             return
         wanted = caller.log_level is None and not caller.modern
         if method == "notifications/message" and not (wanted or era.admits(caller.log_level, params.get("level"))):
             return
-        caller.voice.tell(method, marked(params, self.server))
+        voice.tell(method, marked(params, self.server))
 
     def paused(self, retry_ms: int) -> None:
-        if self.call.caller.voice is not None:
-            self.call.caller.voice.pause(retry_ms)
+        if (voice := self.call.voice) is not None:
+            voice.pause(retry_ms)
 
     async def question(self, method: str, params: Json | None) -> Json:
         caller = self.call.caller
@@ -70,9 +71,10 @@ class Errand:
             raise RpcError(METHOD_NOT_FOUND, f"the client cannot answer {method}")
         if self.parked is not None:
             return await self.parked.ask(method, params)
-        if caller.voice is None or caller.modern:
+        voice = self.call.voice
+        if voice is None or caller.modern:
             raise RpcError(METHOD_NOT_FOUND, f"the client cannot be asked {method} here")
-        return await caller.voice.ask(self.server, method, params)
+        return await voice.ask(self.server, method, params)
 
 
 async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:

@@ -191,6 +191,11 @@ class Upstream:
     # What it offers --------------------------------------------------------------------------------------------
 
     @property
+    def instructions(self) -> str:
+        """What it says about itself; text of a stranger."""
+        return self._shelf.instructions
+
+    @property
     def definitions(self) -> Offers:
         """What it offers to everybody."""
         return self._shelf.definitions

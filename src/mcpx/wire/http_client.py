@@ -315,6 +315,15 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+@functools.lru_cache(256)
+def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """Kept, for a link sends the same ones with nearly every request."""
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+        raise ValueError("a line break in a header")
+    return lines
+
+
 class Pool:
     """The connections to one origin, or to the proxy in front of it."""
 
@@ -367,9 +376,7 @@ class Pool:
             if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
                 raise ValueError("the target of a request must be a path in printable ASCII")
             self._checked = target
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
-            raise ValueError("a line break in a header")
+        lines = _header_lines(tuple(headers))
         if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
             lines += b"content-length: %d\r\n" % len(body)
         start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)

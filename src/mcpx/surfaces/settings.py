@@ -1,0 +1,63 @@
+"""What a user may set about surfaces, as they need it: the rest of the configuration is not their business."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Literal
+
+Shown = Literal["direct", "inspect", "describe", "search"]
+"""The modes there is a surface for; `auto` chooses among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How what one server says is shown."""
+
+    compress_schemas: bool = True
+    max_description_len: int | None = None
+    toon: bool = True
+    toon_min_size: int = 3
+    structured: bool = True
+    """Whether results carry `structuredContent` beside the text."""
+    result_limit: int = 16_000
+    """Bytes of text from which a result is kept back."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRule:
+    """What `auto` shows to clients of a name."""
+
+    client: str
+    """Pattern for `clientInfo.name`, case does not matter."""
+    mode: Shown
+    reason: str = "a rule in the config"
+
+    def matches(self, client: str) -> bool:
+        return fnmatchcase(client.lower(), self.client.lower())
+
+
+DEFERS = "it loads tools only when it needs them"
+AUTO_RULES = (
+    AutoRule("claude-code", "direct", DEFERS),
+    AutoRule("visual studio code*", "direct", DEFERS),
+)
+"""Clients that are known to keep large menus away from the model by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    common: Rendering = Rendering()
+    servers: Mapping[str, Rendering] = field(default_factory=lambda: MappingProxyType({}))
+    """Where a server says something of its own."""
+    menu_budget: int = 2_000
+    auto_budget: int = 10_000
+    auto_rules: tuple[AutoRule, ...] = ()
+    """A user's own; they come before the built-in ones."""
+    enable_search: bool = True
+    enable_execute: bool = True
+    enable_list_services: bool = True
+    search_limit: int = 20
+
+    def of(self, server: str) -> Rendering:
+        return self.servers.get(server, self.common)

@@ -1,0 +1,62 @@
+"""What a surface is handed: the catalog as one caller may see it, and the guarded way to call.
+
+A surface never sees servers, links or policy, so a new surface cannot forget any of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcpx.catalog.catalog import Catalog
+from mcpx.model.call import Call, Json
+from mcpx.model.offer import Kind, Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One server as a client is told of it."""
+
+    name: str
+    description: str
+    """The config's, else the first sentence of its instructions."""
+    instructions: str
+    status: str
+
+
+class View(Protocol):
+    async def prepare(self) -> Catalog:
+        """The catalog to show, after a moment for servers that are starting; its names stay from here on."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """All this caller may see at this moment."""
+        ...
+
+    def services(self) -> Sequence[Service]:
+        """Every enabled server, in the order of the config."""
+        ...
+
+    async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
+        """The page of definitions the call asks for, and the cursor of the next."""
+        ...
+
+    async def find(self, kind: Kind, name: object) -> Offer:
+        """The offer of that public name. Raises `NotFound`, also for one this caller may not see."""
+        ...
+
+    async def pick(self, server: str, tool: str) -> Offer | None:
+        """The tool of one server, by the server's own name for it; waits while that server is starting."""
+        ...
+
+    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
+        """Send `params`, which name the offer as its own server does, to that server."""
+        ...
+
+    async def locate(self, uri: str) -> tuple[str, str] | None:
+        """Whose resource a URI is: the server, and the URI in the server's own form."""
+        ...
+
+    async def send(self, server: str, call: Call, params: Json) -> Json:
+        """Send a call that reads to a server."""
+        ...
