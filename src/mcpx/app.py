@@ -278,8 +278,6 @@ def _check_bind(run: Run) -> None:
 
 def _tell_what_is_to_come(config: Config) -> None:
     """What the file may say already, and this version does not do yet, is said; never passed over in silence."""
-    if config.mode not in ("direct", "auto"):
-        log.warning("mode %r is not built yet; tools are shown one by one (direct)", config.mode)
     if config.commands:
         log.warning("%d commands are configured; this version does not serve commands yet", len(config.commands))
     if config.profiles or config.policy:

@@ -11,7 +11,7 @@ import pytest
 from fixtures.parts import ASKABLE, Line, Reply, Toy, Web, asks, echo, forever, run, serving, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
-from mcpx.front import http_session
+from mcpx.front import http_session, sessions
 from mcpx.front import streamable as module
 from mcpx.front.desk import Desk
 from mcpx.front.streamable import Streamable
@@ -92,7 +92,7 @@ class Front:
 
     @property
     def sessions(self) -> int:
-        return len(self.streamable._sessions)  # pyright: ignore[reportPrivateUsage]
+        return len(list(self.streamable._sessions))  # pyright: ignore[reportPrivateUsage]
 
     @property
     def open(self) -> int:
@@ -268,7 +268,7 @@ def test_a_session_is_greeted_once() -> None:
 
 def test_with_all_sessions_taken_the_one_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(module, "SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MOST", 2)
 
     async def main() -> None:
         async with front() as at:
@@ -287,7 +287,7 @@ def test_with_all_sessions_taken_the_one_silent_longest_makes_room(monkeypatch: 
 
 def test_with_all_sessions_busy_a_new_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(module, "SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MOST", 2)
 
     async def main() -> None:
         toy = Toy("older", tools={"hang": forever})
@@ -306,7 +306,7 @@ def test_with_all_sessions_busy_a_new_one_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(module, "SESSION_IDLE", 0.05)
+    monkeypatch.setattr(sessions, "IDLE", 0.05)
 
     async def main() -> None:
         toy = Toy("older", tools={"hang": forever})
@@ -501,7 +501,7 @@ def test_no_more_finished_streams_are_kept_than_so_many(monkeypatch: pytest.Monk
             ann = await at.client().greet()
             for n in range(5):
                 await ann.call("says", n, _meta={"progressToken": 1}).over.wait()
-            [session] = at.streamable._sessions.values()  # pyright: ignore[reportPrivateUsage]
+            [session] = at.streamable._sessions  # pyright: ignore[reportPrivateUsage]
             assert len(session.streams) <= 3
 
     run(main())

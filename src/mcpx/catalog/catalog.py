@@ -9,6 +9,7 @@ the server says so itself. Who may see what is not decided here.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from mcpx.catalog.merge import Given, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri, wrap_uri
@@ -16,6 +17,9 @@ from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
+
+if TYPE_CHECKING:
+    from mcpx.catalog.search.index import Index
 
 __all__ = ["Catalog", "Given", "Source"]
 
@@ -29,11 +33,14 @@ class Catalog:
 
     __slots__ = (
         "_counts",
+        "_index",
+        "_named",
         "_native",
         "_plain",
         "_public",
         "_servers",
         "_templates",
+        "descriptions",
         "naming",
         "offers",
         "warnings",
@@ -45,9 +52,14 @@ class Catalog:
         servers: Sequence[str],
         naming: Naming,
         warnings: Sequence[str] = (),
+        descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """From offers whose public names are settled already; `build` is what settles them."""
         self.naming = naming
+        self.descriptions = descriptions
+        """What each server is for."""
+        self._index: Index | None = None
+        self._named: dict[str, list[Offer]] | None = None
         self.offers: Mapping[Kind, tuple[Offer, ...]] = MappingProxyType(
             {kind: tuple(offers.get(kind, ())) for kind in KINDS}
         )
@@ -73,13 +85,34 @@ class Catalog:
         A name that could not come from the present naming and prefix is passed over in any case.
         """
         offers, warnings = merge(sources, naming, given)
-        return cls(offers, [source.server for source in sources], naming, warnings)
+        descriptions = {source.server: source.description for source in sources}
+        return cls(offers, [source.server for source in sources], naming, warnings, descriptions)
 
     def find(self, kind: Kind, public: str) -> Offer | None:
         return self._public[kind].get(public)
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
         return self._native[kind].get((server, name))
+
+    def tools_named(self, native: str) -> Sequence[Offer]:
+        """The tools that their servers call so, in the order of the config."""
+        if self._named is None:
+            self._named = {}
+            for offer in self.offers["tools"]:
+                self._named.setdefault(offer.name, []).append(offer)
+        return self._named.get(native, ())
+
+    @property
+    def index(self) -> "Index":
+        """For searching the tools; its positions are those of `offers["tools"]`. Built when it is first needed."""
+        if self._index is None:
+            from mcpx.catalog.entries import document_of
+            from mcpx.catalog.search.index import Index
+
+            descriptions = self.descriptions
+            documents = [document_of(offer, descriptions.get(offer.server, "")) for offer in self.offers["tools"]]
+            self._index = Index.build(documents)
+        return self._index
 
     def count(self, server: str, kind: Kind) -> int:
         return self._counts[server, kind]

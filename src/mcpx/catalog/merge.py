@@ -40,6 +40,8 @@ class Source:
     definitions: Mapping[Kind, Sequence[Json]]
     local: bool = False
     """Local commands come from no server: their definitions get no `_meta.proxy`."""
+    description: str = ""
+    """What it is for; found by search."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from mcpx.catalog.naming import Naming
 from mcpx.config.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.config.sections import AuthConfig, Command, FrontServer
+from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
 
 Mode = Literal["direct", "inspect", "describe", "search", "auto"]
@@ -40,7 +41,7 @@ class PerServer:
     schema_compression_enabled: bool = True
     """Whether compact surfaces show schemas as TypeScript."""
     max_description_len: Count | None = None
-    """Characters of a parameter's description kept in a compact schema; absent: no parameter docs."""
+    """Characters of a parameter's description kept in a compact schema; 0: none; absent: as many as are useful."""
     toon_compression_enabled: bool = True
     """Whether compact surfaces show values as TOON where that is smaller."""
     toon_compression_min_size: Count = 3
@@ -143,6 +144,8 @@ class Global(PerServer):
     """Tokens the generated menus of compact surfaces may take."""
     auto_budget: Count = 10_000
     """Tokens up to which `auto` shows every tool."""
+    auto_rules: tuple[AutoRule, ...] = ()
+    """What `auto` shows to clients of a name; they come before the built-in rules."""
     max_request: Size = 4 * 1024 * 1024
     """Largest request taken from a client, in bytes."""
     script_paths: tuple[str, ...] = ()

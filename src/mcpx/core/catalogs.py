@@ -57,7 +57,7 @@ class Catalogs:
 
     def _build(self, caller: Caller | None) -> Catalog:
         sources = [
-            Source(upstream.name, upstream.server.prefix, upstream.offers(caller))
+            Source(upstream.name, upstream.server.prefix, upstream.offers(caller), description=upstream.description)
             for upstream in self._upstreams()
             if upstream.server.enabled
         ]

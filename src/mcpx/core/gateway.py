@@ -6,12 +6,11 @@ and swapped as a whole. Servers start in the background and never delay an answe
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.config import Config
@@ -19,17 +18,21 @@ from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.room import CallersRoom
-from mcpx.core.router import Surface, route
+from mcpx.core.router import route
+from mcpx.core.surfaces import SurfaceState, settings_of
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
-from mcpx.surfaces.direct import Direct
+from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.upstream import Surroundings, Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.catalog.entries import ToolEntry
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class Generation:
 
     config: Config
     upstreams: Mapping[str, Upstream]
-    surface: Surface
+    surfaces: Surfaces
 
 
 class Gateway:
@@ -66,7 +69,8 @@ class Gateway:
         snapshots = Snapshots(None if state is None else state / "snapshots")
         self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE))
         upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
-        self.generation = Generation(config, upstreams, Direct())
+        self._surface_state = SurfaceState()
+        self.generation = Generation(config, upstreams, self._surface_state.surfaces(config))
         self._applying = asyncio.Lock()
         self._aside: set[Upstream] = set()
         """Servers that are started for the next generation, or drained after the last."""
@@ -118,7 +122,11 @@ class Gateway:
                 if server.name in plan.updated:
                     upstreams[server.name].update(server)
             self.catalogs.forget_names(before.config, config)
-            self.generation = Generation(config, upstreams, before.surface)
+            surfaces = before.surfaces
+            if (before.config.mode, settings_of(before.config)) != (config.mode, settings_of(config)):
+                surfaces = self._surface_state.surfaces(config)
+                self._forced.add("tools")  # the same tools, but another menu
+            self.generation = Generation(config, upstreams, surfaces)
             self._changed_offers()
             for name, upstream in before.upstreams.items():
                 if upstreams.get(name) is not upstream:
@@ -133,11 +141,12 @@ class Gateway:
     async def close(self) -> None:
         await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
+        self._surface_state.close()
 
     # The door --------------------------------------------------------------------------------------------------
 
     async def handle(self, call: Call) -> Json:
-        return await route(self.generation.surface, CallersRoom(self, call.caller), call)
+        return await route(self.generation.surfaces.of(call.caller.mode), CallersRoom(self, call.caller), call)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self.generation.upstreams.values():
@@ -146,6 +155,7 @@ class Gateway:
     async def end_session(self, session: str) -> None:
         self._levels.pop(session, None)
         self.catalogs.forget(session)
+        self._surface_state.forget(session)
         await asyncio.gather(*(upstream.end_session(session) for upstream in self.generation.upstreams.values()))
 
     async def set_level(self, caller: Caller, level: str) -> None:
@@ -176,7 +186,8 @@ class Gateway:
                     "tools": self.catalog.count(upstream.name, "tools"),
                 }
             )
-        return {"servers": servers}
+        auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
+        return {"servers": servers, "mode": self.generation.config.mode, "auto": auto}
 
     def health(self) -> dict[str, Any]:
         servers: dict[str, Any] = {}
@@ -205,9 +216,19 @@ class Gateway:
     def services(self) -> list[Service]:
         """Every enabled server as clients are told of it."""
         return [
-            Service(u.name, u.server.description or _first_sentence(u.instructions), u.instructions, u.status.state)
+            Service(u.name, u.description, u.instructions, u.status.state)
             for u in self.generation.upstreams.values()
             if u.server.enabled
+        ]
+
+    def tool_index(self) -> "list[ToolEntry]":
+        """Every tool with all that the search surface knows of it (S2)."""
+        from mcpx.catalog.entries import entry_of
+
+        catalog, upstreams = self.catalog, self.generation.upstreams
+        return [
+            entry_of(offer, catalog.descriptions.get(offer.server, ""), *upstreams[offer.server].dates[offer.name])
+            for offer in catalog.offers["tools"]
         ]
 
     def show(self, catalog: Catalog) -> None:
@@ -307,13 +328,6 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
-
-
-def _first_sentence(text: str) -> str:
-    """The first sentence of a server's instructions, on one line."""
-    line = " ".join(text[:1000].split())
-    end = re.search(r"[.!?](?=\s)|[。！？]", line)
-    return line if end is None else line[: end.end()]
 
 
 def _milliseconds(seconds: float | None) -> float | None:

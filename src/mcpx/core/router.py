@@ -6,13 +6,8 @@ from typing import Protocol
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
 from mcpx.model.offer import Kind, Offer
+from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.view import View
-
-
-class Surface(Protocol):
-    async def list_tools(self, view: View, call: Call) -> Json: ...
-
-    async def call_tool(self, view: View, call: Call) -> Json: ...
 
 
 class Room(View, Protocol):

@@ -38,12 +38,15 @@ class Desk:
 
     # Greetings -----------------------------------------------------------------------------------------------
 
-    def greet(self, params: Json, session: Session, principal: str, voice: Voice, *, solo: bool) -> Json:
+    def greet(
+        self, params: Json, session: Session, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
+    ) -> Json:
         """Answer `initialize` and make the session's caller."""
         session.caller = Caller(
             principal=principal,
             client=as_object(params.get("clientInfo")),
             version=era.negotiate(params.get("protocolVersion")),
+            mode=mode,
             session=session.id,
             solo=solo,
             capabilities=as_object(params.get("capabilities")),
@@ -74,7 +77,9 @@ class Desk:
             listed = listed.encode()[:room].decode("utf-8", "ignore").rpartition(", ")[0] + ", …"
         return f"{text}: {listed}." if names else f"{text}."
 
-    def modern_caller(self, message: Json, principal: str, voice: Voice, *, solo: bool) -> Caller:
+    def modern_caller(
+        self, message: Json, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
+    ) -> Caller:
         """The caller of one modern request, from its own envelope."""
         meta: Json = message["params"]["_meta"]
         level = meta.get(era.LEVEL_KEY)
@@ -83,6 +88,7 @@ class Desk:
             client=as_object(meta.get(era.CLIENT_KEY)),
             version=era.LATEST_MODERN,
             modern=True,
+            mode=mode,
             solo=solo,
             capabilities=as_object(meta.get(era.CAPABILITIES_KEY)),
             log_level=level if level in era.LOG_LEVELS else None,

@@ -1,7 +1,7 @@
 """The network front: one HTTP server, its routes, and the guard before every one of them.
 
-`/mcp` and `/mcp/direct` speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05, `/ws` WebSocket;
-`/health` and `/ready` are for whoever looks after the process.
+`/mcp` and a path below it for each mode speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05,
+`/ws` WebSocket; `/health` and `/ready` are for whoever looks after the process.
 """
 
 import asyncio
@@ -22,6 +22,10 @@ from mcpx.wire.tasks import Tasks
 
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
+
+MODES = ("direct", "inspect", "describe", "search", "auto")
+ENDPOINTS: dict[str, str | None] = {"/mcp": None, **{f"/mcp/{mode}": mode for mode in MODES}}
+"""SUR-6: the configured mode, and each at its own path."""
 
 PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
@@ -96,8 +100,8 @@ class HttpFront:
             self._tell_health(exchange, path, principal)
         elif principal is None:
             exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
-        elif path in ("/mcp", "/mcp/direct"):
-            self._streamable.handle(exchange, principal)
+        elif path in ENDPOINTS:
+            self._streamable.handle(exchange, principal, ENDPOINTS[path])
         elif path == "/sse":
             self._open_legacy(exchange, principal)
         elif path == "/messages":

@@ -52,6 +52,11 @@ class HttpSession:
         for name in [name for name, kept in self.streams.items() if kept.done and now - kept.finished_at >= age]:
             del self.streams[name]
 
+    @property
+    def busy(self) -> bool:
+        """Something runs, or the client listens."""
+        return bool(self.running) or self.pushes.attached
+
     def end(self) -> None:
         self.pushes.close()
         for task in self.running.values():

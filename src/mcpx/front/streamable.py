@@ -14,6 +14,7 @@ from typing import Any, cast
 from mcpx.front.audience import Ear
 from mcpx.front.desk import Desk
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
+from mcpx.front.sessions import Sessions
 from mcpx.front.streams import PostStream, encoded
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import (
@@ -32,9 +33,6 @@ from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-SESSIONS = 10_000
-SESSION_IDLE = 1800.0
-"""SEC-6: so many sessions, and so long without a word."""
 SILENT_FOR = 10.0
 """Seconds a call may be silent before its reply becomes a stream that shows signs of life."""
 KEPT_FOR = 60.0
@@ -47,15 +45,16 @@ class Streamable:
     def __init__(self, desk: Desk, tasks: Tasks) -> None:
         self._desk = desk
         self._tasks = tasks
-        self._sessions: dict[str, HttpSession] = {}
+        self._sessions = Sessions(lambda owner: self._tasks.start(desk.leave(owner.session)))
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
 
-    def handle(self, exchange: Exchange, principal: str) -> None:
+    def handle(self, exchange: Exchange, principal: str, mode: str | None = None) -> None:
+        """`mode`: the surface that the path asks for."""
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
         match exchange.method:
             case "POST":
-                self._post(exchange, principal, modern)
+                self._post(exchange, principal, modern, mode)
             case "GET" if not modern:
                 self._get(exchange, principal)
             case "DELETE" if not modern:
@@ -65,7 +64,7 @@ class Streamable:
 
     # POST ----------------------------------------------------------------------------------------------------
 
-    def _post(self, exchange: Exchange, principal: str, modern: bool) -> None:
+    def _post(self, exchange: Exchange, principal: str, modern: bool, mode: str | None) -> None:
         headers = exchange.headers
         if not _accepts(headers.get("accept"), "application/json", "text/event-stream"):
             text = "Accept must allow application/json and text/event-stream"
@@ -84,9 +83,9 @@ class Streamable:
                 return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
             case "request":
                 if modern:
-                    self._modern_request(exchange, message, principal)
+                    self._modern_request(exchange, message, principal, mode)
                 else:
-                    self._older_request(exchange, message, principal)
+                    self._older_request(exchange, message, principal, mode)
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -107,19 +106,17 @@ class Streamable:
         if wanted is None:
             _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"))
             return None
-        owner = self._sessions.get(wanted)
-        if owner is None or owner.principal != principal:
+        owner = self._sessions.find(wanted, principal)
+        if owner is None:
             # 404 tells the client to initialise again; somebody else's session reads exactly the same.
             _refuse(exchange, 404, None, RpcError(INVALID_REQUEST, "unknown or expired session"))
-            return None
-        owner.seen = asyncio.get_running_loop().time()
         return owner
 
     # Older requests --------------------------------------------------------------------------------------------
 
-    def _older_request(self, exchange: Exchange, message: Json, principal: str) -> None:
+    def _older_request(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
         if message["method"] == "initialize" and "mcp-session-id" not in exchange.headers:
-            self._initialize(exchange, message, principal)
+            self._initialize(exchange, message, principal, mode)
             return
         owner = self._session(exchange, principal)
         if owner is None:
@@ -131,7 +128,7 @@ class Streamable:
             return
         if method == "shutdown":
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
-            self._end(owner)
+            self._sessions.end(owner)
             return
         stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
@@ -159,15 +156,15 @@ class Streamable:
         if owner.running.get(rid) is task:
             del owner.running[rid]
 
-    def _initialize(self, exchange: Exchange, message: Json, principal: str) -> None:
-        if len(self._sessions) >= SESSIONS and not self._drop_idle():
+    def _initialize(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
+        owner = self._sessions.begin(principal)
+        if owner is None:
             _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, "too many sessions"))
             return
-        owner = HttpSession(principal)
         # What is said to a session outside of any call goes to its GET stream: the voice of a call that is over.
         voice = PostVoice(owner, PostStream(None, "over"))
-        result = self._desk.greet(jsonrpc.params_of(message), owner.session, principal, voice, solo=False)
-        self._sessions[owner.session.id] = owner
+        params = jsonrpc.params_of(message)
+        result = self._desk.greet(params, owner.session, principal, voice, solo=False, mode=mode)
         self._desk.audience.join(owner.session)
         body = encoded(jsonrpc.result(message["id"], result))
         exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])
@@ -215,17 +212,12 @@ class Streamable:
     def _delete(self, exchange: Exchange, principal: str) -> None:
         owner = self._session(exchange, principal)
         if owner is not None:
-            self._end(owner)
+            self._sessions.end(owner)
             exchange.reply(200)
-
-    def _end(self, owner: HttpSession) -> None:
-        self._sessions.pop(owner.session.id, None)
-        owner.end()
-        self._tasks.start(self._desk.leave(owner.session))
 
     # Modern requests -------------------------------------------------------------------------------------------
 
-    def _modern_request(self, exchange: Exchange, message: Json, principal: str) -> None:
+    def _modern_request(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
         headers = exchange.headers
         rid = message["id"]
         try:
@@ -234,7 +226,7 @@ class Streamable:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
             stream = PostStream(exchange, "", request=rid)
-            caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False)
+            caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False, mode=mode)
             self._check_params(message, exchange, caller)
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
@@ -286,22 +278,10 @@ class Streamable:
         for stream in list(self._open):
             if stream.started or time.monotonic() - stream.opened_at >= SILENT_FOR:
                 stream.ping()
-        now = asyncio.get_running_loop().time()
-        for owner in list(self._sessions.values()):
+        for owner in self._sessions:
             owner.pushes.ping()
             owner.forget_streams(KEPT_FOR)
-            if owner.running or owner.pushes.attached:
-                owner.seen = now
-            elif now - owner.seen > SESSION_IDLE:
-                self._end(owner)
-
-    def _drop_idle(self) -> bool:
-        """Room for one more session: the one that said nothing for longest goes, if it has nothing running."""
-        idle = [o for o in self._sessions.values() if not o.running and not o.pushes.attached]
-        if not idle:
-            return False
-        self._end(min(idle, key=lambda owner: owner.seen))
-        return True
+        self._sessions.end_idle()
 
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
@@ -311,8 +291,8 @@ class Streamable:
         for stream, task in list(self._open.items()):
             stream.finish(jsonrpc.failure(stream.request, gateway_ending()))
             task.cancel()
-        for owner in list(self._sessions.values()):
-            self._end(owner)
+        for owner in self._sessions:
+            self._sessions.end(owner)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -43,6 +43,8 @@ class Caller:
     """Protocol revision this caller speaks."""
     modern: bool = False
     """2026-07-28 or later: no session, no questions pushed to the client."""
+    mode: str | None = None
+    """The surface this caller asked for; None: the configured one."""
     session: str | None = None
     """Older protocol only: what tells this conversation from the others."""
     solo: bool = False

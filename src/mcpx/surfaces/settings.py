@@ -24,14 +24,16 @@ class Rendering:
     """Bytes of text from which a result is kept back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRule:
     """What `auto` shows to clients of a name."""
 
     client: str
-    """Pattern for `clientInfo.name`, case does not matter."""
+    """Name of the client program (`clientInfo.name`); `*` stands for anything, case does not matter."""
     mode: Shown
+    """What it is shown."""
     reason: str = "a rule in the config"
+    """Why; told in the log and the status."""
 
     def matches(self, client: str) -> bool:
         return fnmatchcase(client.lower(), self.client.lower())
@@ -39,8 +41,8 @@ class AutoRule:
 
 DEFERS = "it loads tools only when it needs them"
 AUTO_RULES = (
-    AutoRule("claude-code", "direct", DEFERS),
-    AutoRule("visual studio code*", "direct", DEFERS),
+    AutoRule(client="claude-code", mode="direct", reason=DEFERS),
+    AutoRule(client="visual studio code*", mode="direct", reason=DEFERS),
 )
 """Clients that are known to keep large menus away from the model by themselves."""
 

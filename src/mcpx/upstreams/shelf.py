@@ -6,8 +6,9 @@ the gateway itself are offered (`variants`). It opens no connection of its own a
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import RpcError
@@ -25,6 +26,15 @@ KEEP_SOON = 0.2
 """Seconds to collect changes before a snapshot is written; it must be there within 0.3 s."""
 
 
+class Dates(NamedTuple):
+    """Of one tool, in seconds since the epoch."""
+
+    created: float
+    """First seen by this process."""
+    updated: float
+    """Its definition last changed."""
+
+
 class Announcer(Protocol):
     """Who is told of changed offers."""
 
@@ -40,6 +50,7 @@ class Shelf:
         self.definitions: Offers = {kind: [] for kind in KINDS}
         """What it offers to everybody."""
         self.instructions = ""
+        self.dates: dict[str, Dates] = {}
         self.variants = Variants()
         self._name = name
         self._links = links
@@ -57,6 +68,7 @@ class Shelf:
             return False
         self.definitions = {kind: list(snapshot.definitions[kind]) for kind in KINDS}
         self.instructions = snapshot.instructions
+        self._date([])
         return True
 
     def offers(self, caller: Caller | None) -> Offers:
@@ -69,10 +81,24 @@ class Shelf:
         """Read lists of the server and publish them together."""
         kinds = tuple(kinds)
         found = await self._lists(link, kinds)
+        before = self.definitions["tools"]
         self.definitions = {**self.definitions, **found}  # as it is now: another reading may have ended meanwhile
+        if "tools" in found:
+            self._date(before)
         self._announcer.offers_changed(self._name, kinds, said_so)
         if self._keeping is None:
             self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
+
+    def _date(self, before: list[Json]) -> None:
+        """Note which tools are new, and which have changed."""
+        now = time.time()
+        known = {str(as_object(tool).get("name")): tool for tool in before}
+        dates: dict[str, Dates] = {}
+        for tool in self.definitions["tools"]:
+            name = str(as_object(tool).get("name"))
+            old = self.dates.get(name, Dates(now, now))
+            dates[name] = old if known.get(name) == tool else Dates(old.created, now)
+        self.dates = dates
 
     async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
         """What a link is offered; a list that cannot be read is left out, and does not cost the server its others."""

@@ -7,6 +7,7 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +21,7 @@ from mcpx.upstreams.health import look_after
 from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
-from mcpx.upstreams.shelf import Announcer, Shelf
+from mcpx.upstreams.shelf import Announcer, Dates, Shelf
 from mcpx.upstreams.snapshot import Snapshots, key_of
 from mcpx.upstreams.variants import Offers, Variants
 from mcpx.wire.tasks import Tasks
@@ -194,6 +195,16 @@ class Upstream:
     def instructions(self) -> str:
         """What it says about itself; text of a stranger."""
         return self._shelf.instructions
+
+    @property
+    def description(self) -> str:
+        """What it is for: the user's word, else the first sentence of its own."""
+        return self.server.description or _first_sentence(self.instructions)
+
+    @property
+    def dates(self) -> Mapping[str, Dates]:
+        """Of each tool it offers to everybody."""
+        return self._shelf.dates
 
     @property
     def definitions(self) -> Offers:
@@ -428,3 +439,9 @@ def _identity(server: Server) -> tuple[object, ...]:
     names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
     parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
     return (server.name, type(spec).__name__, *parts, *names)
+
+
+def _first_sentence(text: str) -> str:
+    line = " ".join(text[:1000].split())
+    end = re.search(r"[.!?](?=\s)|[。！？]", line)
+    return line if end is None else line[: end.end()]

@@ -1,0 +1,103 @@
+"""Tools as the search surface tells of them: the fields of S2, for programs and for the index.
+
+Promised: whatever a server sends as a schema, its parameters are told as far as they can be read; nothing raises.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from mcpx.catalog.search.index import Document
+from mcpx.model.call import Json, as_object
+from mcpx.model.offer import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEntry:
+    """One tool in the index."""
+
+    name: str
+    """What its server calls it."""
+    display_name: str
+    """What clients call it."""
+    description: str
+    service_name: str
+    service_description: str
+    parameters: Json
+    input_schema: Json
+    created_at: datetime
+    """When it was first seen by this process."""
+    updated_at: datetime
+    """When its definition last changed."""
+
+
+def entry_of(offer: Offer, service_description: str, created: float, updated: float) -> ToolEntry:
+    schema = as_object(offer.definition.get("inputSchema"))
+    return ToolEntry(
+        name=offer.name,
+        display_name=offer.public,
+        description=description_of(offer),
+        service_name=offer.server,
+        service_description=service_description,
+        parameters=parameters_of(schema),
+        input_schema=schema,
+        created_at=datetime.fromtimestamp(created, UTC),
+        updated_at=datetime.fromtimestamp(updated, UTC),
+    )
+
+
+def parameters_of(schema: object) -> Json:
+    """Each parameter's name with its type, its description and whether it is required."""
+    outer = as_object(schema)
+    required: Any = outer.get("required")
+    needed = cast(list[Any], required) if isinstance(required, list) else []
+    return {
+        name: {
+            "type": _type(outer, part),
+            "description": _text(as_object(part).get("description")),
+            "required": name in needed,
+        }
+        for name, part in as_object(outer.get("properties")).items()
+    }
+
+
+def document_of(offer: Offer, service_description: str) -> Document:
+    properties = as_object(as_object(offer.definition.get("inputSchema")).get("properties"))
+    return Document(
+        name=offer.name,
+        public=offer.public,
+        service=offer.server,
+        service_description=service_description,
+        description=_text(offer.definition.get("description")),
+        parameters=tuple((name, _text(as_object(part).get("description"))) for name, part in properties.items()),
+    )
+
+
+def description_of(offer: Offer) -> str:
+    return _text(offer.definition.get("description"))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _type(outer: Json, part: object, depth: int = 0) -> str:
+    """A JSON Schema type in a word or a few."""
+    schema = as_object(part)
+    named: Any = schema.get("type")
+    if isinstance(named, str):
+        return named
+    if isinstance(named, list):
+        return " | ".join(str(one) for one in cast(list[Any], named)[:8])
+    if depth < 3:
+        for key in ("anyOf", "oneOf"):
+            choices: Any = schema.get(key)
+            if isinstance(choices, list):
+                return " | ".join(dict.fromkeys(_type(outer, one, depth + 1) for one in cast(list[Any], choices)[:8]))
+        referred: Any = schema.get("$ref")
+        if isinstance(referred, str) and referred.startswith("#/"):
+            target: object = outer
+            for step in referred[2:].split("/")[:8]:
+                target = as_object(target).get(step)
+            return _type(outer, target, depth + 1)
+    return "any"

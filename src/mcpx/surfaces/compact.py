@@ -1,0 +1,217 @@
+"""What the compact surfaces share: find the tool that is meant, check its arguments, call it, make its result short.
+
+Policy, limits and metrics below see the real tool, never the meta-tool. A model's mistake comes back as a tool error
+that lets it correct itself (SUR-9); an error the server itself sent stays as it is (PRO-6).
+"""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, cast
+
+from mcpx.catalog.catalog import Catalog
+from mcpx.formats.typescript import signature
+from mcpx.model.call import Call, Json
+from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
+from mcpx.model.offer import Offer
+from mcpx.surfaces import reading
+from mcpx.surfaces.arguments import Checker
+from mcpx.surfaces.kept import KeptResults
+from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
+from mcpx.surfaces.results import owner_of, said, shaped
+from mcpx.surfaces.settings import Settings
+from mcpx.surfaces.view import Service, View
+
+BUILT_IN = "mcpx"
+"""The server that is ourselves: its one tool reads results that were kept back."""
+READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
+NEAREST = 5
+
+
+class Mistake(Exception):
+    """What a model did wrong, in words that help it to do right. Caught in `Compact.call_tool`."""
+
+
+class Compact:
+    """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
+
+    def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
+        self.settings = settings
+        self._kept = kept
+        self._checker = checker
+        self._menu: tuple[object, list[Json]] = (None, [])
+
+    # For the subclass to say -----------------------------------------------------------------------------------
+
+    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+        """The tools of this surface."""
+        raise NotImplementedError
+
+    async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
+        """Serve one of its tools; None: there is no such tool here."""
+        raise NotImplementedError
+
+    def spelled(self, offer: Offer) -> str:
+        """How a model names this tool here."""
+        raise NotImplementedError
+
+    def how_to_call(self, offer: Offer, arguments: str) -> str:
+        """The whole call, as text."""
+        raise NotImplementedError
+
+    # The surface -------------------------------------------------------------------------------------------------
+
+    async def list_tools(self, view: View, call: Call) -> Json:
+        catalog = await view.prepare()
+        services = view.services()
+        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
+        if self._menu[0] != edition:
+            self._menu = (edition, self.definitions(services, tools_by_server(services, catalog.offers["tools"])))
+        return {"tools": self._menu[1]}
+
+    async def call_tool(self, view: View, call: Call) -> Json:
+        name = call.params.get("name")
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, "the name of the tool must be a string")
+        try:
+            answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
+            if answer is None:
+                offer = view.catalog.find("tools", name)
+                if offer is None:
+                    raise NotFound("tool", name)
+                raise Mistake(f"Tools are not called by name here. Call it as {self.how_to_call(offer, '{...}')}")
+        except Mistake as mistake:
+            return self.failure(str(mistake))
+        except Unavailable as error:
+            return self.failure(error.message)
+        return answer
+
+    # Answers -----------------------------------------------------------------------------------------------------
+
+    def reply(self, text: str, structured: Json) -> Json:
+        """An answer of our own, in both forms (SUR-7)."""
+        result: Json = {"content": [said(text)]}
+        if self.settings.common.structured:
+            result["structuredContent"] = structured
+        return result
+
+    def failure(self, text: str) -> Json:
+        return {**self.reply(text, {"error": text}), "isError": True}
+
+    def bounded(self, call: Call, result: Json) -> Json:
+        """An answer of our own that may be large."""
+        return shaped(result, self.settings.common, self._kept, owner_of(call.caller), self._go_on, ())
+
+    # Tools of servers ----------------------------------------------------------------------------------------------
+
+    async def run(self, view: View, call: Call, offer: Offer, arguments: object) -> Json:
+        """Call a server's tool, or our own."""
+        checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
+        if checked.problems:
+            raise Mistake(f"{'; '.join(checked.problems)}\n{self.signature(offer)}")
+        if offer is READER:
+            return self._read(call, checked.arguments)
+        params = {**call.params, "name": offer.name, "arguments": checked.arguments}
+        result = await view.call(offer, call, params)
+        if result.get("resultType") == "input_required":
+            return result
+        how = self.settings.of(offer.server)
+        return shaped(result, how, self._kept, owner_of(call.caller), self._go_on, checked.repairs)
+
+    def _read(self, call: Call, arguments: Json) -> Json:
+        how = self.settings.common
+        text = self._kept.get(owner_of(call.caller), arguments["handle"])
+        if text is None:
+            raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
+        try:
+            read = reading.read(
+                text, arguments, limit_bytes=how.result_limit, toon=how.toon, min_size=how.toon_min_size
+            )
+        except reading.BadReading as error:
+            raise Mistake(str(error)) from None
+        return {"content": [said(read)]}
+
+    def _go_on(self, handle: str) -> str:
+        call = self.how_to_call(READER, f'{{"handle": "{handle}", "offset": 0, "limit": 50}}')
+        return f"Go on with {call}; also jmespath, grep, head"
+
+    def signature(self, offer: Offer) -> str:
+        how = self.settings.of(offer.server)
+        schema = offer.definition.get("inputSchema")
+        if not how.compress_schemas:
+            return f"{self.spelled(offer)} {_json(schema)}"
+        return signature(self.spelled(offer), schema, max_description_len=how.max_description_len)
+
+    # Finding what is meant -----------------------------------------------------------------------------------------
+
+    def service(self, view: View, name: str) -> Service:
+        services = view.services()
+        for service in services:
+            if service.name == name:
+                return service
+        raise Mistake(f"Unknown server {quoted(name)}. {_nearest(name, [s.name for s in services], 'servers')}")
+
+    async def tool(self, view: View, server: str, tool: str) -> Offer:
+        if (server, tool) == (BUILT_IN, "result"):
+            return READER
+        self.service(view, server)
+        offer = await view.pick(server, tool)
+        if offer is None:
+            offer = _public_on(view.catalog, server, tool)
+        if offer is None:
+            names = [offer.name for offer in view.catalog.offers["tools"] if offer.server == server]
+            raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {_nearest(tool, names, 'tools')}")
+        return offer
+
+    def text(self, arguments: Json, name: str, *, needed: Literal[True, False] = True) -> str:
+        """One string among a meta-tool's own arguments; an optional one that is absent is empty."""
+        value: Any = arguments.get(name)
+        if isinstance(value, str) and (value or not needed):
+            return value
+        if value is None and not needed:
+            return ""
+        raise Mistake(f"{name} must be a string{'' if value is None else f', not {cut(_json(value), 60)}'}")
+
+    def only(self, arguments: Json, *names: str) -> None:
+        """A misspelt argument of a meta-tool is not passed over in silence."""
+        for name in arguments:
+            if name not in names:
+                raise Mistake(f"Unknown argument {quoted(name)}. {_nearest(name, names, 'arguments')}")
+
+
+def _public_on(catalog: Catalog, server: str, tool: str) -> Offer | None:
+    """A model may have taken the public name from another surface."""
+    offer = catalog.find("tools", tool)
+    return offer if offer is not None and offer.server == server else None
+
+
+def _object(arguments: object) -> Json:
+    if arguments is None:
+        return {}
+    if isinstance(arguments, dict):
+        return cast(Json, arguments)
+    raise Mistake(f"arguments must be an object, not {cut(_json(arguments), 60)}")
+
+
+def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
+    names = list(names)
+    lowered = {name.lower(): name for name in names}
+    near = [lowered[name] for name in get_close_matches(wanted[:100].lower(), lowered, NEAREST, 0.5)]
+    if near:
+        return f"Did you mean {' or '.join(map(quoted, near))}?"
+    if not names:
+        return f"There are no {noun}."
+    some = ", ".join(cut(one_line(name), 60) for name in names[:20])
+    return f"There are these {noun}: {some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
+
+
+def quoted(name: str) -> str:
+    return f'"{cut(one_line(name), 80)}"'
+
+
+def _json(value: object) -> str:
+    from mcpx.wire import codec
+
+    try:
+        return codec.dump(value).decode()
+    except codec.Unencodable:
+        return type(value).__name__

@@ -1,0 +1,158 @@
+"""Three tools: `describe` tells what there is, `call` calls it, `resources` lists and reads resources (SUR-3)."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from mcpx.model.call import Call, Json, as_object
+from mcpx.model.offer import Offer
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
+from mcpx.surfaces.menu import Tools, definitions_within, one_line
+from mcpx.surfaces.results import said
+from mcpx.surfaces.telling import tell_server, tell_tool
+from mcpx.surfaces.view import Service, View
+
+
+class Describe(Compact):
+    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+        return definitions_within(self.settings.menu_budget, services, tools, _definitions)
+
+    async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
+        if name == "describe":
+            self.only(arguments, "method")
+            return self.bounded(call, await self._describe(view, self.text(arguments, "method")))
+        if name == "call":
+            self.only(arguments, "method", "arguments")
+            offer = await self._method(view, self.text(arguments, "method"))
+            return await self.run(view, call, offer, arguments.get("arguments"))
+        if name == "resources":
+            self.only(arguments, "server_name", "uri")
+            server = self.text(arguments, "server_name", needed=False)
+            uri = self.text(arguments, "uri", needed=False)
+            return await (self._read_resource(view, call, server, uri) if uri else self._resources(view, call, server))
+        return None
+
+    async def _describe(self, view: View, method: str) -> Json:
+        catalog = await view.prepare()
+        for service in view.services():
+            if service.name == method:
+                return tell_server(self, service, [o for o in catalog.offers["tools"] if o.server == method])
+        if method == BUILT_IN:
+            return tell_tool(self, READER)
+        if "." not in method:
+            self.service(view, method)  # says which servers there are
+        return tell_tool(self, await self._method(view, method))
+
+    async def _method(self, view: View, method: str) -> Offer:
+        """`server.tool`, split after the longest known server name: both may hold dots."""
+        names = [service.name for service in view.services()]
+        known = [name for name in (*names, BUILT_IN) if method.startswith(f"{name}.")]
+        if known:
+            server = max(known, key=len)
+            return await self.tool(view, server, method[len(server) + 1 :])
+        server, dot, _ = method.partition(".")
+        if not dot:
+            hint = " is a server: name one of its tools as well" if method in names else " has no dot"
+            raise Mistake(f'method must be "server.tool"; "{one_line(method)[:80]}"{hint}')
+        self.service(view, server)
+        raise Mistake(f'method must be "server.tool"; "{one_line(method)[:80]}" names no tool')
+
+    # Resources -------------------------------------------------------------------------------------------------
+
+    async def _resources(self, view: View, call: Call, server: str) -> Json:
+        catalog = await view.prepare()
+        if server:
+            self.service(view, server)
+        kinds: tuple[tuple[Any, str], ...] = (("resources", "uri"), ("templates", "uriTemplate"))
+        lines: list[str] = []
+        listed: Json = {"resources": [], "templates": []}
+        for kind, key in kinds:
+            for offer in cast(Sequence[Offer], catalog.offers[kind]):
+                if server in ("", offer.server):
+                    definition = {name: value for name, value in offer.definition.items() if name != "_meta"}
+                    listed[kind].append({"server": offer.server, **definition, key: offer.name})
+                    lines.append(_resource_line(offer, "" if server else f"{offer.server}: "))
+        return self.bounded(call, self.reply("\n".join(lines) or "There are no resources.", listed))
+
+    async def _read_resource(self, view: View, call: Call, server: str, uri: str) -> Json:
+        if server:
+            self.service(view, server)
+        found = await view.locate(uri)
+        if server and (found is None or found[0] != server):
+            found = (server, uri)  # its own URI, whoever else has the same; or one it never listed
+        if found is None:
+            raise Mistake(f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.')
+        kept = {key: value for key, value in call.params.items() if key not in ("name", "arguments")}
+        read = Call("resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice)
+        result = await view.send(found[0], read, read.params)
+        if result.get("resultType") == "input_required":
+            return result
+        contents: Any = result.get("contents")
+        parts = [as_object(part) for part in cast(list[Any], contents)] if isinstance(contents, list) else []
+        shown: Json = {"content": [_shown(part) for part in parts] or [said("(empty)")]}
+        if self.settings.of(found[0]).structured and not any("blob" in part for part in parts):
+            shown["structuredContent"] = {"contents": parts}
+        return self.bounded(call, shown)
+
+    def spelled(self, offer: Offer) -> str:
+        return f"{offer.server}.{offer.name}"
+
+    def how_to_call(self, offer: Offer, arguments: str) -> str:
+        return f'call("{self.spelled(offer)}", {arguments})'
+
+
+def _shown(part: Json) -> Json:
+    """Text as text, binary as an embedded resource."""
+    text = part.get("text")
+    return said(text) if isinstance(text, str) else {"type": "resource", "resource": part}
+
+
+def _resource_line(offer: Offer, server: str) -> str:
+    definition = offer.definition
+    title = one_line(definition.get("title") or definition.get("name"))
+    kind = one_line(definition.get("mimeType"))
+    about = one_line(definition.get("description"))
+    facts = " ".join(fact for fact in (title, f"({kind})" if kind else "") if fact)
+    told = ": ".join(fact for fact in (facts, about) if fact)
+    return f"- {server}{offer.name}{f' - {told}' if told else ''}"
+
+
+def _definitions(menu: str) -> list[Json]:
+    text = {"type": "string"}
+    return [
+        {
+            "name": "describe",
+            "description": "Describe the tools of MCP servers and their parameters.\n\nAvailable tools:\n" + menu,
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "method": {**text, "description": '"server" for all its tools, "server.tool" for one'},
+                },
+                "required": ["method"],
+            },
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            "name": "call",
+            "description": "Call a tool of an MCP server. Use describe first to learn its parameters.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "method": {**text, "description": '"server.tool"'},
+                    "arguments": {"type": "object", "description": "Arguments of the tool"},
+                },
+                "required": ["method"],
+            },
+        },
+        {
+            "name": "resources",
+            "description": "List the resources of MCP servers, or read one by its uri.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "server_name": {**text, "description": "Only this server"},
+                    "uri": {**text, "description": "The resource to read; without it resources are listed"},
+                },
+            },
+            "annotations": {"readOnlyHint": True},
+        },
+    ]

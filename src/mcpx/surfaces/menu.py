@@ -1,0 +1,100 @@
+"""The menu in the description of a compact surface's first tool: what there is, within a budget of tokens (SUR-10).
+
+As the catalog grows: every tool with a short description, then names only, then one line for each server, then totals.
+The same catalog gives the same bytes, whoever connected first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import orjson
+
+from mcpx.formats.tokens import estimate
+from mcpx.model.call import Json
+from mcpx.model.offer import Offer
+from mcpx.surfaces.view import Service
+
+INSTRUCTIONS = 300
+"""Characters of a server's instructions that are shown (S0)."""
+SHORT = 80
+"""Characters of a tool's description that are shown."""
+
+Tools = dict[str, list[Offer]]
+"""By server, in the order of the config."""
+
+
+def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Tools:
+    found: Tools = {service.name: [] for service in services}
+    for offer in offers:
+        found.setdefault(offer.server, []).append(offer)
+    return found
+
+
+def definitions_within(
+    budget: int, services: Sequence[Service], tools: Tools, define: Callable[[str], list[Json]]
+) -> list[Json]:
+    """The definitions `define` makes around the fullest menu with which all of them stay within the budget."""
+    definitions: list[Json] = []
+    for menu in _steps(services, tools):
+        definitions = define(menu)
+        # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
+        if len(menu) <= 5 * budget and estimate(orjson.dumps(definitions).decode()) <= budget:
+            break
+    return definitions
+
+
+def _steps(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+    yield "\n".join(_full(services, tools))
+    yield "\n".join(_names(services, tools))
+    yield "\n".join(_summaries(services, tools))
+    total = sum(map(len, tools.values()))
+    names = [one_line(service.name) for service in services]
+    shown = len(names)
+    while shown:
+        shown //= 2
+        yield f"  {len(names)} servers, {total} tools: {', '.join(names[:shown])}{', ...' if shown else '...'}"
+    yield f"  {len(names)} servers, {total} tools"
+
+
+def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+    for service in services:
+        yield _server(service)
+        for offer in tools[service.name]:
+            text = short(offer.definition.get("description"))
+            yield f"    - {one_line(offer.name)}: {text}" if text else f"    - {one_line(offer.name)}"
+
+
+def _names(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+    for service in services:
+        yield _server(service)
+        if tools[service.name]:
+            yield "    " + ", ".join(one_line(offer.name) for offer in tools[service.name])
+
+
+def _summaries(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+    for service in services:
+        about = short(service.description or service.instructions)
+        line = f"  Server: {one_line(service.name)} ({len(tools[service.name])} tools)"
+        yield f"{line} - {about}" if about else line
+
+
+def _server(service: Service) -> str:
+    about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
+    return f"  Server: {one_line(service.name)} - {about}" if about else f"  Server: {one_line(service.name)}"
+
+
+def one_line(text: object) -> str:
+    """Somebody else's text: on one line, whatever it holds."""
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def cut(text: str, at: int) -> str:
+    return text if len(text) <= at else text[:at] + "..."
+
+
+def short(text: object) -> str:
+    """The beginning of a description, cut between words."""
+    line = one_line(text[: 4 * SHORT]) if isinstance(text, str) else ""
+    if len(line) <= SHORT:
+        return line
+    head = line[: SHORT + 1].rpartition(" ")[0]
+    return (head if len(head) > SHORT // 2 else line[:SHORT]).rstrip(" ,;:.") + "..."

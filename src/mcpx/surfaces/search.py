@@ -1,0 +1,238 @@
+"""Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from mcpx.catalog.entries import description_of, parameters_of
+from mcpx.formats.tokens import estimate
+from mcpx.model.call import Call, Json, as_object
+from mcpx.model.errors import NotFound
+from mcpx.model.offer import Offer
+from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
+from mcpx.surfaces.menu import Tools, one_line, short
+from mcpx.surfaces.view import Service, View
+
+SIGNATURES = 380
+"""Tokens of a reply that go to the signatures of the best hits; the first one is always told."""
+NAMES = 120
+"""Tokens that go to the names of the others."""
+MOST = 100
+"""Hits that one search may ask for."""
+
+
+class Search(Compact):
+    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+        settings = self.settings
+        switches = {
+            "mcp_search_tools": settings.enable_search,
+            "mcp_execute_tool": settings.enable_execute,
+            "mcp_list_services": settings.enable_list_services,
+        }
+        return [tool for tool in _definitions(settings.search_limit) if switches[tool["name"]]]
+
+    async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
+        settings = self.settings
+        if name == "mcp_search_tools" and settings.enable_search:
+            self.only(arguments, "query", "service_name", "limit", "offset")
+            return await self._search(view, arguments)
+        if name == "mcp_execute_tool" and settings.enable_execute:
+            self.only(arguments, "tool_name", "arguments")
+            offer = await self._named(view, self.text(arguments, "tool_name"))
+            return self._executed(await self.run(view, call, offer, arguments.get("arguments")))
+        if name == "mcp_list_services" and settings.enable_list_services:
+            return await self._services(view)
+        return None
+
+    # Search ----------------------------------------------------------------------------------------------------
+
+    async def _search(self, view: View, arguments: Json) -> Json:
+        query = self.text(arguments, "query", needed=False)
+        service = self.text(arguments, "service_name", needed=False)
+        limit = _number(arguments, "limit", self.settings.search_limit, least=1)
+        offset = _number(arguments, "offset", 0, least=0)
+        catalog = await view.prepare()
+        if service:
+            self.service(view, service)
+        found = catalog.index.search(query, limit=min(limit, MOST), offset=offset, service=service or None)
+        offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
+        structured: Json = {
+            "tools": [
+                {
+                    "name": offer.name,
+                    "display_name": offer.public,
+                    "description": description_of(offer),
+                    "service": offer.server,
+                    "parameters": parameters_of(offer.definition.get("inputSchema")),
+                }
+                for offer in offers
+            ],
+            "total": found.total,
+            "limit": limit,
+        }
+        return self.reply(self._told(offers, query, found.total, offset), structured)
+
+    def _told(self, offers: Sequence[Offer], query: str, total: int, offset: int) -> str:
+        if not offers:
+            more = "" if total == 0 else f" beyond the {total} there are"
+            return f"No tools match {quoted(query)}{more}. Try other words, or mcp_list_services."
+        lines: list[str] = []
+        spent = told = 0
+        for offer in offers:
+            line = self._line(offer)
+            spent += estimate(line)
+            if told and spent > SIGNATURES:
+                break
+            lines.append(line)
+            told += 1
+        names = _fitting([offer.public for offer in offers[told:]])
+        if names:
+            lines.append(f"Also: {names}")
+        following = offset + len(offers)
+        if following < total:
+            lines.append(f"{total} tools match; offset={following} gives the next.")
+        return "\n".join(lines)
+
+    def _line(self, offer: Offer) -> str:
+        about = short(description_of(offer))
+        return f"- {self.signature(offer)} [{offer.server}]{f' {about}' if about else ''}"
+
+    # Execute -----------------------------------------------------------------------------------------------------
+
+    async def _named(self, view: View, name: str) -> Offer:
+        """By display name, by the server's own name, or as `server.tool`."""
+        offer = view.catalog.find("tools", name)
+        if offer is not None:
+            return offer
+        if name == READER.public:
+            return READER
+        alike = view.catalog.tools_named(name)
+        if len(alike) == 1:
+            return alike[0]
+        if alike:
+            names = " or ".join(quoted(offer.public) for offer in alike[:10])
+            raise Mistake(f"Several services have a tool {quoted(name)}. Say {names}.")
+        servers = [s.name for s in view.services() if name.startswith(f"{s.name}.")]
+        if servers:
+            server = max(servers, key=len)
+            return await self.tool(view, server, name[len(server) + 1 :])
+        try:
+            return await view.find("tools", name)  # a server that is starting may have it
+        except NotFound:
+            catalog = view.catalog
+            near = [catalog.offers["tools"][hit.position].public for hit in catalog.index.search(name, limit=5).hits]
+            hint = f"Did you mean {' or '.join(map(quoted, near))}?" if near else "Use mcp_search_tools to find tools."
+            raise Mistake(f"Unknown tool {quoted(name)}. {hint}") from None
+
+    def _executed(self, result: Json) -> Json:
+        """S2's shape around what the tool returned."""
+        if result.get("resultType") == "input_required":
+            return result
+        failed = result.get("isError") is True
+        content: Any = result.get("content")
+        blocks = cast(list[Any], content) if isinstance(content, list) else []
+        texts = [text for block in blocks if isinstance(text := as_object(block).get("text"), str)]
+        value = result.get("structuredContent")
+        if value is None and texts:
+            value = "\n".join(texts)
+        if not self.settings.common.structured:
+            return result
+        told: Json = {
+            "success": not failed,
+            "result": None if failed else value,
+            "error": ("\n".join(texts) or "the tool failed") if failed else None,
+        }
+        return {**result, "structuredContent": told}
+
+    def failure(self, text: str) -> Json:
+        return {**self.reply(text, {"success": False, "result": None, "error": text}), "isError": True}
+
+    # Services ------------------------------------------------------------------------------------------------------
+
+    async def _services(self, view: View) -> Json:
+        catalog = await view.prepare()
+        services = [
+            {
+                "name": service.name,
+                "description": service.description,
+                "status": service.status,
+                "tool_count": catalog.count(service.name, "tools"),
+            }
+            for service in view.services()
+        ]
+        lines = [
+            f"- {s['name']} ({s['status']}, {s['tool_count']} tools)"
+            + (f": {short(s['description'])}" if s["description"] else "")
+            for s in services
+        ]
+        return self.reply("\n".join(lines) or "There are no services.", {"services": services})
+
+    def spelled(self, offer: Offer) -> str:
+        return offer.public
+
+    def how_to_call(self, offer: Offer, arguments: str) -> str:
+        return f'mcp_execute_tool("{offer.public}", {arguments})'
+
+
+def _fitting(names: Sequence[str]) -> str:
+    """As many of the names as there is room for."""
+    shown: list[str] = []
+    spent = 0
+    for name in names:
+        spent += estimate(name) + 1
+        if spent > NAMES:
+            return f"{', '.join(shown)}, ..." if shown else ""
+        shown.append(one_line(name))
+    return ", ".join(shown)
+
+
+def _number(arguments: Json, name: str, default: int, *, least: int) -> int:
+    value: Any = arguments.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise Mistake(f"{name} must be a number, {least} or more")
+    return value
+
+
+def _definitions(limit: int) -> list[Json]:
+    text = {"type": "string"}
+    return [
+        {
+            "name": "mcp_search_tools",
+            "description": "Search the available MCP tools. The best matches come with their signatures, ready to be "
+            "called with mcp_execute_tool. Say in a few words what you want to do.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "query": {**text, "description": "What the tool should do, or its name"},
+                    "service_name": {**text, "description": "Only tools of this service"},
+                    "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
+                    "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
+                },
+                "required": ["query"],
+            },
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            "name": "mcp_execute_tool",
+            "description": "Execute an MCP tool that mcp_search_tools found.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "tool_name": {**text, "description": "Name of the tool as the search gave it"},
+                    "arguments": {"type": "object", "description": "Arguments of the tool"},
+                },
+                "required": ["tool_name", "arguments"],
+            },
+        },
+        {
+            "name": "mcp_list_services",
+            "description": "List the connected MCP services with their status and number of tools.",
+            "inputSchema": {"type": "object", "properties": {}},
+            "annotations": {"readOnlyHint": True},
+        },
+    ]

@@ -1,0 +1,44 @@
+"""A server, or one of its tools, told to a model (text) and to a program (the raw definitions)."""
+
+from typing import Protocol
+
+from mcpx.model.call import Json
+from mcpx.model.offer import Offer
+from mcpx.surfaces.menu import INSTRUCTIONS, cut, one_line
+from mcpx.surfaces.view import Service
+
+
+class Teller(Protocol):
+    def reply(self, text: str, structured: Json) -> Json: ...
+
+    def signature(self, offer: Offer) -> str: ...
+
+
+def tell_tool(surface: Teller, offer: Offer) -> Json:
+    """All there is to know of one tool."""
+    about = offer.definition.get("description")
+    text = surface.signature(offer)
+    return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, _raw(offer))
+
+
+def tell_server(surface: Teller, service: Service, offers: list[Offer]) -> Json:
+    """A server and all its tools."""
+    about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
+    lines = [f"{service.name} ({service.status}, {len(offers)} tools){f': {about}' if about else ''}"]
+    for offer in offers:
+        said = one_line(offer.definition.get("description"))
+        lines.append(f"- {surface.signature(offer)}{f': {said}' if said else ''}")
+    structured: Json = {
+        "server": service.name,
+        "description": service.description,
+        "instructions": service.instructions,
+        "status": service.status,
+        "tools": [_raw(offer) for offer in offers],
+    }
+    return surface.reply("\n".join(lines), structured)
+
+
+def _raw(offer: Offer) -> Json:
+    """The definition as the server gave it, under the server's own name for it."""
+    definition = {key: value for key, value in offer.definition.items() if key != "_meta"}
+    return {"server": offer.server, **definition, "name": offer.name}
