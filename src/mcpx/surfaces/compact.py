@@ -131,8 +131,8 @@ class Compact:
         return {"content": [said(read)]}
 
     def _go_on(self, handle: str) -> str:
-        call = self.how_to_call(READER, f'{{"handle": "{handle}", "offset": 0, "limit": 50}}')
-        return f"Go on with {call}; also jmespath, grep, head"
+        call = self.how_to_call(READER, f'{{"handle": "{handle}"}}')
+        return f"Go on with {call} and offset/limit, jmespath, grep or head"
 
     def signature(self, offer: Offer) -> str:
         how = self.settings.of(offer.server)

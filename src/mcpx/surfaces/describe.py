@@ -8,7 +8,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
-from mcpx.surfaces.telling import tell_server, tell_tool
+from mcpx.surfaces.telling import raw, tell_server, tell_tool
 from mcpx.surfaces.view import Service, View
 
 
@@ -68,8 +68,7 @@ class Describe(Compact):
         for kind, key in kinds:
             for offer in cast(Sequence[Offer], catalog.offers[kind]):
                 if server in ("", offer.server):
-                    definition = {name: value for name, value in offer.definition.items() if name != "_meta"}
-                    listed[kind].append({"server": offer.server, **definition, key: offer.name})
+                    listed[kind].append(raw(offer, key))
                     lines.append(_resource_line(offer, "" if server else f"{offer.server}: "))
         return self.bounded(call, self.reply("\n".join(lines) or "There are no resources.", listed))
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from mcpx.model.call import Json
+from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.surfaces.menu import INSTRUCTIONS, cut, one_line
 from mcpx.surfaces.view import Service
@@ -18,7 +18,7 @@ def tell_tool(surface: Teller, offer: Offer) -> Json:
     """All there is to know of one tool."""
     about = offer.definition.get("description")
     text = surface.signature(offer)
-    return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, _raw(offer))
+    return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, raw(offer))
 
 
 def tell_server(surface: Teller, service: Service, offers: list[Offer]) -> Json:
@@ -33,12 +33,13 @@ def tell_server(surface: Teller, service: Service, offers: list[Offer]) -> Json:
         "description": service.description,
         "instructions": service.instructions,
         "status": service.status,
-        "tools": [_raw(offer) for offer in offers],
+        "tools": [raw(offer) for offer in offers],
     }
     return surface.reply("\n".join(lines), structured)
 
 
-def _raw(offer: Offer) -> Json:
-    """The definition as the server gave it, under the server's own name for it."""
-    definition = {key: value for key, value in offer.definition.items() if key != "_meta"}
-    return {"server": offer.server, **definition, "name": offer.name}
+def raw(offer: Offer, key: str = "name") -> Json:
+    """The definition as the server gave it, under the server's own name for it; `key` is where that stands."""
+    definition = {"server": offer.server, **offer.definition, key: offer.name}
+    meta = {key: value for key, value in as_object(definition.pop("_meta", None)).items() if key != "proxy"}
+    return {**definition, "_meta": meta} if meta else definition
