@@ -213,13 +213,12 @@ class Gateway:
     def catalog(self) -> Catalog:
         return self.catalogs.shared
 
-    def services(self) -> list[Service]:
-        """Every enabled server as clients are told of it."""
-        return [
-            Service(u.name, u.description, u.instructions, u.status.state)
-            for u in self.generation.upstreams.values()
-            if u.server.enabled
-        ]
+    def service(self, name: str) -> Service | None:
+        """An enabled server as clients are told of it."""
+        upstream = self.generation.upstreams.get(name)
+        if upstream is None or not upstream.server.enabled:
+            return None
+        return Service(name, upstream.description, upstream.instructions, upstream.status.state)
 
     def tool_index(self) -> "list[ToolEntry]":
         """Every tool with all that the search surface knows of it (S2)."""

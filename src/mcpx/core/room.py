@@ -38,8 +38,11 @@ class CallersRoom:
         self._gateway.show(catalog)
         return catalog
 
+    def service(self, name: str) -> Service | None:
+        return self._gateway.service(name)
+
     def services(self) -> list[Service]:
-        return self._gateway.services()
+        return [found for name in self._gateway.generation.upstreams if (found := self.service(name)) is not None]
 
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         catalog = await self.prepare()

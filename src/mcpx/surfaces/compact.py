@@ -25,6 +25,8 @@ BUILT_IN = "mcpx"
 """The server that is ourselves: its one tool reads results that were kept back."""
 READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
 NEAREST = 5
+LONGEST_NAME = 256
+"""Characters in which a dot may end the name of a server."""
 
 
 class Mistake(Exception):
@@ -144,23 +146,34 @@ class Compact:
     # Finding what is meant -----------------------------------------------------------------------------------------
 
     def service(self, view: View, name: str) -> Service:
-        services = view.services()
-        for service in services:
-            if service.name == name:
-                return service
-        raise Mistake(f"Unknown server {quoted(name)}. {_nearest(name, [s.name for s in services], 'servers')}")
+        service = view.service(name)
+        if service is None:
+            names = [service.name for service in view.services()]
+            raise Mistake(f"Unknown server {quoted(name)}. {_nearest(name, names, 'servers')}")
+        return service
 
     async def tool(self, view: View, server: str, tool: str) -> Offer:
+        offer = view.catalog.native("tools", server, tool)
+        if offer is not None:
+            return offer
         if (server, tool) == (BUILT_IN, "result"):
             return READER
         self.service(view, server)
-        offer = await view.pick(server, tool)
-        if offer is None:
-            offer = _public_on(view.catalog, server, tool)
+        offer = await view.pick(server, tool) or _public_on(view.catalog, server, tool)
         if offer is None:
             names = [offer.name for offer in view.catalog.offers["tools"] if offer.server == server]
             raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {_nearest(tool, names, 'tools')}")
         return offer
+
+    async def dotted(self, view: View, method: str) -> Offer | None:
+        """The tool meant by `server.tool`, split after the longest known server name: both may hold dots."""
+        at = method.rfind(".", 0, LONGEST_NAME)
+        while at > 0:
+            server = method[:at]
+            if server == BUILT_IN or view.service(server) is not None:
+                return await self.tool(view, server, method[at + 1 :])
+            at = method.rfind(".", 0, at)
+        return None
 
     def text(self, arguments: Json, name: str, *, needed: Literal[True, False] = True) -> str:
         """One string among a meta-tool's own arguments; an optional one that is absent is empty."""

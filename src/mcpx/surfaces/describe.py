@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, quoted
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
 from mcpx.surfaces.telling import raw, tell_server, tell_tool
@@ -33,9 +33,9 @@ class Describe(Compact):
 
     async def _describe(self, view: View, method: str) -> Json:
         catalog = await view.prepare()
-        for service in view.services():
-            if service.name == method:
-                return tell_server(self, service, [o for o in catalog.offers["tools"] if o.server == method])
+        service = view.service(method)
+        if service is not None:
+            return tell_server(self, service, [o for o in catalog.offers["tools"] if o.server == method])
         if method == BUILT_IN:
             return tell_tool(self, READER)
         if "." not in method:
@@ -43,18 +43,14 @@ class Describe(Compact):
         return tell_tool(self, await self._method(view, method))
 
     async def _method(self, view: View, method: str) -> Offer:
-        """`server.tool`, split after the longest known server name: both may hold dots."""
-        names = [service.name for service in view.services()]
-        known = [name for name in (*names, BUILT_IN) if method.startswith(f"{name}.")]
-        if known:
-            server = max(known, key=len)
-            return await self.tool(view, server, method[len(server) + 1 :])
+        offer = await self.dotted(view, method)
+        if offer is not None:
+            return offer
         server, dot, _ = method.partition(".")
-        if not dot:
-            hint = " is a server: name one of its tools as well" if method in names else " has no dot"
-            raise Mistake(f'method must be "server.tool"; "{one_line(method)[:80]}"{hint}')
-        self.service(view, server)
-        raise Mistake(f'method must be "server.tool"; "{one_line(method)[:80]}" names no tool')
+        if dot:
+            self.service(view, server)  # says which servers there are
+        hint = " is a server: name one of its tools as well" if view.service(method) else " is not"
+        raise Mistake(f'method must be "server.tool"; {quoted(method)}{hint}')
 
     # Resources -------------------------------------------------------------------------------------------------
 

@@ -111,10 +111,9 @@ class Search(Compact):
         if alike:
             names = " or ".join(quoted(offer.public) for offer in alike[:10])
             raise Mistake(f"Several services have a tool {quoted(name)}. Say {names}.")
-        servers = [s.name for s in view.services() if name.startswith(f"{s.name}.")]
-        if servers:
-            server = max(servers, key=len)
-            return await self.tool(view, server, name[len(server) + 1 :])
+        offer = await self.dotted(view, name)
+        if offer is not None:
+            return offer
         try:
             return await view.find("tools", name)  # a server that is starting may have it
         except NotFound:

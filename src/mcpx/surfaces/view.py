@@ -33,6 +33,10 @@ class View(Protocol):
         """All this caller may see at this moment."""
         ...
 
+    def service(self, name: str) -> Service | None:
+        """One enabled server."""
+        ...
+
     def services(self) -> Sequence[Service]:
         """Every enabled server, in the order of the config."""
         ...
