@@ -56,7 +56,7 @@ def test_servers_connects_and_prints_one_row_each(tmp_path: Path, capsys: pytest
     assert servers(file, lambda: load(file, environ), environ, None, False) == 0
     head, *rows, last = capsys.readouterr().out.splitlines()
     assert {row[head.index("STATE") :].split()[0] for row in rows} == {"connected"}
-    assert last == "2 servers · no gateway is running; connected to look"
+    assert last == "2 servers · mode direct · no gateway is running; connected to look"
     assert not (tmp_path / "state").exists()
 
 
@@ -68,6 +68,8 @@ def test_servers_of_an_empty_config_are_none(tmp_path: Path, capsys: pytest.Capt
         "running": False,
         "config": str(tmp_path / "x.json"),
         "servers": [],
+        "mode": "direct",
+        "auto": [],
     }
 
 

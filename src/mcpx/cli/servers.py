@@ -89,7 +89,10 @@ def _print_table(answer: Json) -> None:
         sys.stdout.write("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
         sys.stdout.write("\n")
     where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
-    sys.stdout.write(f"{len(answer['servers'])} servers · {where}\n")
+    sys.stdout.write(f"{len(answer['servers'])} servers · mode {answer.get('mode', '?')} · {where}\n")
+    for choice in answer.get("auto", ()):
+        client = _plain(choice["client"]) or "a client"
+        sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {_plain(choice['reason'])}\n")
 
 
 def _plain(text: str) -> str:
