@@ -15,6 +15,7 @@ from typing import Any
 
 from mcpx.catalog import naming
 from mcpx.config import schema, sections
+from mcpx.surfaces import settings
 from mcpx.transports import TRANSPORTS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -64,6 +65,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ),
     ("global", "`global`", schema.Global),
     ("global.tool_proxy", "`global.tool_proxy`", schema.ToolProxy),
+    ("global.auto_rules[]", "`global.auto_rules[]`", settings.AutoRule),
     ("commands[]", "`commands[]` (validated and kept; not served yet)", sections.Command),
     ("commands[].parameters[]", "`commands[].parameters[]`", sections.Parameter),
     ("commands[].http", "`commands[].http`", sections.HttpRequest),
