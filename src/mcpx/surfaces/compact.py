@@ -138,10 +138,10 @@ class Compact:
 
     def signature(self, offer: Offer) -> str:
         how = self.settings.of(offer.server)
-        schema = offer.definition.get("inputSchema")
+        name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
         if not how.compress_schemas:
-            return f"{self.spelled(offer)} {_json(schema)}"
-        return signature(self.spelled(offer), schema, max_description_len=how.max_description_len)
+            return f"{name} {_json(schema)}"
+        return signature(name, schema, max_description_len=how.max_description_len)
 
     # Finding what is meant -----------------------------------------------------------------------------------------
 

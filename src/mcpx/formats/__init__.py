@@ -1,0 +1,1 @@
+"""How schemas and values are written for a model to read: short, exact, bounded."""
