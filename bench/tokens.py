@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from bench.bpe import Encoder, default_ranks
+from bench.menus import menus, read_queries, replies, shelves
 from mcpx.formats.tokens import estimate
 from mcpx.formats.typescript import DESCRIPTION_LENGTH, signature, type_text
 from mcpx.formats.values import render
@@ -37,13 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not corpora:
         _say(f"neither live_tools.json nor search/tools.jsonl in {options.data}")
         return 1
+    catalogs, queries = shelves(options.data), read_queries(options.data)
     results: Json = {"description_length": DESCRIPTION_LENGTH, "encodings": {}}
     for file in files:
         encoder = Encoder.load(file)
         measured: Json = {
             "schemas": schemas(encoder, corpora),
             "values": values(encoder, json.loads(VALUES.read_text(encoding="utf-8"))),
-            "menus": menus(encoder, corpora),
+            "menus": menus(encoder, catalogs),
+            "replies": [replies(encoder, shelf, queries) for shelf in catalogs if queries],
         }
         results["encodings"][encoder.name] = measured
         sys.stdout.write(tables(encoder.name, measured))
@@ -111,15 +114,6 @@ def values(encoder: Encoder, payloads: Json) -> list[Json]:
     return rows
 
 
-def menus(encoder: Encoder, corpora: dict[str, list[Tool]]) -> list[Json]:
-    """What a client's model reads before its first call, by surface (direct, inspect, describe, search).
-
-    Empty until the surfaces are there. A row is `{"surface", "corpus", "tokens"}`.
-    """
-    del encoder, corpora
-    return []
-
-
 def compact(value: object) -> str:
     return orjson.dumps(value).decode()
 
@@ -159,11 +153,16 @@ def tables(name: str, measured: Json) -> str:
             for row in measured["values"]
         ),
     )
-    if measured["menus"]:
-        lines += ["", "### Menus"]
+    lines += ["", "### Menus: all tool definitions of a surface"]
+    lines += _table(
+        ("tools of", "n", "surface", "tokens", "estimated"),
+        ([row[key] for key in ("corpus", "tools", "surface", "tokens", "estimate")] for row in measured["menus"]),
+    )
+    if measured["replies"]:
+        lines += ["", "### Replies to searches"]
         lines += _table(
-            ("surface", "tools of", "tokens"),
-            ((row["surface"], row["corpus"], row["tokens"]) for row in measured["menus"]),
+            ("tools of", "queries", "median tokens", "largest"),
+            ([row[key] for key in ("corpus", "queries", "median", "largest")] for row in measured["replies"]),
         )
     return "\n".join([*lines, "", ""])
 

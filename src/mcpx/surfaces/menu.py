@@ -18,6 +18,9 @@ INSTRUCTIONS = 300
 SHORT = 80
 """Characters of a tool's description that are shown."""
 
+NAMES_SHARE = 0.6
+"""Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
+
 Tools = dict[str, list[Offer]]
 """By server, in the order of the config."""
 
@@ -33,26 +36,16 @@ def definitions_within(
     budget: int, services: Sequence[Service], tools: Tools, define: Callable[[str], list[Json]]
 ) -> list[Json]:
     """The definitions `define` makes around the fullest menu with which all of them stay within the budget."""
-    definitions: list[Json] = []
-    for menu in _steps(services, tools):
-        definitions = define(menu)
+    for step in (_full, _names, _summaries, _counts):
+        menu = "\n".join(step(services, tools))
         # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
-        if len(menu) <= 5 * budget and estimate(orjson.dumps(definitions).decode()) <= budget:
-            break
-    return definitions
+        if len(menu) <= 5 * budget and _cost(definitions := define(menu)) <= budget:
+            return definitions
+    return define(_totals(services, tools, int(NAMES_SHARE * budget) - _cost(define(""))))
 
 
-def _steps(services: Sequence[Service], tools: Tools) -> Iterator[str]:
-    yield "\n".join(_full(services, tools))
-    yield "\n".join(_names(services, tools))
-    yield "\n".join(_summaries(services, tools))
-    total = sum(map(len, tools.values()))
-    names = [one_line(service.name) for service in services]
-    shown = len(names)
-    while shown:
-        shown //= 2
-        yield f"  {len(names)} servers, {total} tools: {', '.join(names[:shown])}{', ...' if shown else '...'}"
-    yield f"  {len(names)} servers, {total} tools"
+def _cost(definitions: list[Json]) -> int:
+    return estimate(orjson.dumps(definitions).decode())
 
 
 def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:
@@ -75,6 +68,24 @@ def _summaries(services: Sequence[Service], tools: Tools) -> Iterator[str]:
         about = short(service.description or service.instructions)
         line = f"  Server: {one_line(service.name)} ({len(tools[service.name])} tools)"
         yield f"{line} - {about}" if about else line
+
+
+def _counts(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+    for service in services:
+        yield f"  Server: {one_line(service.name)} ({len(tools[service.name])} tools)"
+
+
+def _totals(services: Sequence[Service], tools: Tools, room: int) -> str:
+    """How much there is, and as many servers by name as there is room for."""
+    totals = f"  {len(services)} servers, {sum(map(len, tools.values()))} tools"
+    names: list[str] = []
+    room -= estimate(totals) + 2
+    for service in services:
+        room -= estimate(one_line(service.name)) + 1
+        if room < 0:
+            return f"{totals}: {', '.join(names)}, ..." if names else totals
+        names.append(one_line(service.name))
+    return f"{totals}: {', '.join(names)}"
 
 
 def _server(service: Service) -> str:

@@ -1,0 +1,165 @@
+"""The search index over tools: a ranking by the words of a query, with the rules for names on top.
+
+Promised: the same documents and query give the same order (ties by position); `total` counts every match; when the
+query looks like a name, the tools of that name come first and those whose names begin so come next; time and memory
+are bounded by the number of documents, whatever their text and the query hold. Not promised: meaning. Words are
+compared, with endings, slips, synonyms and (for Chinese) translations seen through; a query in quite other words
+finds nothing.
+"""
+
+import heapq
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mcpx.catalog.search.postings import NAME, Postings, Texts
+from mcpx.catalog.search.query import Concept, concepts
+from mcpx.catalog.search.words import is_cjk, plain
+
+_MOST_PARAMETERS = 64
+_PARAMETER_CHARACTERS = 300
+"""Of the description of one parameter, so that the first does not hide the others."""
+
+_PUBLIC, _EXACT, _PREFIX = 3_000.0, 2_000.0, 1_000.0
+"""Added to the score where the rules for names decide. No score of words comes near."""
+_PREFIX_WORDS = 2
+"""A query of so many words may be the beginning of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is searched of one tool."""
+
+    name: str
+    """The server's own name of it."""
+    public: str
+    """The name it is shown under."""
+    service: str
+    service_description: str
+    description: str
+    parameters: tuple[tuple[str, str], ...]
+    """Name and description of each top-level input property."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    position: int
+    """In the documents that were given to `build`."""
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    hits: tuple[Hit, ...]
+    """The page that was asked for."""
+    total: int
+    """All matches, on this page or not."""
+
+
+class Index:
+    """Built by `build`, then only read."""
+
+    __slots__ = ("_called", "_count", "_names", "_postings", "_services")
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._count = len(documents)
+        self._services: dict[str, array[int]] = {}
+        self._called: dict[str, dict[int, float]] = {}
+        names: set[tuple[str, int]] = set()
+        for position, document in enumerate(documents):
+            self._services.setdefault(document.service, array("I")).append(position)
+            name, public, service = (
+                plain(text[: NAME.characters]) for text in (document.name, document.public, document.service)
+            )
+            for full, bonus in ((name, _EXACT), (service + name, _PUBLIC), (public, _PUBLIC)):
+                self._called.setdefault(full, {})[position] = bonus
+            names.update(((name, position), (public, position)))
+        self._names = sorted(names)
+        self._postings = Postings(_texts(document) for document in documents)
+
+    @classmethod
+    def build(cls, documents: Sequence[Document]) -> "Index":
+        return cls(documents)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        offset: int = 0,
+        service: str | None = None,
+        allowed: Callable[[int], bool] | None = None,
+    ) -> Hits:
+        """The page `[offset : offset + limit]` of the ranking, and how many matches there are in all.
+
+        A blank query matches everything, in order. `service` is a service's exact name; `allowed` is asked once
+        for each match.
+        """
+        pool: Iterable[int] = range(self._count) if service is None else self._services.get(service, ())
+        blank = not query.strip()
+        scores = [0.0] * self._count if blank else self._scores(query)
+        matches = list(pool) if blank else [position for position in pool if scores[position] > 0]
+        if allowed is not None:
+            matches = [position for position in matches if allowed(position)]
+        start = max(offset, 0)
+        end = start + max(limit, 0)
+        if not blank:
+            best = heapq.nsmallest(min(end, len(matches)), matches, key=lambda position: (-scores[position], position))
+        else:
+            best = matches
+        return Hits(tuple(Hit(position, scores[position]) for position in best[start:end]), len(matches))
+
+    def _scores(self, query: str) -> list[float]:
+        scores = [0.0] * self._count
+        for concept in concepts(query, self._postings):
+            self._add(concept, scores)
+        for position, bonus in self._lifted(query).items():
+            scores[position] += bonus
+        return scores
+
+    def _add(self, concept: Concept, scores: list[float]) -> None:
+        """A document has the score of the best of a concept's names; the words of a name add up."""
+        if len(concept) == 1:
+            name = concept[0]
+            for term in name.terms:
+                for position, score in self._postings.of(term):
+                    scores[position] += name.weight * score
+            return
+        best: dict[int, float] = {}
+        for name in concept:
+            sums: dict[int, float] = {}
+            for term in name.terms:
+                for position, score in self._postings.of(term):
+                    sums[position] = sums.get(position, 0.0) + name.weight * score
+            for position, score in sums.items():
+                if score > best.get(position, 0.0):
+                    best[position] = score
+        for position, score in best.items():
+            scores[position] += score
+
+    def _lifted(self, query: str) -> Mapping[int, float]:
+        """The positions that the rules for names lift, and by how much."""
+        name = plain(query) if len(query) <= 2 * NAME.characters else ""
+        found: dict[int, float] = {}
+        if len(query.split()) <= _PREFIX_WORDS and (len(name) > 1 or is_cjk(name)):
+            for full, position in islice(self._names, bisect_left(self._names, (name, 0)), None):
+                if not full.startswith(name):
+                    break
+                found[position] = _PREFIX
+        if name:
+            found.update(self._called.get(name, {}))
+        return found
+
+
+def _texts(document: Document) -> Texts:
+    parameters = document.parameters[:_MOST_PARAMETERS]
+    return (
+        document.name,
+        document.service,
+        document.service_description,
+        document.description,
+        " ".join(name[: NAME.characters] for name, _ in parameters),
+        " ".join(description[:_PARAMETER_CHARACTERS] for _, description in parameters),
+    )

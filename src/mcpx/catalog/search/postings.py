@@ -1,0 +1,149 @@
+"""Where each term occurs and how much it says there: BM25F over the fields of a tool, worked out once.
+
+Promised: building is linear in the text that is read, which is bounded for each field; what is kept is two small
+numbers for each term and document. Not promised: the text itself. It is not kept, and cannot be shown again.
+"""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mcpx.catalog.search.typos import Spellings
+from mcpx.catalog.search.words import STOP_WORDS, is_cjk, pieces, stem, terms, words
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    weight: float
+    evenness: float
+    """BM25's b: how far the words of a long field count less."""
+    characters: int
+    """What is read of it, at most."""
+    terms: int
+    """What is kept of that, at most."""
+
+
+# Chosen once, on a plateau (docs/search.md); not finely tuned. The bounds hold all of nearly every real tool.
+NAME = Field(3.0, 0.75, 200, 40)
+SERVICE = Field(2.0, 0.75, 200, 40)
+SERVICE_DESCRIPTION = Field(0.5, 0.75, 1_000, 200)
+DESCRIPTION = Field(1.0, 0.75, 4_000, 700)
+PARAMETER_NAMES = Field(1.0, 0.75, 2_000, 200)
+PARAMETER_DESCRIPTIONS = Field(0.5, 0.75, 4_000, 500)
+FIELDS = (NAME, SERVICE, SERVICE_DESCRIPTION, DESCRIPTION, PARAMETER_NAMES, PARAMETER_DESCRIPTIONS)
+SATURATION = 2.0
+"""BM25's k1: how long more of the same word goes on to count."""
+
+_NEW_TERMS = 20_000
+"""So many terms may a service bring in that nobody had before it. (All 70 services of the measured set have 5,000.)"""
+
+Texts = tuple[str, str, str, str, str, str]
+"""The text of each field, in the order of `FIELDS`."""
+
+
+class Postings:
+    """Built from the texts of all documents, then only read."""
+
+    __slots__ = ("_count", "_found", "_spellings", "_written")
+
+    def __init__(self, documents: Iterable[Texts]) -> None:
+        reading = _Reading()
+        rows = [reading.document(texts) for texts in documents]
+        self._count = len(rows)
+        self._written = reading.written
+        self._spellings: Spellings | None = None
+        self._found = _weighed(rows, list(reading.numbers))
+
+    def __contains__(self, term: str) -> bool:
+        return term in self._found
+
+    def of(self, term: str) -> Iterator[tuple[int, float]]:
+        """Position and score of each document that holds this term, in order."""
+        return zip(*self._found[term], strict=True)
+
+    def rarity(self, term: str) -> float:
+        """BM25's idf."""
+        return _rarity(len(self._found[term][0]), self._count)
+
+    def spellings(self) -> Spellings:
+        """All words as they were written. Made when the first word comes that is not known."""
+        if self._spellings is None:
+            self._spellings = Spellings(self._written, lambda word: len(self._found[stem(word)][0]))
+        return self._spellings
+
+
+class _Reading:
+    """Turns texts into numbers, one for each term. A word is cut and stemmed once, however often it comes."""
+
+    __slots__ = ("_brought", "_known", "_services", "numbers", "written")
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.written: set[str] = set()
+        self._known: dict[str, tuple[int, ...]] = {}
+        self._services: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
+        self._brought: Counter[str] = Counter()
+
+    def document(self, texts: Texts) -> tuple["array[int]", ...]:
+        name, service, service_description, *rest = texts
+        before = len(self.numbers)
+        open_to_new = self._brought[service] < _NEW_TERMS
+        about = self._services.get((service, service_description))
+        if about is None:
+            about = (
+                self._text(service, SERVICE, open_to_new),
+                self._text(service_description, SERVICE_DESCRIPTION, open_to_new),
+            )
+            self._services[service, service_description] = about
+        own = [self._text(text, field, open_to_new) for text, field in zip(rest, FIELDS[3:], strict=True)]
+        row = (self._text(name, NAME, open_to_new), *about, *own)
+        self._brought[service] += len(self.numbers) - before
+        return row
+
+    def _text(self, text: str, field: Field, open_to_new: bool) -> "array[int]":
+        found = array("I")
+        for word in words(text[: field.characters]):
+            numbers = self._known.get(word)
+            if numbers is None:
+                numbers = self._word(word, open_to_new)
+            found.extend(numbers)
+        return found[: field.terms]
+
+    def _word(self, word: str, open_to_new: bool) -> tuple[int, ...]:
+        if not open_to_new:
+            # Not kept among the known: another service may bring it in.
+            return tuple(self.numbers[term] for term in terms(word) if term in self.numbers)
+        if not is_cjk(word):
+            self.written.update(piece for piece in pieces(word) if piece not in STOP_WORDS)
+        self._known[word] = tuple(self.numbers.setdefault(term, len(self.numbers)) for term in terms(word))
+        return self._known[word]
+
+
+def _weighed(
+    rows: Sequence[tuple["array[int]", ...]], vocabulary: Sequence[str]
+) -> dict[str, tuple["array[int]", "array[float]"]]:
+    """For each term the positions and scores, with rarity and saturation worked in."""
+    lengths = [sum(map(len, column)) / len(rows) for column in zip(*rows, strict=True)]
+    positions = [array("I") for _ in vocabulary]
+    scores = [array("f") for _ in vocabulary]
+    for position, row in enumerate(rows):
+        frequency: dict[int, float] = {}
+        for field, numbers, length in zip(FIELDS, row, lengths, strict=True):
+            if numbers:
+                each = field.weight / (1 - field.evenness + field.evenness * len(numbers) / length)
+                for number in numbers:
+                    frequency[number] = frequency.get(number, 0.0) + each
+        for number, value in frequency.items():
+            positions[number].append(position)
+            scores[number].append(value / (SATURATION + value))
+    found: dict[str, tuple[array[int], array[float]]] = {}
+    for term, where, values in zip(vocabulary, positions, scores, strict=True):
+        rarity = _rarity(len(where), len(rows))
+        found[term] = where, array("f", [value * rarity for value in values])
+    return found
+
+
+def _rarity(holding: int, count: int) -> float:
+    return math.log(1 + (count - holding + 0.5) / (holding + 0.5))

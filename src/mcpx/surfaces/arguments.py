@@ -1,0 +1,203 @@
+"""A model's arguments against a tool's input schema, before the call: let through, repaired, or refused with reasons.
+
+Promised: arguments that the schema accepts go on as the very object that came; the one exception are names that the
+schema does not list, where it lists some and says nothing about others: a model that misspells an optional argument
+must hear of it. What is refused comes with its path, what is wrong and what was expected. Nothing given is changed.
+
+Repaired is only what has one possible meaning and would be refused otherwise, and only when the whole call is right
+afterwards; every repair is told:
+
+- the arguments as a JSON text, or as nothing at all;
+- `"5"`, `"true"`, `"[1]"`, `"null"` where the type is wanted that the text spells, and no string;
+- `5` where only a string is wanted; `5.0` where an integer is wanted (drafts that care);
+- `null` for something that may be left out: it is left out;
+- a name or a choice that differs from exactly one known by case (and names by `_` or `-`), if that one is not given.
+
+Not repaired: one value where a list is wanted (a list of what?), yes/no and 1/0 as booleans, texts that only look like
+numbers (`"007"`), near misses in spelling: they are suggested.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mcpx.model.call import Json
+from mcpx.surfaces.effort import is_array, is_object
+from mcpx.surfaces.faults import Fault, Path, find_faults, type_of
+from mcpx.surfaces.schemas import Compiled, Schemas
+from mcpx.surfaces.wording import path_text, problems_text, repairs_text, short, spelled
+
+_MOST_ROUNDS = 4
+"""A renamed argument may hold a JSON text, and that a number as a text."""
+_MOST_REPAIRS = 200
+_LONGEST_TEXT = 1_048_576
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
+_UNCHANGED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    arguments: Json
+    """What to send: the given ones, or the repaired ones."""
+    repairs: tuple[str, ...] = ()
+    """What was repaired, each a short sentence: `limit: "5" taken as 5`."""
+    problems: tuple[str, ...] = ()
+    """Each: path, what is wrong, what was expected. Empty: may be called."""
+
+
+class Checker:
+    """Validators compiled once per schema, at the first call that needs one."""
+
+    __slots__ = ("_schemas",)
+
+    def __init__(self) -> None:
+        self._schemas = Schemas()
+
+    def check(self, schema: object, arguments: object) -> Checked:
+        compiled = self._schemas.compiled(schema)
+        if is_object(arguments):
+            if (compiled if compiled.cost is None else compiled.fit(arguments)).passes(arguments):
+                return Checked(arguments)
+            return _mended(compiled, arguments, [])
+        if arguments is None:
+            return self.check(schema, {})
+        if isinstance(arguments, str):
+            empty = not arguments.strip()
+            read = _json("{}" if empty else arguments)
+            if is_object(read):
+                how = "nothing taken as {}" if empty else "JSON text taken as an object"
+                return _mended(compiled, read, [f"arguments: {how}"])
+        return Checked({}, problems=(f"arguments: expected an object, got {spelled(arguments)}",))
+
+
+def _mended(compiled: Compiled, given: Json, told: list[str]) -> Checked:
+    judge = compiled.fit(given)
+    if told and judge.passes(given):
+        return Checked(given, tuple(told))
+    faults = wrong = find_faults(judge, given)
+    arguments = given
+    for _ in range(_MOST_ROUNDS):
+        draft = _Draft(arguments)
+        repairs = [told for told in (_repair(draft, fault) for fault in wrong[:_MOST_REPAIRS]) if told]
+        if not repairs:
+            break
+        told += repairs
+        arguments = draft.root
+        judge = compiled.fit(arguments)
+        if judge.passes(arguments):
+            return Checked(arguments, repairs_text(told))
+        wrong = find_faults(judge, arguments)
+    return Checked(given, problems=problems_text(compiled.schema, faults))
+
+
+class _Draft:
+    """A copy of arguments that shares with them all that is not written to."""
+
+    __slots__ = ("_own", "root")
+
+    def __init__(self, arguments: Json) -> None:
+        self.root = dict(arguments)
+        self._own: dict[int, Any] = {id(self.root): self.root}
+
+    def holder(self, path: Path) -> Json | list[Any] | None:
+        """What holds the value at a path, ready to be written to; None when an earlier repair moved it away."""
+        here: Any = self.root
+        for step in path[:-1]:
+            if not _has(here, step):
+                return None
+            inner = here[step]
+            if not is_object(inner) and not is_array(inner):
+                return None
+            if id(inner) not in self._own:
+                inner = here[step] = inner.copy()
+                self._own[id(inner)] = inner
+            here = inner
+        return here if path and _has(here, path[-1]) else None
+
+
+def _has(holder: Any, key: str | int) -> bool:
+    if is_object(holder):
+        return key in holder
+    return is_array(holder) and isinstance(key, int) and key < len(holder)
+
+
+def _repair(draft: _Draft, fault: Fault) -> str | None:
+    """Repairs one fault if that is safe, and says so."""
+    holder: Any = draft.holder(fault.path)
+    if holder is None:
+        return None
+    key: Any = fault.path[-1]
+    if holder[key] is not fault.value:  # mended already
+        return None
+    if is_object(holder) and fault.kind == "unknown":
+        meant = [name for name in fault.options if isinstance(name, str) and _plain(name) == _plain(key)]
+        if len(meant) != 1 or meant[0] in holder:
+            return None
+        holder[meant[0]] = holder.pop(key)
+        return f"{path_text(fault.path)}: taken as {path_text((meant[0],))}"
+    if is_object(holder) and fault.value is None:
+        del holder[key]
+        return f"{path_text(fault.path)}: null left out"
+    meant = _meant(fault)
+    if meant is _UNCHANGED:
+        return None
+    holder[key] = meant
+    if is_object(meant) or is_array(meant):
+        return f"{path_text(fault.path)}: JSON text taken as an {type_of(meant)}"
+    return f"{path_text(fault.path)}: {short(fault.value)} taken as {short(meant)}"
+
+
+def _plain(name: str) -> str:
+    """A name without its way of writing: `filePath`, `file_path` and `File-Path` are one."""
+    return name[:200].replace("_", "").replace("-", "").replace(" ", "").casefold()
+
+
+def _meant(fault: Fault) -> object:
+    """The value of the wanted type that this one must mean, or `_UNCHANGED`."""
+    value, types = fault.value, fault.types
+    if isinstance(value, str):
+        if "string" not in types:
+            return _read(value, types)
+        word = value.strip().casefold() if len(value) <= 200 else ""
+        choices = [each for each in fault.options if isinstance(each, str) and each.casefold() == word]
+        return choices[0] if len(choices) == 1 else _UNCHANGED
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _UNCHANGED
+    if isinstance(value, float) and value.is_integer():
+        return int(value) if "integer" in types else _UNCHANGED  # as a text: "5" or "5.0"?
+    if "string" in types and types <= {"string", "null"} and abs(value) < 10**19:
+        text = repr(value)
+        return text if _NUMBER.fullmatch(text) and "e" not in text else _UNCHANGED
+    return _UNCHANGED
+
+
+def _read(text: str, types: Iterable[str]) -> object:
+    """The value of one of these types that a text spells."""
+    word = text.strip() if len(text) <= _LONGEST_TEXT else ""
+    if word.lower() in ("true", "false") and "boolean" in types:
+        return word.lower() == "true"
+    if word == "null" and "null" in types:
+        return None
+    if word[:1] in ("[", "{"):
+        read = _json(word)
+        return read if type_of(read) in types and (is_object(read) or is_array(read)) else _UNCHANGED
+    if _NUMBER.fullmatch(word):
+        number: int | float = json.loads(word)
+        if isinstance(number, float) and number.is_integer() and "number" not in types:
+            number = int(number)
+        return number if type_of(number) in types or "number" in types else _UNCHANGED
+    return _UNCHANGED
+
+
+def _json(text: str) -> object:
+    """The value of a JSON text, `_UNCHANGED` for what is none."""
+    try:
+        return json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return _UNCHANGED
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(word)
