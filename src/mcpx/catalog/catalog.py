@@ -103,6 +103,10 @@ class Catalog:
         return self._named.get(native, ())
 
     @property
+    def indexed(self) -> bool:
+        return self._index is not None
+
+    @property
     def index(self) -> "Index":
         """For searching the tools; its positions are those of `offers["tools"]`. Built when it is first needed."""
         if self._index is None:

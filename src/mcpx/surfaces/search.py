@@ -1,15 +1,21 @@
 """Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
+from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import description_of, parameters_of
+from mcpx.catalog.search import Index
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
+from mcpx.surfaces.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
+from mcpx.surfaces.kept import KeptResults
 from mcpx.surfaces.menu import Tools, one_line, short
+from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import Service, View
 
 SIGNATURES = 380
@@ -18,9 +24,15 @@ NAMES = 120
 """Tokens that go to the names of the others."""
 MOST = 100
 """Hits that one search may ask for."""
+AT_ONCE = 1_000
+"""Tools that are indexed while everybody waits (some 0.1 s); more are indexed in a thread."""
 
 
 class Search(Compact):
+    def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
+        super().__init__(settings, kept, checker)
+        self._indexing = asyncio.Lock()
+
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         settings = self.settings
         switches = {
@@ -45,6 +57,12 @@ class Search(Compact):
 
     # Search ----------------------------------------------------------------------------------------------------
 
+    async def _index(self, catalog: Catalog) -> Index:
+        if not catalog.indexed and len(catalog.offers["tools"]) > AT_ONCE:
+            async with self._indexing:
+                return await asyncio.to_thread(lambda: catalog.index)
+        return catalog.index
+
     async def _search(self, view: View, arguments: Json) -> Json:
         query = self.text(arguments, "query", needed=False)
         service = self.text(arguments, "service_name", needed=False)
@@ -53,7 +71,9 @@ class Search(Compact):
         catalog = await view.prepare()
         if service:
             self.service(view, service)
-        found = catalog.index.search(query, limit=min(limit, MOST), offset=offset, service=service or None)
+        found = (await self._index(catalog)).search(
+            query, limit=min(limit, MOST), offset=offset, service=service or None
+        )
         offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
         structured: Json = {
             "tools": [
@@ -118,7 +138,8 @@ class Search(Compact):
             return await view.find("tools", name)  # a server that is starting may have it
         except NotFound:
             catalog = view.catalog
-            near = [catalog.offers["tools"][hit.position].public for hit in catalog.index.search(name, limit=5).hits]
+            hits = (await self._index(catalog)).search(name, limit=5).hits
+            near = [catalog.offers["tools"][hit.position].public for hit in hits]
             hint = f"Did you mean {' or '.join(map(quoted, near))}?" if near else "Use mcp_search_tools to find tools."
             raise Mistake(f"Unknown tool {quoted(name)}. {hint}") from None
 
