@@ -19,7 +19,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller
 from mcpx.model.offer import KINDS, Kind
 from mcpx.surfaces.auto import Choices
-from mcpx.surfaces.kept import ResultStore
+from mcpx.surfaces.large.kept import ResultStore
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures.work import steps
-from mcpx.surfaces.arguments import Checked, Checker
-from mcpx.surfaces.effort import MOST_NODES, TOO_MUCH, measure, survey
-from mcpx.surfaces.schemas import MOST_COMPILED, MOST_KEPT, MOST_WORK, Compiled, Schemas, compile_schema
+from mcpx.surfaces.checking.arguments import Checked, Checker
+from mcpx.surfaces.checking.effort import MOST_NODES, TOO_MUCH, measure, survey
+from mcpx.surfaces.checking.schemas import MOST_COMPILED, MOST_KEPT, MOST_WORK, Compiled, Schemas, compile_schema
 
 Json = dict[str, Any]
 

@@ -4,8 +4,10 @@ Policy, limits and metrics below see the real tool, never the meta-tool. A model
 that lets it correct itself (SUR-9); an error the server itself sent stays as it is (PRO-6).
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Literal, cast
 
 from mcpx.catalog.catalog import Catalog
@@ -13,9 +15,9 @@ from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.surfaces import reading
-from mcpx.surfaces.arguments import Checker
-from mcpx.surfaces.kept import KeptResults
+from mcpx.surfaces.checking.arguments import Checker
+from mcpx.surfaces.large import reading
+from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
 from mcpx.surfaces.settings import Settings
@@ -25,6 +27,8 @@ BUILT_IN = "mcpx"
 """The server that is ourselves: its one tool reads results that were kept back."""
 READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
 NEAREST = 5
+AT_ONCE = 256 * 1024
+"""Bytes of a kept result that are read while everybody waits; in larger ones a thread looks."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 
@@ -111,7 +115,7 @@ class Compact:
         if checked.problems:
             raise Mistake(f"{'; '.join(checked.problems)}\n{self.signature(offer)}")
         if offer is READER:
-            return self._read(call, checked.arguments)
+            return await self._read(call, checked.arguments)
         params = {**call.params, "name": offer.name, "arguments": checked.arguments}
         result = await view.call(offer, call, params)
         if result.get("resultType") == "input_required":
@@ -119,18 +123,20 @@ class Compact:
         how = self.settings.of(offer.server)
         return shaped(result, how, self._kept, owner_of(call.caller), self._go_on, checked.repairs)
 
-    def _read(self, call: Call, arguments: Json) -> Json:
+    async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
+        read = partial(reading.read, limit_bytes=how.result_limit, toon=how.toon, min_size=how.toon_min_size)
         text = self._kept.get(owner_of(call.caller), arguments["handle"])
         if text is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            read = reading.read(
-                text, arguments, limit_bytes=how.result_limit, toon=how.toon, min_size=how.toon_min_size
-            )
+            if len(text) > AT_ONCE:
+                shown = await asyncio.to_thread(read, text, arguments)
+            else:
+                shown = read(text, arguments)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
-        return {"content": [said(read)]}
+        return {"content": [said(shown)]}
 
     def _go_on(self, handle: str) -> str:
         call = self.how_to_call(READER, f'{{"handle": "{handle}"}}')

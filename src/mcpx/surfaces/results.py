@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from mcpx.formats.values import render
 from mcpx.model.call import Caller, Json, as_object
-from mcpx.surfaces.kept import KeptResults
-from mcpx.surfaces.preview import NOT_JSON, preview
+from mcpx.surfaces.large.kept import KeptResults
+from mcpx.surfaces.large.preview import NOT_JSON, preview
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 

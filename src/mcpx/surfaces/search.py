@@ -11,9 +11,9 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.surfaces.arguments import Checker
+from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
-from mcpx.surfaces.kept import KeptResults
+from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, one_line, short
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import Service, View

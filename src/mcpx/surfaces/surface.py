@@ -10,7 +10,7 @@ from mcpx.surfaces.view import View
 
 if TYPE_CHECKING:
     from mcpx.surfaces.auto import Choices
-    from mcpx.surfaces.kept import KeptResults
+    from mcpx.surfaces.large.kept import KeptResults
 
 
 class Surface(Protocol):
@@ -49,7 +49,7 @@ class Surfaces:
                 return self.of(mode)
 
             return Auto(self._settings, self._choices(), chosen)
-        from mcpx.surfaces.arguments import Checker
+        from mcpx.surfaces.checking.arguments import Checker
 
         match mode:
             case "inspect":

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from mcpx.model.call import Json, as_object
-from mcpx.surfaces.effort import is_array, is_object, resolve
-from mcpx.surfaces.schemas import Compiled, holds
+from mcpx.surfaces.checking.effort import is_array, is_object, resolve
+from mcpx.surfaces.checking.schemas import Compiled, holds
 
 Path = tuple[str | int, ...]
 

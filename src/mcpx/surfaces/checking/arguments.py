@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpx.model.call import Json
-from mcpx.surfaces.effort import is_array, is_object
-from mcpx.surfaces.faults import Fault, Path, find_faults, type_of
-from mcpx.surfaces.schemas import Compiled, Schemas
-from mcpx.surfaces.wording import path_text, problems_text, repairs_text, short, spelled
+from mcpx.surfaces.checking.effort import is_array, is_object
+from mcpx.surfaces.checking.faults import Fault, Path, find_faults, type_of
+from mcpx.surfaces.checking.schemas import Compiled, Schemas
+from mcpx.surfaces.checking.wording import path_text, problems_text, repairs_text, short, spelled
 
 _MOST_ROUNDS = 4
 """A renamed argument may hold a JSON text, and that a number as a text."""

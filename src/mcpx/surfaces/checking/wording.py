@@ -8,8 +8,8 @@ import json
 import re
 
 from mcpx.model.call import Json, as_object
-from mcpx.surfaces.effort import is_array, is_object
-from mcpx.surfaces.faults import Fault, Path, type_of
+from mcpx.surfaces.checking.effort import is_array, is_object
+from mcpx.surfaces.checking.faults import Fault, Path, type_of
 
 MOST_TOLD = 5
 _MOST_OPTIONS = 12

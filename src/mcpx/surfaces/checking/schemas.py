@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.model.call import Json, as_object
-from mcpx.surfaces.effort import MOST_NODES, Size, Survey, is_array, is_object, measure, survey
+from mcpx.surfaces.checking.effort import MOST_NODES, Size, Survey, is_array, is_object, measure, survey
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
