@@ -9,7 +9,7 @@ from mcpx.surfaces.surface import Surfaces
 
 if TYPE_CHECKING:
     from mcpx.surfaces.auto import Choice, Choices
-    from mcpx.surfaces.kept import ResultStore
+    from mcpx.surfaces.large.kept import ResultStore
 
 
 class SurfaceState:
@@ -31,7 +31,7 @@ class SurfaceState:
 
     def _the_kept(self) -> "ResultStore":
         if self._kept is None:
-            from mcpx.surfaces.kept import ResultStore
+            from mcpx.surfaces.large.kept import ResultStore
 
             self._kept = ResultStore()
         return self._kept
