@@ -13,7 +13,8 @@ TESTS = Path(__file__).parent
 
 PROMISED = {
     "SRC": (1, 2, 8),  # sources: which servers stand behind the gateway
-    "SUR": (1,),  # surfaces: what a client sees
+    "SUR": tuple(range(1, 12)),  # surfaces: what a client sees
+    "FMT": (1, 2, 3),  # schemas, values, search
     "NAM": (1, 2, 3, 4, 5, 6),  # names, URIs, order and paging
     "PRO": (1, 2, 3, 4, 5, 6, 7),  # protocol behaviour
     "LIF": (1, 2, 3, 4, 5, 6, 7, 8),  # life of a connection

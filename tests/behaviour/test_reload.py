@@ -266,7 +266,6 @@ class Load(threading.Thread):
         self._enough = threading.Event()
         self.good = 0
         self.failed: list[Any] = []
-        self.slowest = 0.0
         self.start()
 
     def run(self) -> None:
@@ -277,7 +276,6 @@ class Load(threading.Thread):
             number += 1
             tool = f"{self._servers[number % len(self._servers)]}_echo"
             body = json.dumps(request("tools/call", {"name": tool, "arguments": {"text": str(number)}}, number))
-            began = time.monotonic()
             try:
                 connection.request("POST", "/mcp", body, headers)
                 answer = json.loads(connection.getresponse().read())
@@ -287,7 +285,6 @@ class Load(threading.Thread):
                     self.failed.append(answer)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is a failed call
                 self.failed.append(repr(error))
-            self.slowest = max(self.slowest, time.monotonic() - began)
         connection.close()
 
     def stop(self) -> None:
@@ -339,25 +336,27 @@ def test_adding_removing_and_changing_one_of_ten_servers_disturbs_none_of_the_ot
         assert "Traceback" not in gateway.stderr()
 
 
-def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish() -> None:
+def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish(tmp_path: Path) -> None:
     """CFG-5: and after that its process is gone."""
     with Gateway(config(raw_server("gone"), raw_server("off"), raw_server("stays"))) as gateway:
         client = Session(gateway.port)
         with Watch([pid_of(client, "gone"), pid_of(client, "off")]) as watch:
-            running = [client.start_call(f"{name}_sleep", seconds=1.5) for name in ("gone", "off")]
+            enough = tmp_path / "enough"
+            running = [client.start_call(f"{name}_sleep", seconds=60, until=str(enough)) for name in ("gone", "off")]
             assert text_of(client.call("stays_echo", text="x")) == "x"  # the two before it have arrived
             change(gateway, config(raw_server("off", enabled=False), raw_server("stays")))
             assert client.call("gone_echo", text="x")["error"]["code"] == -32602
             assert client.call("off_echo", text="x")["error"]["code"] == -32602
             assert len(watch.left(0)) == 2
+            enough.touch()
             assert [text_of(stream.reply().message) for stream in running] == ["slept", "slept"]
             assert watch.left(WAIT) == []
 
 
-def test_what_comes_later_than_three_seconds_is_announced_when_it_comes() -> None:
+def test_what_comes_later_than_three_seconds_is_announced_when_it_comes(tmp_path: Path) -> None:
     """CFG-5: the rest is shown without it."""
     at_once = {"global": {"startup_wait": 0}}
-    slow = raw_server("slow", "--start-delay", "5")
+    slow = raw_server("slow", "--start-when", str(tmp_path / "now"))
     with Gateway(config(raw_server("a"), **at_once)) as gateway:
         client = Session(gateway.port)
         pid_of(client, "a")
@@ -365,10 +364,11 @@ def test_what_comes_later_than_three_seconds_is_announced_when_it_comes() -> Non
         with listening(client) as ear:
             began = time.monotonic()
             change(gateway, config(raw_server("a"), raw_server("quick"), slow, **at_once))
-            assert 2.5 < time.monotonic() - began < 4.9
+            assert time.monotonic() - began > 2.5
             ear.wait(TOOLS, 1)
             tools = client.tools()
             assert "quick_echo" in tools and "slow_echo" not in tools
+            (tmp_path / "now").touch()
             ear.wait(TOOLS, 2)
             assert "slow_echo" in client.tools()
             assert ear.heard() == {TOOLS: 2}
@@ -517,9 +517,9 @@ def test_settings_a_living_server_can_take_up_do_not_restart_it() -> None:
         pid = pid_of(client, "a")
         assert "a_echo" in client.tools()
         with listening(client) as ear:
-            plan = change(gateway, config(raw_server("a", description="another", call_timeout=0.2)))
+            plan = change(gateway, config(raw_server("a", description="another", call_timeout=1.5)))
             assert plan == "1 updated (a)"
-            assert "0.2" in client.call("a_sleep", seconds=30)["error"]["message"]
+            assert "1.5" in client.call("a_sleep", seconds=30)["error"]["message"]
             assert pid_of(client, "a") == pid
             assert change(gateway, config(raw_server("a", prefix="z", call_timeout=30))) == "1 updated (a)"
             ear.wait(TOOLS, 1)
@@ -579,13 +579,13 @@ def test_switching_a_server_off_ends_its_processes_and_switching_it_on_brings_it
 def test_settings_of_the_gateway_are_taken_up_or_said_to_need_a_restart() -> None:
     """CFG-5: nothing is passed over in silence."""
     with Gateway(config(raw_server("a"))) as gateway:
-        client = Session(gateway.port)
+        client = Session(gateway.port, path="/mcp/direct")
         pid = pid_of(client, "a")
         more: Json = {"mode": "search", "server": {"port": 1234}, "global": {"log_level": "DEBUG", "menu_budget": 5}}
         said = after(gateway, "reloaded: ", lambda: renamed(gateway.file, json.dumps(config(raw_server("a"), **more))))
         assert "needs a restart: server.port" in said
         assert "settings: mode, global.log_level, global.menu_budget" in said
-        assert "mode 'search' is not built yet" in said
+        assert "mcp_search_tools" in Session(gateway.port).tools()
         assert pid_of(client, "a") == pid
         quiet = config(raw_server("a"), **{**more, "global": {"log_level": "ERROR", "menu_budget": 5}})
         renamed(gateway.file, json.dumps(quiet))

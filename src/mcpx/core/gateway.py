@@ -19,7 +19,7 @@ from mcpx.config.plan import plan as plan_of
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.room import CallersRoom
 from mcpx.core.router import route
-from mcpx.core.surfaces import SurfaceState, settings_of
+from mcpx.core.surfaces import SurfaceState, changed_menus, settings_of
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
@@ -81,6 +81,7 @@ class Gateway:
         """What clients were told of: the first list they saw, then each announcement."""
         self._stale = False
         self._forced: set[Kind] = set()
+        self._menus_changed: frozenset[str | None] = frozenset()
         self._changed_by: set[str] = set()
         self._announcing: asyncio.Task[None] | None = None
         self._levels: dict[str, str] = {}
@@ -125,7 +126,7 @@ class Gateway:
             surfaces = before.surfaces
             if (before.config.mode, settings_of(before.config)) != (config.mode, settings_of(config)):
                 surfaces = self._surface_state.surfaces(config)
-                self._forced.add("tools")  # the same tools, but another menu
+            self._menus_changed |= changed_menus(before.config, config)
             self.generation = Generation(config, upstreams, surfaces)
             self._changed_offers()
             for name, upstream in before.upstreams.items():
@@ -218,7 +219,8 @@ class Gateway:
         upstream = self.generation.upstreams.get(name)
         if upstream is None or not upstream.server.enabled:
             return None
-        return Service(name, upstream.description, upstream.instructions, upstream.status.state)
+        status = upstream.status
+        return Service(name, upstream.description, upstream.instructions, status.state, status.last_error)
 
     def tool_index(self) -> "list[ToolEntry]":
         """Every tool with all that the search surface knows of it (S2)."""
@@ -237,6 +239,8 @@ class Gateway:
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
+        if not self.generation.surfaces.of(caller.mode).by_name(caller):
+            return None
         catalog = self.catalogs.of(caller)
         if self._annotations[0] is not catalog:
             self._annotations = (catalog, {})
@@ -307,7 +311,8 @@ class Gateway:
         while self._stale:
             self._stale = False
             known, after = self._known, self.catalog
-            kinds, servers = set(self._forced), list(self._changed_by)
+            kinds, servers, menus = set(self._forced), list(self._changed_by), self._menus_changed
+            self._menus_changed = frozenset()
             self._forced.clear()
             self._changed_by.clear()
             if known is not None:
@@ -315,6 +320,8 @@ class Gateway:
                 self._known = after
             if kinds:
                 self.bus.publish(OffersChanged(frozenset(kinds), None, servers[0] if len(servers) == 1 else None))
+            if menus and "tools" not in kinds:
+                self.bus.publish(OffersChanged(frozenset({"tools"}), modes=menus))
             await asyncio.sleep(ANNOUNCE_GAP)
 
     def resource_updated(self, server: str, params: Json, owner: str | None) -> None:

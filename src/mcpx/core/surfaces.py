@@ -65,6 +65,22 @@ def settings_of(config: Config) -> Settings:
     )
 
 
+def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
+    """The modes whose menu is another one though the tools are the same; None stands for the configured mode."""
+    before, after = _menus(old), _menus(new)
+    changed: set[str | None] = {mode for mode in after if before[mode] != after[mode]}
+    if old.mode != new.mode or new.mode in changed:
+        changed.add(None)
+    return frozenset(changed)
+
+
+def _menus(config: Config) -> dict[str, object]:
+    """What each menu is made of, beside the tools themselves."""
+    told = [(server.name, server.description) for server in config.mcp_servers if server.enabled]
+    listed, proxy = (config.global_.menu_budget, told), config.global_.tool_proxy
+    return {"inspect": listed, "describe": listed, "search": proxy, "auto": proxy}
+
+
 def _rendering(keys: PerServer) -> Rendering:
     return Rendering(
         compress_schemas=keys.schema_compression_enabled,

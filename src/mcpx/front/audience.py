@@ -60,7 +60,8 @@ class Session:
 class Ear:
     """One `subscriptions/listen` of a modern client: a filter, and the stream it listens on."""
 
-    def __init__(self, request_id: str | int, wanted: Any, push: Push) -> None:
+    def __init__(self, request_id: str | int, wanted: Any, push: Push, mode: str | None = None) -> None:
+        self.mode = mode
         self.id = f"listen-{secrets.token_urlsafe(9)}"
         self.forms: dict[tuple[str, str], set[str]] = {}
         self._mark = request_id
@@ -118,15 +119,15 @@ class Audience:
                 pass
 
     def _offers_changed(self, event: OffersChanged) -> None:
-        only = event.session
+        only, modes = event.session, event.modes
         # A notice that stands for several servers names none.
         params: Json = {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
         for notice in sorted({NOTICES[kind] for kind in event.kinds}):
             for session in list(self._sessions.values()):
-                if only is None or session.id == only:
+                if only in (None, session.id) and (modes is None or session.caller.mode in modes):
                     session.push(notice, params)
             for ear in list(self._ears.values()) if only is None else ():
-                if ear.wants(notice):
+                if ear.wants(notice) and (modes is None or ear.mode in modes):
                     ear.push(notice, params)
 
     def _resource_updated(self, event: ResourceUpdated) -> None:

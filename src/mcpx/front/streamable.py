@@ -268,7 +268,7 @@ class Streamable:
         def push(method: str, params: Json) -> None:
             stream.send(jsonrpc.notification(method, params))
 
-        ear = Ear(message["id"], message["params"].get("notifications"), push)
+        ear = Ear(message["id"], message["params"].get("notifications"), push, caller.mode)
         return await self._desk.listen(ear, caller, self._ending)
 
     # Upkeep ----------------------------------------------------------------------------------------------------

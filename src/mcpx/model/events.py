@@ -19,6 +19,8 @@ class OffersChanged:
     """The only one it concerns; None concerns everybody."""
     server: str | None = None
     """The server whose lists they are; None when there are several."""
+    modes: frozenset[str | None] | None = None
+    """Only clients in these modes see a difference (None among them: the configured one); absent: everybody."""
 
 
 @dataclass(frozen=True, slots=True)

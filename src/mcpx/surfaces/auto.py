@@ -8,14 +8,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import orjson
-
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
+from mcpx.surfaces.menu import cut, one_line
+from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, Settings, Shown
 from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.view import View
+from mcpx.wire import codec
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +47,19 @@ class Choices:
             del self._made[next(iter(self._made))]
         self._made[key] = choice
 
-    def forget(self, session: str) -> None:
-        self._made.pop(session, None)
+    def forget(self, key: str) -> None:
+        self._made.pop(key, None)
 
     def latest(self, number: int = 20) -> list[Choice]:
         return list(self._made.values())[-number:]
+
+
+def _size(definition: Json) -> int:
+    """Tokens of one tool in a list."""
+    try:
+        return estimate(codec.dump(definition).decode())
+    except codec.Unencodable:
+        return 0  # nor can it be listed
 
 
 class Auto:
@@ -66,11 +75,16 @@ class Auto:
     async def call_tool(self, view: View, call: Call) -> Json:
         return await (await self._chosen(view, call.caller)).call_tool(view, call)
 
+    def by_name(self, caller: Caller) -> bool:
+        choice = self._choices.of(owner_of(caller))
+        return choice is None or choice.mode == "direct"
+
     async def _chosen(self, view: View, caller: Caller) -> Surface:
-        key = caller.session or f"{caller.principal}\0{caller.client.get('name')}\0{caller.client.get('version')}"
+        key = owner_of(caller)
         choice = self._choices.of(key)
         if choice is None:
-            choice = self._choose(str(caller.client.get("name", "")), await view.prepare())
+            client = cut(one_line(caller.client.get("name")), 80)
+            choice = self._choose(client, await view.prepare())
             self._choices.keep(key, choice)
             log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
         return self._surface(choice.mode)
@@ -80,8 +94,7 @@ class Auto:
             if rule.matches(client):
                 return Choice(client, rule.mode, rule.reason)
         if self._size[0] is not catalog:
-            tools = [offer.definition for offer in catalog.offers["tools"]]
-            self._size = (catalog, estimate(orjson.dumps(tools).decode()))
+            self._size = (catalog, sum(_size(offer.definition) for offer in catalog.offers["tools"]))
         size, budget = self._size[1], self._settings.auto_budget
         told = f"{len(catalog.offers['tools'])} tools take about {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)

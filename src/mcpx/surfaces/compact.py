@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.typescript import signature
-from mcpx.model.call import Call, Json
+from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
@@ -20,7 +20,7 @@ from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
-from mcpx.surfaces.settings import Settings
+from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.view import Service, View
 
 BUILT_IN = "mcpx"
@@ -64,6 +64,9 @@ class Compact:
         """The whole call, as text."""
         raise NotImplementedError
 
+    def by_name(self, caller: Caller) -> bool:
+        return False
+
     # The surface -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
@@ -103,9 +106,13 @@ class Compact:
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"error": text}), "isError": True}
 
-    def bounded(self, call: Call, result: Json) -> Json:
-        """An answer of our own that may be large."""
-        return shaped(result, self.settings.common, self._kept, owner_of(call.caller), self._go_on, ())
+    def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
+        """An answer that may be large."""
+        return shaped(result, how or self.settings.common, self._kept, owner_of(call.caller), self._go_on)
+
+    def finished(self, result: Json, how: Rendering) -> Json:
+        """What a surface puts around the result of a tool."""
+        return result
 
     # Tools of servers ----------------------------------------------------------------------------------------------
 
@@ -114,14 +121,17 @@ class Compact:
         checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
         if checked.problems:
             raise Mistake(f"{'; '.join(checked.problems)}\n{self.signature(offer)}")
+        how = self.settings.of(offer.server)
         if offer is READER:
-            return await self._read(call, checked.arguments)
+            return self.finished(await self._read(call, checked.arguments), how)
         params = {**call.params, "name": offer.name, "arguments": checked.arguments}
         result = await view.call(offer, call, params)
         if result.get("resultType") == "input_required":
             return result
-        how = self.settings.of(offer.server)
-        return shaped(result, how, self._kept, owner_of(call.caller), self._go_on, checked.repairs)
+        shown = self.finished(self.bounded(call, result, how), how)
+        if checked.repairs and isinstance(shown.get("content"), list):
+            shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
+        return shown
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
@@ -162,11 +172,16 @@ class Compact:
         offer = view.catalog.native("tools", server, tool)
         if offer is not None:
             return offer
-        if (server, tool) == (BUILT_IN, "result"):
-            return READER
+        if server == BUILT_IN:
+            if tool == READER.name:
+                return READER
+            raise Mistake(f"The built-in server has one tool, {quoted(READER.name)}.")
         self.service(view, server)
         offer = await view.pick(server, tool) or _public_on(view.catalog, server, tool)
         if offer is None:
+            service = self.service(view, server)
+            if service.last_error is not None and view.catalog.count(server, "tools") == 0:
+                raise Mistake(f"Server {quoted(server)} is {service.status}: {service.last_error}")
             names = [offer.name for offer in view.catalog.offers["tools"] if offer.server == server]
             raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {_nearest(tool, names, 'tools')}")
         return offer

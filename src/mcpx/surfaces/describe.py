@@ -84,9 +84,10 @@ class Describe(Compact):
         contents: Any = result.get("contents")
         parts = [as_object(part) for part in cast(list[Any], contents)] if isinstance(contents, list) else []
         shown: Json = {"content": [_shown(part) for part in parts] or [said("(empty)")]}
-        if self.settings.of(found[0]).structured and not any("blob" in part for part in parts):
+        how = self.settings.of(found[0])
+        if how.structured and not any("blob" in part for part in parts):
             shown["structuredContent"] = {"contents": parts}
-        return self.bounded(call, shown)
+        return self.bounded(call, shown, how)
 
     def spelled(self, offer: Offer) -> str:
         return f"{offer.server}.{offer.name}"

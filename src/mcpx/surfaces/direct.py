@@ -1,6 +1,6 @@
 """Every tool of every server under its public name, everything else untouched (SUR-1)."""
 
-from mcpx.model.call import Call, Json
+from mcpx.model.call import Call, Caller, Json
 from mcpx.surfaces.view import View
 
 
@@ -8,6 +8,9 @@ class Direct:
     async def list_tools(self, view: View, call: Call) -> Json:
         tools, following = await view.page("tools", call)
         return {"tools": tools} if following is None else {"tools": tools, "nextCursor": following}
+
+    def by_name(self, caller: Caller) -> bool:
+        return True
 
     async def call_tool(self, view: View, call: Call) -> Json:
         offer = await view.find("tools", call.params.get("name"))

@@ -6,12 +6,11 @@ The same catalog gives the same bytes, whoever connected first.
 
 from collections.abc import Callable, Iterator, Sequence
 
-import orjson
-
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.view import Service
+from mcpx.wire import codec
 
 INSTRUCTIONS = 300
 """Characters of a server's instructions that are shown (S0)."""
@@ -45,7 +44,7 @@ def definitions_within(
 
 
 def _cost(definitions: list[Json]) -> int:
-    return estimate(orjson.dumps(definitions).decode())
+    return estimate(codec.dump(definitions).decode())
 
 
 def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:

@@ -16,38 +16,49 @@ from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
 PREVIEW_BYTES = 2_000
+CLAIMED = 100
+"""Characters of a client's name that tell it from others."""
 _JSON_BEGINS = frozenset('{["-0123456789tfn')
 
 
 def owner_of(caller: Caller) -> str:
     """To whom a kept result belongs. Modern clients have no session: who they say they are is all there is."""
     if caller.session is not None:
-        return f"{caller.principal}\0{caller.session}"
-    return f"{caller.principal}\0\0{caller.client.get('name', '')}\0{caller.client.get('version', '')}"
+        return caller.session
+    claims = (str(caller.client.get(key, ""))[:CLAIMED] for key in ("name", "version"))
+    return "\0".join((caller.principal, *claims))
 
 
 def said(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def shaped(
-    result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str], str], notes: tuple[str, ...]
-) -> Json:
-    """`go_on` says how a handle is read through this surface; `notes` become a last text block."""
+def shaped(result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str], str]) -> Json:
+    """`go_on` says how a handle is read through this surface."""
     content: Any = result.get("content")
     if not isinstance(content, list):
         return result
     own = result.get("structuredContent")
     shape = _Shaping(how, kept, owner, go_on)
     blocks = shape.blocks(cast(list[Any], content), own)
-    if notes:
-        blocks.append(said("Note: " + "; ".join(notes)))
     shown = {key: value for key, value in result.items() if key != "structuredContent"}
     shown["content"] = blocks
-    structured = shape.kept_back or own or shape.derived
+    structured = shape.kept_back or (shape.derived if own is None else own)
     if structured is not None and how.structured:
         shown["structuredContent"] = structured
     return shown
+
+
+class _Text:
+    """One text block: as it came, as it is shown, and its value if it is JSON."""
+
+    __slots__ = ("raw", "rendered", "size", "value")
+
+    def __init__(self, raw: str, rendered: str, value: object) -> None:
+        self.raw = raw
+        self.rendered = rendered
+        self.value = value
+        self.size = _size(rendered)
 
 
 class _Shaping:
@@ -67,46 +78,43 @@ class _Shaping:
 
     def blocks(self, content: list[Any], own: Any) -> list[Any]:
         limit = self._how.result_limit
-        shown: list[Any] = []
-        total = 0
+        texts: list[_Text | None] = []
         for block in content:
             text = _text_of(block)
-            if text is None:
-                shown.append(block)
-                continue
-            rendered, value = self._rendered(text, own, alone=len(content) == 1)
-            size = _size(rendered)
-            if size > limit:
-                rendered = self._keep(text, value)
-                size = 0  # a preview is short
-            total += size
-            shown.append(block if rendered is text else {**block, "text": rendered})
-        return self._joined(content, shown) if total > limit else shown
+            texts.append(None if text is None else self._rendered(text, own, alone=len(content) == 1))
+        if sum(text.size for text in texts if text is not None and text.size <= limit) > limit:
+            return self._joined(content)
+        return [block if text is None else self._shown(block, text) for block, text in zip(content, texts, strict=True)]
 
-    def _rendered(self, text: str, own: Any, *, alone: bool) -> tuple[str, object]:
+    def _shown(self, block: Json, text: "_Text") -> Json:
+        if text.size > self._how.result_limit:
+            return {**block, "text": self._keep(text.raw, text.value)}
+        return block if text.rendered is text.raw else {**block, "text": text.rendered}
+
+    def _rendered(self, text: str, own: Any, *, alone: bool) -> "_Text":
+        plain = _Text(text, text, NOT_JSON)
         if not text or text.lstrip(" \t\r\n")[:1] not in _JSON_BEGINS:
-            return text, NOT_JSON
+            return plain
         one_line = "\n" not in text.strip()
         if not one_line and not alone and own is None:
-            return text, NOT_JSON
+            return plain
         try:
-            value = codec.load(text.encode())
+            value = codec.load(text.encode(), strict=True)
         except (codec.BadJson, UnicodeEncodeError):
-            return text, NOT_JSON
+            return plain
         if alone and own is None:
             self.derived = cast(Json, value) if isinstance(value, dict) else {"result": value}
         if not isinstance(value, (dict, list)) or not (one_line or value == own or as_object(own) == {"result": value}):
-            return text, cast(object, value)
+            return _Text(text, text, cast(object, value))
         rendered = render(cast(object, value), toon=self._how.toon, min_size=self._how.toon_min_size)
-        return (rendered if len(rendered) < len(text) else text), cast(object, value)
+        return _Text(text, rendered if len(rendered) < len(text) else text, cast(object, value))
 
-    def _joined(self, content: list[Any], shown: list[Any]) -> list[Any]:
+    def _joined(self, content: list[Any]) -> list[Any]:
         """Many texts, each short enough, all together too long: they are kept as one, where the first one stood."""
         texts = [text for block in content if (text := _text_of(block)) is not None]
-        note = said(self._keep("\n".join(texts), NOT_JSON))
-        others = [block for block in shown if _text_of(block) is None]
-        first = next(index for index, block in enumerate(shown) if _text_of(block) is not None)
-        return [*others[:first], note, *others[first:]]
+        first = next(index for index, block in enumerate(content) if _text_of(block) is not None)
+        others = [block for block in content if _text_of(block) is None]
+        return [*others[:first], said(self._keep("\n".join(texts), NOT_JSON)), *others[first:]]
 
     def _keep(self, text: str, value: object) -> str:
         how = self._how

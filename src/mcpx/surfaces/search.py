@@ -15,7 +15,7 @@ from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, one_line, short
-from mcpx.surfaces.settings import Settings
+from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.view import Service, View
 
 SIGNATURES = 380
@@ -50,7 +50,7 @@ class Search(Compact):
         if name == "mcp_execute_tool" and settings.enable_execute:
             self.only(arguments, "tool_name", "arguments")
             offer = await self._named(view, self.text(arguments, "tool_name"))
-            return self._executed(await self.run(view, call, offer, arguments.get("arguments")))
+            return await self.run(view, call, offer, arguments.get("arguments"))
         if name == "mcp_list_services" and settings.enable_list_services:
             return await self._services(view)
         return None
@@ -66,14 +66,12 @@ class Search(Compact):
     async def _search(self, view: View, arguments: Json) -> Json:
         query = self.text(arguments, "query", needed=False)
         service = self.text(arguments, "service_name", needed=False)
-        limit = _number(arguments, "limit", self.settings.search_limit, least=1)
+        limit = min(_number(arguments, "limit", self.settings.search_limit, least=1), MOST)
         offset = _number(arguments, "offset", 0, least=0)
         catalog = await view.prepare()
         if service:
             self.service(view, service)
-        found = (await self._index(catalog)).search(
-            query, limit=min(limit, MOST), offset=offset, service=service or None
-        )
+        found = (await self._index(catalog)).search(query, limit=limit, offset=offset, service=service or None)
         offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
         structured: Json = {
             "tools": [
@@ -120,11 +118,11 @@ class Search(Compact):
 
     async def _named(self, view: View, name: str) -> Offer:
         """By display name, by the server's own name, or as `server.tool`."""
+        if name == READER.public:
+            return READER
         offer = view.catalog.find("tools", name)
         if offer is not None:
             return offer
-        if name == READER.public:
-            return READER
         alike = view.catalog.tools_named(name)
         if len(alike) == 1:
             return alike[0]
@@ -143,9 +141,9 @@ class Search(Compact):
             hint = f"Did you mean {' or '.join(map(quoted, near))}?" if near else "Use mcp_search_tools to find tools."
             raise Mistake(f"Unknown tool {quoted(name)}. {hint}") from None
 
-    def _executed(self, result: Json) -> Json:
+    def finished(self, result: Json, how: Rendering) -> Json:
         """S2's shape around what the tool returned."""
-        if result.get("resultType") == "input_required":
+        if not how.structured:
             return result
         failed = result.get("isError") is True
         content: Any = result.get("content")
@@ -154,8 +152,6 @@ class Search(Compact):
         value = result.get("structuredContent")
         if value is None and texts:
             value = "\n".join(texts)
-        if not self.settings.common.structured:
-            return result
         told: Json = {
             "success": not failed,
             "result": None if failed else value,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from mcpx.model.call import Call, Json
+from mcpx.model.call import Call, Caller, Json
 from mcpx.surfaces.direct import Direct
 from mcpx.surfaces.settings import Settings, Shown
 from mcpx.surfaces.view import View
@@ -19,6 +19,10 @@ class Surface(Protocol):
     async def list_tools(self, view: View, call: Call) -> Json: ...
 
     async def call_tool(self, view: View, call: Call) -> Json: ...
+
+    def by_name(self, caller: Caller) -> bool:
+        """Whether this caller calls tools under their own names."""
+        ...
 
 
 class Surfaces:

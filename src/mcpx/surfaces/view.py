@@ -21,6 +21,7 @@ class Service:
     """The config's, else the first sentence of its instructions."""
     instructions: str
     status: str
+    last_error: str | None = None
 
 
 class View(Protocol):

@@ -50,8 +50,9 @@ def _has_long_integer(data: bytes | bytearray) -> bool:
     return _LONG_POSITIVE in plain or _LONG_NEGATIVE in plain
 
 
-def load(data: bytes | bytearray | memoryview, *, mend: bool = False) -> Any:
-    """The value of one JSON text. With `mend`, bytes that are not UTF-8 become U+FFFD, not a refusal."""
+def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bool = False) -> Any:
+    """The value of one JSON text. With `mend`, bytes that are not UTF-8 become U+FFFD, not a refusal; with `strict`,
+    infinities and NaN are refused, so that what was loaded can be dumped."""
     if isinstance(data, memoryview):
         data = bytes(data)
     try:
@@ -60,7 +61,7 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False) -> Any:
     except JSONDecodeError as e:
         if e.msg.startswith("depth limit"):
             raise BadJson(e.msg) from None
-    return _load_slowly(data, "replace" if mend else "surrogatepass")
+    return _load_slowly(data, "replace" if mend else "surrogatepass", strict)
 
 
 def _finite(text: str) -> float:
@@ -68,11 +69,24 @@ def _finite(text: str) -> float:
     return value if value - value == 0 else _NotFinite(value)
 
 
-def _load_slowly(data: bytes | bytearray, errors: str) -> Any:
+def _refused(text: str) -> float:
+    raise BadJson("a number that is not finite")
+
+
+def _finite_only(text: str) -> float:
+    value = float(text)
+    return value if value - value == 0 else _refused(text)
+
+
+def _load_slowly(data: bytes | bytearray, errors: str, strict: bool) -> Any:
     # `from None` everywhere: the errors of json carry the whole document with them.
     try:
         text = data.decode("utf-8", errors).removeprefix("\ufeff")
+        if strict:
+            return json.loads(text, parse_float=_finite_only, parse_constant=_refused)
         return json.loads(text, parse_float=_finite, parse_constant=_NotFinite)
+    except BadJson:
+        raise
     except json.JSONDecodeError as e:
         raise BadJson(f"{e.msg}: line {e.lineno} column {e.colno}") from None
     except UnicodeDecodeError as e:

@@ -1,0 +1,265 @@
+"""SUR-11: a large result is kept, shown in part, and read on through the surface's own call tool."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from behaviour.compact import ERAS, MODES, Json, Visitor, config, text, texts, told
+from fixtures.gateway import Gateway
+
+LIMIT = 16_000
+ROWS = [{"id": number, "name": f"row number {number}", "odd": bool(number % 2)} for number in range(900)]
+LINES = "\n".join(f"line {number} of the log" for number in range(2000))
+MESSAGE_LONG = json.dumps({"rows": ROWS, "count": 900})
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("large") / "calls"
+
+
+@pytest.fixture(scope="module")
+def gateway(record: Path) -> Iterator[Gateway]:
+    texts = {"a://big": LINES, "a://middle": "z" * 5_000, "a://json": '{"a": 1}'}
+    offers = {
+        "resources": [{"uri": uri, "name": uri} for uri in texts],
+        "contents": {uri: [{"uri": uri, "text": text}] for uri, text in texts.items()},
+    }
+    servers = (
+        told("told", record.parent, offers, "--record", str(record)),
+        told("small", record.parent, offers, result_limit=2_000),
+        told("bare", record.parent, offers, structured_content="omit"),
+    )
+    with Gateway(config(*servers)) as gateway:
+        yield gateway
+        assert "Traceback" not in gateway.stderr(), gateway.stderr()
+
+
+@pytest.fixture(params=[(mode, era) for mode in MODES for era in ERAS], ids=lambda both: "-".join(both))
+def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
+    return Visitor(gateway.port, *request.param)
+
+
+def said(*parts: str) -> Json:
+    return {"content": [{"type": "text", "text": part} for part in parts]}
+
+
+def large(client: Visitor, value: str, server: str = "told") -> Json:
+    return client.run(server, "give", {"result": said(value)})
+
+
+def handle_of(client: Visitor, result: Json) -> str:
+    return client.structured(result)["handle"]
+
+
+def read(client: Visitor, handle: str, **more: Any) -> str:
+    result = client.run("mcpx", "result", {"handle": handle, **more})
+    assert not result.get("isError"), result
+    return text(result)
+
+
+def test_a_large_result_is_replaced_by_preview_shape_and_handle(client: Visitor) -> None:
+    """SUR-11: and one line that says how to go on, in the words of this surface."""
+    value = json.dumps(ROWS)
+    result = large(client, value)
+    kept = client.structured(result)
+    assert kept.keys() == {"handle", "total_bytes", "shape", "preview"}
+    assert kept["total_bytes"] == len(value)
+    assert "900" in kept["shape"] and "id" in kept["shape"] and "name" in kept["shape"]
+    assert "row number 0" in kept["preview"] and "row number 899" not in kept["preview"]
+    shown = text(result)
+    assert len(shown) < 4_000
+    assert kept["preview"] in shown and kept["shape"] in shown
+    *_, how = shown.splitlines()
+    begins = {"inspect": 'exec("mcpx", "result"', "describe": 'call("mcpx.result"'}
+    assert begins.get(client.mode, 'mcp_execute_tool("mcpx.result"') in how
+    assert all(word in how for word in (kept["handle"], "offset", "limit", "jmespath", "grep", "head"))
+
+
+def test_the_limit_is_counted_in_bytes(client: Visitor) -> None:
+    """SUR-11: 16,000 are whole, one more is not; so are letters that take more than a byte."""
+    whole, over = "x" * LIMIT, "x" * (LIMIT + 1)
+    assert text(large(client, whole)) == whole
+    assert client.structured(large(client, over))["total_bytes"] == LIMIT + 1
+    wide = "字" * (LIMIT // 3 + 1)
+    kept = client.structured(large(client, wide))
+    assert kept["total_bytes"] == len(wide.encode())
+    assert text(large(client, "字" * (LIMIT // 3))) == "字" * (LIMIT // 3)
+
+
+def test_rows_are_read_by_offset_and_limit_to_the_end(client: Visitor) -> None:
+    """SUR-11: the pages together are the whole."""
+    handle = handle_of(client, large(client, json.dumps(ROWS)))
+    page = read(client, handle, offset=10, limit=2)
+    assert "row number 10" in page and "row number 11" in page
+    assert "row number 9" not in page and "row number 12" not in page
+    seen: list[str] = []
+    offset = 0
+    while offset < len(ROWS):
+        page = read(client, handle, offset=offset)
+        assert len(page.encode()) <= LIMIT
+        names = [f"row number {number}" for number in range(offset, len(ROWS)) if f"row number {number}," in page]
+        assert names
+        seen += names
+        offset += len(names)
+    assert seen == [row["name"] for row in ROWS]
+
+
+def test_json_is_read_by_an_expression(client: Visitor) -> None:
+    """SUR-11: `jmespath` selects."""
+    handle = handle_of(client, large(client, MESSAGE_LONG))
+    assert json.loads(read(client, handle, jmespath="rows[?id == `7`].name | [0]").join('""')) == "row number 7"
+    assert read(client, handle, jmespath="count") == "900"
+    assert read(client, handle, jmespath="length(rows)") == "900"
+
+
+def test_lines_are_found_and_counted_from_the_beginning(client: Visitor) -> None:
+    """SUR-11: `grep` and `head`."""
+    handle = handle_of(client, large(client, LINES))
+    found = read(client, handle, grep="line 1234 ")
+    assert "line 1234 of the log" in found and "line 1235" not in found
+    head = read(client, handle, head=3)
+    assert "line 2 of the log" in head and "line 3 of the log" not in head
+
+
+def test_reading_asks_no_server(client: Visitor, record: Path) -> None:
+    """SUR-11: no new call; and no new entry in the menu."""
+    before = client.tools()
+    handle = handle_of(client, large(client, LINES))
+    calls = record.read_text().count("\n")
+    for more in ({"offset": 5}, {"grep": "1999"}, {"head": 1}, {}):
+        read(client, handle, **more)
+    assert record.read_text().count("\n") == calls
+    assert client.tools() == before
+
+
+def test_the_handle_of_another_client_reads_as_unknown(client: Visitor) -> None:
+    """SUR-11: word by word like one that was never given."""
+    handle = handle_of(client, large(client, LINES))
+    other = Visitor(client.port, client.mode, "modern" if client.modern else "older", name="somebody else")
+    refused = other.run("mcpx", "result", {"handle": handle})
+    assert other.error(refused)
+    assert "line 0" not in text(refused)
+    assert refused == other.run("mcpx", "result", {"handle": "x" * len(handle)})
+    assert "line 0 of the log" in read(client, handle)
+
+
+def test_another_session_of_the_same_program_is_another_client(gateway: Gateway) -> None:
+    """SUR-11: where there are sessions, a handle belongs to one."""
+    for mode in MODES:
+        mine, other = Visitor(gateway.port, mode), Visitor(gateway.port, mode)
+        other.error(other.run("mcpx", "result", {"handle": handle_of(mine, large(mine, LINES))}))
+
+
+def test_a_handle_is_good_in_every_mode_of_the_same_session(gateway: Gateway) -> None:
+    """SUR-11, SUR-6: it belongs to the caller; who has one may as well read it through another surface."""
+    client = Visitor(gateway.port, "inspect", "modern", name="wanderer")
+    handle = handle_of(client, large(client, LINES))
+    for mode in MODES:
+        assert "line 7 of" in read(Visitor(gateway.port, mode, "modern", name="wanderer"), handle, offset=7, limit=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"handle": 5.5},
+        {"handle": ["a"]},
+        {"handle": "x", "offset": -1},
+        {"handle": "x", "limit": "many"},
+        {"handle": "x", "regexp": "a"},
+        "not an object",
+    ],
+)
+def test_wrong_arguments_for_reading_are_mistakes_that_help(client: Visitor, arguments: Any) -> None:
+    """SUR-9, SUR-11: with the signature."""
+    told = client.error(client.run("mcpx", "result", arguments))
+    assert "handle" in told
+
+
+def test_a_bad_expression_is_a_mistake_that_helps(client: Visitor) -> None:
+    """SUR-9, SUR-11."""
+    rows = handle_of(client, large(client, json.dumps(ROWS)))
+    lines = handle_of(client, large(client, LINES))
+    for handle, more in ((rows, {"jmespath": "[?"}), (lines, {"jmespath": "a"}), (rows, {"offset": 900})):
+        told = client.error(client.run("mcpx", "result", {"handle": handle, **more}))
+        assert next(iter(more)) in told
+
+
+def test_other_blocks_and_fields_stay_when_a_text_is_kept_back(client: Visitor) -> None:
+    """SUR-8, SUR-11: in order, with `_meta`, `isError` and what the text's own block carried."""
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    block = {"type": "text", "text": LINES, "_meta": {"x": 1}}
+    given = {"content": [image, block, image, {"type": "text", "text": "end"}], "isError": True, "_meta": {"y": 2}}
+    result = client.run("told", "give", {"result": given})
+    assert [part["type"] for part in result["content"]] == ["image", "text", "image", "text"]
+    assert (result["isError"], result["_meta"]) == (True, {"y": 2})
+    assert result["content"][1]["_meta"] == {"x": 1}
+    assert result["content"][3] == {"type": "text", "text": "end"}
+    assert len(result["content"][1]["text"]) < 4_000
+
+
+def test_many_small_texts_are_bounded_too(client: Visitor) -> None:
+    """SUR-11: each is short enough, all together they are not; nothing of them is lost."""
+    parts = [f"part {number} " + "y" * 1_000 for number in range(40)]
+    result = client.run("told", "give", {"result": said(*parts)})
+    assert sum(map(len, texts(result))) < 4_000
+    found = read(client, handle_of(client, result), grep="part 39")
+    assert "part 39" in found
+
+
+def test_the_text_and_the_structured_content_name_the_same_handle(client: Visitor) -> None:
+    """SUR-11: also when one text is too large and the others are too many."""
+    parts = [LINES, *(f"part {number} " + "y" * 1_000 for number in range(40))]
+    result = client.run("told", "give", {"result": said(*parts)})
+    assert handle_of(client, result) in "\n".join(texts(result))
+
+
+def test_the_limit_of_a_server_is_its_own(client: Visitor) -> None:
+    """SUR-11, SUR-7: `result_limit`; without `structuredContent` the text alone is enough to go on."""
+    assert client.structured(large(client, "z" * 2_001, "small"))["total_bytes"] == 2_001
+    assert text(large(client, "z" * 2_000, "small")) == "z" * 2_000
+    bare = large(client, LINES, "bare")
+    assert "structuredContent" not in bare
+    handle = text(bare).rpartition('"handle": "')[2].partition('"')[0]
+    assert "line 3 of the log" in read(client, handle)
+
+
+def test_the_servers_own_structured_content_gives_way_to_the_handle(client: Visitor) -> None:
+    """SUR-11: else a client that feeds both to the model would get all of it after all."""
+    given = {**said(MESSAGE_LONG), "structuredContent": json.loads(MESSAGE_LONG)}
+    result = client.run("told", "give", {"result": given})
+    assert client.structured(result).keys() == {"handle", "total_bytes", "shape", "preview"}
+    assert read(client, handle_of(client, result), jmespath="count") == "900"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_large_resource_is_kept_back_like_any_result(gateway: Gateway, era: str) -> None:
+    """SUR-3, SUR-11."""
+    client = Visitor(gateway.port, "describe", era)
+    result = client.use("resources", uri="a://big")
+    assert result["structuredContent"]["total_bytes"] == len(LINES)
+    assert "line 1999 of" in read(client, handle_of(client, result), offset=1999)
+
+
+def test_the_settings_of_a_server_count_for_its_resources(gateway: Gateway) -> None:
+    """SUR-3, SUR-7, SUR-11: `result_limit` and `structured_content` of the server that is read from."""
+    client = Visitor(gateway.port, "describe")
+    assert text(client.use("resources", server_name="told", uri="a://middle")) == "z" * 5_000
+    kept = client.use("resources", server_name="small", uri="a://middle")
+    assert kept["structuredContent"].get("total_bytes") == 5_000
+    for uri in ("a://json", "a://middle", "a://big"):
+        assert "structuredContent" not in client.use("resources", server_name="bare", uri=uri)
+
+
+@pytest.mark.parametrize("mode", ["inspect", "describe"])
+def test_the_tool_that_reads_on_can_be_asked_for_like_any_other(gateway: Gateway, mode: str) -> None:
+    """SUR-11, SUR-9: it is in no menu, but a model that asks is told its parameters."""
+    client = Visitor(gateway.port, mode)
+    for target in ({"server_name": "mcpx", "tool_name": "result"}, {"server_name": "mcpx"}):
+        method = ".".join(target.values())
+        asked = client.use("inspect", **target) if mode == "inspect" else client.use("describe", method=method)
+        assert all(word in text(asked) for word in ("handle: string", "offset?", "jmespath?", "grep?", "head?"))
