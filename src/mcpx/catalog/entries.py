@@ -5,11 +5,16 @@ Promised: whatever a server sends as a schema, its parameters are told as far as
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, cast
 
 from mcpx.catalog.search.index import Document
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
+
+MOST_PARAMETERS = 64
+LONGEST_TEXT = 1_000
+"""Of what is told of a tool; the whole of it is in its schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +55,15 @@ def parameters_of(schema: object) -> Json:
     """Each parameter's name with its type, its description and whether it is required."""
     outer = as_object(schema)
     required: Any = outer.get("required")
-    needed = cast(list[Any], required) if isinstance(required, list) else []
+    needed = {name for name in cast(list[Any], required) if isinstance(name, str)} if isinstance(required, list) else ()
+    properties = as_object(outer.get("properties"))
     return {
         name: {
             "type": _type(outer, part),
-            "description": _text(as_object(part).get("description")),
+            "description": _text(as_object(part).get("description"))[:LONGEST_TEXT],
             "required": name in needed,
         }
-        for name, part in as_object(outer.get("properties")).items()
+        for name, part in islice(properties.items(), MOST_PARAMETERS)
     }
 
 

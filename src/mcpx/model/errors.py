@@ -78,11 +78,16 @@ def gateway_ending() -> RpcError:
     return RpcError(GATEWAY_ENDING, "the gateway is ending; the call was cut off and may have had an effect")
 
 
+ECHOED = 2_000
+"""Characters of a name that are said back."""
+
+
 class NotFound(RpcError):
     """Nobody offers that name. A hidden tool reads exactly the same."""
 
     def __init__(self, noun: str, name: str, code: int = INVALID_PARAMS) -> None:
-        super().__init__(code, f"Unknown {noun}: {name}", {"uri": name} if noun == "resource" else None)
+        told = name if len(name) <= ECHOED else name[:ECHOED] + "…"
+        super().__init__(code, f"Unknown {noun}: {told}", {"uri": told} if noun == "resource" else None)
 
 
 class Unavailable(RpcError):

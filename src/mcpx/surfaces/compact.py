@@ -21,12 +21,19 @@ from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
 from mcpx.surfaces.settings import Rendering, Settings
+from mcpx.surfaces.telling import tell_server
 from mcpx.surfaces.view import Service, View
 
 BUILT_IN = "mcpx"
 """The server that is ourselves: its one tool reads results that were kept back."""
 READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
 NEAREST = 5
+CANDIDATES = 500
+"""Names that are compared letter by letter with one that was not found."""
+WHOLE_SCREENS = 4
+"""Of a server: so many times what is shown at once is told with signatures."""
+LONGEST_SIGNATURE = 4_000
+"""Characters of it in an error."""
 AT_ONCE = 256 * 1024
 """Bytes of a kept result that are read while everybody waits; in larger ones a thread looks."""
 LONGEST_NAME = 256
@@ -44,6 +51,7 @@ class Compact:
         self.settings = settings
         self._kept = kept
         self._checker = checker
+        self._reading = asyncio.Lock()
         self._menu: tuple[object, list[Json]] = (None, [])
 
     # For the subclass to say -----------------------------------------------------------------------------------
@@ -110,6 +118,10 @@ class Compact:
         """An answer that may be large."""
         return shaped(result, how or self.settings.common, self._kept, owner_of(call.caller), self._go_on)
 
+    def told(self, service: Service, offers: list[Offer]) -> Json:
+        """What a server is and offers; of one with very many tools the rest is told by name."""
+        return tell_server(self, service, offers, WHOLE_SCREENS * self.settings.common.result_limit)
+
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
         return result
@@ -120,7 +132,7 @@ class Compact:
         """Call a server's tool, or our own."""
         checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
         if checked.problems:
-            raise Mistake(f"{'; '.join(checked.problems)}\n{self.signature(offer)}")
+            raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
         how = self.settings.of(offer.server)
         if offer is READER:
             return self.finished(await self._read(call, checked.arguments), how)
@@ -141,7 +153,8 @@ class Compact:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
             if len(text) > AT_ONCE:
-                shown = await asyncio.to_thread(read, text, arguments)
+                async with self._reading:  # one at a time: they are all work and no waiting
+                    shown = await asyncio.to_thread(read, text, arguments)
             else:
                 shown = read(text, arguments)
         except reading.BadReading as error:
@@ -228,8 +241,10 @@ def _object(arguments: object) -> Json:
 
 def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
     names = list(names)
-    lowered = {name.lower(): name for name in names}
-    near = [lowered[name] for name in get_close_matches(wanted[:100].lower(), lowered, NEAREST, 0.5)]
+    wanted = wanted[:60].lower()
+    lowered = {name[:60].lower(): name for name in names}
+    near = [lowered[name] for name in get_close_matches(wanted, list(lowered)[:CANDIDATES], NEAREST, 0.5)]
+    near = near or [full for name, full in lowered.items() if wanted and wanted in name][:NEAREST]
     if near:
         return f"Did you mean {' or '.join(map(quoted, near))}?"
     if not names:

@@ -8,7 +8,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, quoted
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
-from mcpx.surfaces.telling import raw, tell_server, tell_tool
+from mcpx.surfaces.telling import raw, tell_tool
 from mcpx.surfaces.view import Service, View
 
 
@@ -35,7 +35,7 @@ class Describe(Compact):
         catalog = await view.prepare()
         service = view.service(method)
         if service is not None:
-            return tell_server(self, service, [o for o in catalog.offers["tools"] if o.server == method])
+            return self.told(service, [o for o in catalog.offers["tools"] if o.server == method])
         if method == BUILT_IN:
             return tell_tool(self, READER)
         if "." not in method:
@@ -93,7 +93,7 @@ class Describe(Compact):
         return f"{offer.server}.{offer.name}"
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f'call("{self.spelled(offer)}", {arguments})'
+        return f"call({quoted(self.spelled(offer))}, {arguments})"
 
 
 def _shown(part: Json) -> Json:
@@ -109,7 +109,7 @@ def _resource_line(offer: Offer, server: str) -> str:
     about = one_line(definition.get("description"))
     facts = " ".join(fact for fact in (title, f"({kind})" if kind else "") if fact)
     told = ": ".join(fact for fact in (facts, about) if fact)
-    return f"- {server}{offer.name}{f' - {told}' if told else ''}"
+    return f"- {server}{one_line(offer.name)}{f' - {told}' if told else ''}"
 
 
 def _definitions(menu: str) -> list[Json]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, quoted
 from mcpx.surfaces.menu import Tools, definitions_within
-from mcpx.surfaces.telling import tell_server, tell_tool
+from mcpx.surfaces.telling import tell_tool
 from mcpx.surfaces.view import Service, View
 
 
@@ -33,13 +33,13 @@ class Inspect(Compact):
             return tell_tool(self, READER)
         catalog = await view.prepare()
         service = self.service(view, server)
-        return tell_server(self, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
+        return self.told(service, [offer for offer in catalog.offers["tools"] if offer.server == server])
 
     def spelled(self, offer: Offer) -> str:
         return offer.name
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f'exec("{offer.server}", "{offer.name}", {arguments})'
+        return f"exec({quoted(offer.server)}, {quoted(offer.name)}, {arguments})"
 
 
 def _definitions(menu: str) -> list[Json]:

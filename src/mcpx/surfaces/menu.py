@@ -20,6 +20,9 @@ SHORT = 80
 NAMES_SHARE = 0.6
 """Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
 
+LONGEST_NAME = 100
+"""Characters of a tool's name that are shown: one server must not use up the menu of all."""
+
 Tools = dict[str, list[Offer]]
 """By server, in the order of the config."""
 
@@ -51,15 +54,15 @@ def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:
     for service in services:
         yield _server(service)
         for offer in tools[service.name]:
-            text = short(offer.definition.get("description"))
-            yield f"    - {one_line(offer.name)}: {text}" if text else f"    - {one_line(offer.name)}"
+            text, name = short(offer.definition.get("description")), cut(one_line(offer.name), LONGEST_NAME)
+            yield f"    - {name}: {text}" if text else f"    - {name}"
 
 
 def _names(services: Sequence[Service], tools: Tools) -> Iterator[str]:
     for service in services:
         yield _server(service)
         if tools[service.name]:
-            yield "    " + ", ".join(one_line(offer.name) for offer in tools[service.name])
+            yield "    " + ", ".join(cut(one_line(offer.name), LONGEST_NAME) for offer in tools[service.name])
 
 
 def _summaries(services: Sequence[Service], tools: Tools) -> Iterator[str]:
@@ -93,8 +96,11 @@ def _server(service: Service) -> str:
 
 
 def one_line(text: object) -> str:
-    """Somebody else's text: on one line, whatever it holds."""
-    return " ".join(text.split()) if isinstance(text, str) else ""
+    """Somebody else's text: on one line, without what steers a terminal or turns the direction of writing."""
+    if not isinstance(text, str):
+        return ""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c for c in line if c.isprintable())
 
 
 def cut(text: str, at: int) -> str:

@@ -8,6 +8,8 @@ Text is rendered anew only where it certainly is data: JSON on one line, or JSON
 from collections.abc import Callable
 from typing import Any, cast
 
+import orjson
+
 from mcpx.formats.values import render
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.surfaces.large.kept import KeptResults
@@ -18,6 +20,8 @@ from mcpx.wire import codec
 PREVIEW_BYTES = 2_000
 CLAIMED = 100
 """Characters of a client's name that tell it from others."""
+DEEPEST = 250
+"""Levels of nesting up to which a text is taken for data: what is deeper can hardly be written again."""
 _JSON_BEGINS = frozenset('{["-0123456789tfn')
 
 
@@ -102,6 +106,8 @@ class _Shaping:
             value = codec.load(text.encode(), strict=True)
         except (codec.BadJson, UnicodeEncodeError):
             return plain
+        if text.count("[") + text.count("{") > DEEPEST and _too_deep(value):
+            return plain
         if alone and own is None:
             self.derived = cast(Json, value) if isinstance(value, dict) else {"result": value}
         if not isinstance(value, (dict, list)) or not (one_line or value == own or as_object(own) == {"result": value}):
@@ -143,3 +149,11 @@ def _text_of(block: Any) -> str | None:
 def _size(text: str) -> int:
     """Bytes, at most: exact where it could matter."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def _too_deep(value: object) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        return "ecursion" in str(error)
+    return False

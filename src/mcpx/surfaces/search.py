@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.entries import description_of, parameters_of
+from mcpx.catalog.entries import LONGEST_TEXT, description_of, parameters_of
 from mcpx.catalog.search import Index
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
@@ -14,7 +14,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
 from mcpx.surfaces.large.kept import KeptResults
-from mcpx.surfaces.menu import Tools, one_line, short
+from mcpx.surfaces.menu import Tools, cut, one_line, short
 from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.view import Service, View
 
@@ -24,6 +24,8 @@ NAMES = 120
 """Tokens that go to the names of the others."""
 MOST = 100
 """Hits that one search may ask for."""
+LONGEST_LINE = 4_000
+"""Characters of one signature in a reply."""
 AT_ONCE = 1_000
 """Tools that are indexed while everybody waits (some 0.1 s); more are indexed in a thread."""
 
@@ -78,7 +80,7 @@ class Search(Compact):
                 {
                     "name": offer.name,
                     "display_name": offer.public,
-                    "description": description_of(offer),
+                    "description": description_of(offer)[:LONGEST_TEXT],
                     "service": offer.server,
                     "parameters": parameters_of(offer.definition.get("inputSchema")),
                 }
@@ -112,7 +114,7 @@ class Search(Compact):
 
     def _line(self, offer: Offer) -> str:
         about = short(description_of(offer))
-        return f"- {self.signature(offer)} [{offer.server}]{f' {about}' if about else ''}"
+        return f"- {cut(self.signature(offer), LONGEST_LINE)} [{offer.server}]{f' {about}' if about else ''}"
 
     # Execute -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Search(Compact):
         return offer.public
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f'mcp_execute_tool("{offer.public}", {arguments})'
+        return f"mcp_execute_tool({quoted(offer.public)}, {arguments})"
 
 
 def _fitting(names: Sequence[str]) -> str:

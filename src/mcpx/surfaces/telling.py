@@ -4,7 +4,7 @@ from typing import Protocol
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
-from mcpx.surfaces.menu import INSTRUCTIONS, cut, one_line
+from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
 from mcpx.surfaces.view import Service
 
 
@@ -21,13 +21,17 @@ def tell_tool(surface: Teller, offer: Offer) -> Json:
     return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, raw(offer))
 
 
-def tell_server(surface: Teller, service: Service, offers: list[Offer]) -> Json:
-    """A server and all its tools."""
+def tell_server(surface: Teller, service: Service, offers: list[Offer], room: int) -> Json:
+    """A server and all its tools: signatures for `room` characters, then names."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     lines = [f"{service.name} ({service.status}, {len(offers)} tools){f': {about}' if about else ''}"]
     for offer in offers:
+        if room < 0:
+            lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
+            continue
         said = one_line(offer.definition.get("description"))
         lines.append(f"- {surface.signature(offer)}{f': {said}' if said else ''}")
+        room -= len(lines[-1])
     structured: Json = {
         "server": service.name,
         "description": service.description,

@@ -17,7 +17,7 @@ from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.snapshot import Snapshot, Snapshots
 from mcpx.upstreams.variants import Offers, Variants, answers_key
-from mcpx.wire import era
+from mcpx.wire import codec, era
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -111,8 +111,19 @@ class Shelf:
             elif isinstance(found, BaseException):
                 raise found
             else:
+                found = self._writable(kind, found)
                 read[kind] = self._usable(link, found) if kind == "tools" else found
         return read
+
+    def _writable(self, kind: Kind, found: list[Json]) -> list[Json]:
+        """Without what no list could carry: one infinity in one definition must not cost anybody the whole list."""
+        if _is_writable(found):
+            return found
+        kept = [definition for definition in found if _is_writable(definition)]
+        log.warning(
+            "[%s] %d of its %s left out: they cannot be written as JSON", self._name, len(found) - len(kept), kind
+        )
+        return kept
 
     def _usable(self, link: Link, tools: list[Json]) -> list[Json]:
         """Remember which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
@@ -188,3 +199,11 @@ class Shelf:
         if self._keeping is not None:
             self._keeping.cancel()
             self._keep()
+
+
+def _is_writable(value: object) -> bool:
+    try:
+        codec.dump(value)
+    except codec.Unencodable:
+        return False
+    return True
