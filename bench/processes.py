@@ -10,7 +10,8 @@ import os
 import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 UPSTREAM = str(Path(__file__).with_name("upstream.py"))
@@ -37,7 +38,9 @@ class Started:
         self._pipes = pipes
 
     @classmethod
-    async def start(cls, argv: Sequence[str], folder: Path, *, pipes: bool = False) -> "Started":
+    async def start(
+        cls, argv: Sequence[str], folder: Path, *, pipes: bool = False, env: Mapping[str, str] | None = None
+    ) -> "Started":
         """With `pipes` it has our pipes as standard input and output, and is asked to end by closing them."""
         # As a user has it: whoever forbids Python to keep bytecode would measure the compiler.
         usual = {key: value for key, value in os.environ.items() if key not in ODD and not key.startswith("MCPX_")}
@@ -49,7 +52,7 @@ class Started:
                 stdout=PIPE if pipes else DEVNULL,
                 stderr=stderr,
                 cwd=folder,
-                env={**usual, "MCPX_STATE_DIR": str(folder / "state")},
+                env={**usual, "MCPX_STATE_DIR": str(folder / "state"), **(env or {})},
                 start_new_session=True,  # Ctrl-C is for the benchmark, which then ends them in order
                 preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
                 limit=LIMIT,
@@ -72,8 +75,13 @@ class Started:
         """Resident megabytes, upstreams left out."""
         return sum(_rss(pid) for pid in self._own())
 
+    def upstreams(self, number: int) -> list[int]:
+        """The processes of one upstream (it may have several, for several sessions)."""
+        own = (b"--id", str(number).encode())
+        return [pid for pid, _ in family(self.process.pid) if own in pairwise(_upstream_arguments(pid))]
+
     def _own(self) -> list[int]:
-        return [pid for pid, _ in family(self.process.pid) if not _is_upstream(pid)]
+        return [pid for pid, _ in family(self.process.pid) if not _upstream_arguments(pid)]
 
     async def stop(self) -> None:
         members: list[Identity] = []
@@ -135,11 +143,14 @@ def _start_of(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def _is_upstream(pid: int) -> bool:
+def _upstream_arguments(pid: int) -> list[bytes]:
+    """The arguments of an upstream; empty for any other process, also for one that has an upstream's command in its
+    own."""
     try:
-        return UPSTREAM.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return False
+        return []
+    return arguments[4:] if arguments[1:4] == [b"-I", b"-S", UPSTREAM.encode()] else []
 
 
 def _cpu(pid: int) -> float:

@@ -1,254 +1,189 @@
-"""From the numbers of a run to tables, and to docs/performance.md.
+"""docs/performance.md, from the numbers of a run."""
 
-A figure is the median over the rounds. A ratio is formed inside each round, where both systems met the same
-neighbours, and the median of the ratios is shown.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from bench.measure import WIDTHS
+from bench.sections import SECTIONS
+from bench.tables import Figures, table
 from bench.upstream import Json
-
-Value = Callable[[Json], float]
-"""One figure of a slot."""
 
 BUSY = 1.5
 """Load average a core that the benchmark does not reach by itself: others were at work."""
 
 
-def p50(slot: Json) -> float:
-    return slot["p50_ms"]
-
-
-def p95(slot: Json) -> float:
-    return slot["p95_ms"]
-
-
-def rate(slot: Json) -> float:
-    return slot["calls"] / slot["seconds"]
-
-
-def cpu_ms(slot: Json) -> float:
-    """CPU milliseconds a call, which are CPU seconds for a thousand."""
-    return 1000 * slot["cpu_seconds"] / max(1, slot["calls"])
-
-
-class Row:
-    """One system on one pair, and what it is compared with: the direct connection and the floor of its own era."""
-
-    def __init__(self, found: Json, others: Sequence[Json]) -> None:
-        self.found = found
-        same = {other["name"]: other for other in others if other["era"] == found["era"]}
-        self.direct, self.floor = same.get("direct"), same.get("floor")
-        self.is_direct = found["name"] == "direct"
-
-    def small(self, value: Value, width: int = 1) -> float | None:
-        return _figure(self.found["small"][str(width)], value)
-
-    def cpu(self, width: int) -> float | None:
-        return None if self.is_direct else self.small(cpu_ms, width)
-
-    def ratio(self, value: Value, base: Json | None, width: int = 1) -> float | None:
-        if base is None or base is self.found or self.is_direct:
-            return None
-        rounds = zip(self.found["small"][str(width)], base["small"][str(width)], strict=True)
-        ratios = [value(mine) / value(theirs) for mine, theirs in rounds if mine["calls"] and theirs["calls"]]
-        return median(ratios) if ratios else None
-
-    def of(self, kind: str, value: Value) -> float | None:
-        """Of large answers (`large`) or of lists (`lists`)."""
-        return None if self.is_direct and value is cpu_ms else _figure(self.found[kind], value)
-
-    def start(self, key: str) -> float | None:
-        starts = self.found["starts"]
-        own = key == "seconds" or not self.is_direct
-        return median(start[key] for start in starts) if starts and own else None
-
-    def memory(self, key: str) -> float | None:
-        return None if self.is_direct else self.found[key]
-
-
-def _figure(slots: Sequence[Json], value: Value) -> float | None:
-    answered = [value(slot) for slot in slots if slot["calls"]]
-    return median(answered) if answered else None
-
-
-def errors(results: Json) -> list[str]:
-    return [
-        f"{found['name']} ({found['era']}), {pair}: {error}"
-        for pair, found in _all(results)
-        for error in found["errors"]
-    ]
-
-
-def _all(results: Json) -> Iterator[tuple[str, Json]]:
-    for pair, rows in results["pairs"].items():
-        for found in rows:
-            yield pair, found
-
-
-# Tables ------------------------------------------------------------------------------------------------------
-
-
-def tables(results: Json) -> str:
-    return "\n".join(_pair(pair, rows) for pair, rows in results["pairs"].items())
-
-
-def _pair(pair: str, found: Sequence[Json]) -> str:
-    rows = [Row(one, found) for one in found]
-    calls = [
-        "system",
-        "era",
-        *("p50 ms", "p95 ms", "p50 ×direct", "p50 ×floor"),
-        *(f"calls/s @{width}" for width in WIDTHS),
-        *(f"CPU s/1k @{width}" for width in WIDTHS),
-        "CPU ×floor @16",
-    ]
-    called = [
-        [
-            *(row.found["name"], row.found["era"]),
-            *(row.small(p50), row.small(p95), row.ratio(p50, row.direct), row.ratio(p50, row.floor)),
-            *(row.small(rate, width) for width in WIDTHS),
-            *(row.cpu(width) for width in WIDTHS),
-            row.ratio(cpu_ms, row.floor, 16),
-        ]
-        for row in rows
-    ]
-    rest = [
-        *("system", "era", "1 MB p50 ms", "1 MB CPU ms", "1,000 tools ms", "1,000 tools CPU ms"),
-        *("start s", "start CPU s", "start RSS MB", "RSS idle MB", "RSS after MB", "of calls", "RSS end MB", "errors"),
-    ]
-    others = [
-        [
-            *(row.found["name"], row.found["era"]),
-            *(row.of("large", p50), row.of("large", cpu_ms), row.of("lists", p50), row.of("lists", cpu_ms)),
-            *(row.start("seconds"), row.start("cpu_seconds"), row.start("rss_mb")),
-            *(row.memory(key) for key in ("rss_idle_mb", "rss_after_mb", "rss_calls", "rss_end_mb")),
-            str(len(row.found["errors"])),
-        ]
-        for row in rows
-    ]
-    return f"### {pair}\n\n{_table(calls, called)}\n{_table(rest, others)}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    cells = [head, *([_short(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    aligned = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    rule = "|".join(["", *("-" * (width + 2) for width in widths), ""])
-    return "\n".join([f"{aligned[0]} |", rule, *(f"{line} |" for line in aligned[1:])]) + "\n"
-
-
-def _short(value: Any) -> str:
-    """Three figures are more than a shared machine supports."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-# The document ------------------------------------------------------------------------------------------------
-
-
 def document(results: Json) -> str:
-    effort, loads = results["effort"], results["loads"]
-    wrong = errors(results)
-    busy = max(loads) > BUSY * results["cores"]
-    return DOCUMENT.format(
-        when=results["when"],
-        cores=results["cores"],
-        python=results["python"],
-        version=results["mcpx"],
-        minutes=results["seconds"] / 60,
-        load=loads[0],
-        high=max(loads),
-        neighbours="**Others were at work on it during the run**: wall times suffer from that, CPU times less."
-        if busy
-        else "Nothing else kept it busy.",
-        rounds=effort["rounds"],
-        slot=effort["slot"],
-        large=effort["large"],
-        starts=effort["starts"],
-        memory=effort["memory_seconds"],
-        answers=sum(found["calls"] for _, found in _all(results)),
-        wrong=f"{len(wrong)} were wrong or missing: {wrong[0]}" if wrong else "none was wrong or missing",
-        summary=_summary(results),
-        tables=tables(results),
-    )
+    sections = results["sections"]
+    parts = [HEAD, _summary(sections), _method(sections), _machine(sections), LIMITS]
+    for name, section in SECTIONS.items():
+        found = sections.get(name)
+        told = f"Not measured in this run: `bench --only {name}`.\n"
+        if found:
+            told = f"{ABOUT[name].format(**found['effort'])}\n{section.tables(found)}"
+        parts.append(f"## {section.title}\n\n{told}")
+    return "\n".join(parts)
 
 
-def _summary(results: Json) -> str:
-    head = ["front ← upstream", "added to p50, ms", "CPU ms a call @16", "× floor", "SDK × mcpx", "calls/s @64"]
-    rows: list[list[Any]] = []
-    for pair, found in results["pairs"].items():
-        by_name = {one["name"]: Row(one, found) for one in found if one["era"] == "older"}
-        mcpx, direct, sdk = (by_name.get(name) for name in ("mcpx", "direct", "sdk"))
+def _rows(sections: Json, section: str, **wanted: str) -> list[Json]:
+    """Of what was measured."""
+    rows: list[Json] = sections[section]["rows"] if section in sections else []
+    fitting = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    return [row for row in fitting if not row["problem"]]
+
+
+# In short ----------------------------------------------------------------------------------------------------
+
+
+def _summary(sections: Json) -> str:
+    return f"## In short\n\n{SUMMARY}\n{_calls(sections)}\n{_rest(sections)}"
+
+
+def _calls(sections: Json) -> str:
+    head = ["front ← upstream", "added to p50, ms", "CPU ms a call @16", "× floor", "best peer × mcpx", "calls/s @64"]
+    lines: list[list[Any]] = []
+    for pair in dict.fromkeys(row["pair"] for row in _rows(sections, "hot")):
+        found = _rows(sections, "hot", pair=pair, era="older")
+        by_name = {row["name"]: Figures(row, found) for row in found}
+        mcpx, direct = by_name.get("mcpx"), by_name.get("direct")
         if mcpx is None or direct is None:
             continue
-        added = (mcpx.small(p50) or 0.0) - (direct.small(p50) or 0.0)
-        dearer = sdk.ratio(cpu_ms, mcpx.found, 16) if sdk is not None else None
-        rows.append([pair, added, mcpx.cpu(16), mcpx.ratio(cpu_ms, mcpx.floor, 16), dearer, mcpx.small(rate, 64)])
-    return _table(head, rows)
+        added = (mcpx.p50() or 0.0) - (direct.p50() or 0.0)
+        lines.append([pair, added, mcpx.cpu(16), mcpx.times("cpu_ms", "16", mcpx.floor), _peer(by_name), mcpx.rate(64)])
+    return table(head, lines)
 
 
-DOCUMENT = """\
+def _peer(by_name: dict[str, Figures]) -> str:
+    """The other gateway with the least CPU a call; those that come with the benchmark as yardsticks do not count."""
+    ours = ("direct", "floor", "starlette", "mcpx", "mcpx-search")
+    dearer = {
+        name: ratio
+        for name, figures in by_name.items()
+        if name not in ours and (ratio := figures.times("cpu_ms", "16", by_name["mcpx"].found)) is not None
+    }
+    best = min(dearer, key=dearer.__getitem__, default="")
+    return f"{dearer[best]:.3g} ({best})" if best else "–"
+
+
+def _rest(sections: Json) -> str:
+    lines: list[list[str]] = []
+    for row in _rows(sections, "start", name="mcpx"):
+        starts: dict[str, list[Json]] = row["starts"]
+        for size in dict.fromkeys((next(iter(starts)), next(reversed(starts)))):
+            took = median(start["whole"] for start in starts[size])
+            lines.append([f"exec to all tools listed, stdio upstreams: {size}", f"{took:.2g} s"])
+        lines.append(["the other servers answer while one is still starting", f"{row['others_listed']:.2g} s"])
+    for row in _rows(sections, "memory", name="mcpx", era="older"):
+        lines.append(["memory with 10 upstreams, idle", f"{row['idle_mb']:.3g} MB"])
+        lines.append([f"… after {row['after_calls']:,} calls", f"{row['after_mb']:.3g} MB"])
+        lines.append(["a client session over HTTP", f"{row['session_kb']:.2g} KB, {row['session_cpu_ms']:.2g} ms CPU"])
+    for row in _rows(sections, "faults", name="mcpx", era="older"):
+        kills: list[Json] = row["kills"]
+        back = max(kill["back"] or 0.0 for kill in kills)
+        lines.append(["a killed server serves again, its own start included", f"{back:.2g} s"])
+    return table(["mcpx, older era", ""], lines) if lines else ""
+
+
+# How and where -----------------------------------------------------------------------------------------------
+
+
+def _method(sections: Json) -> str:
+    rows = [row for section in SECTIONS for row in sections.get(section, {"rows": ()})["rows"]]
+    wrong = sum(len(row["errors"]) for row in rows)
+    ours = sum(len(row["errors"]) for row in rows if row["name"].startswith("mcpx"))
+    told = f"{wrong} were wrong or missing, {ours} of them with mcpx" if wrong else "none was wrong or missing"
+    return METHOD.format(answers=sum(row["calls"] for row in rows), wrong=told)
+
+
+def _machine(sections: Json) -> str:
+    lines: list[list[Any]] = []
+    busy: list[str] = []
+    for name in SECTIONS:
+        if name not in sections:
+            continue
+        found: Json = sections[name]
+        machine: Json = found["machine"]
+        loads: Sequence[float] = found["loads"]
+        if max(loads) > BUSY * machine["cores"]:
+            busy.append(name)
+        facts = (found["when"], machine["mcpx"], machine["python"], f"{machine['cores']}", found["length"])
+        lines.append([name, *facts, found["seconds"] / 60, " → ".join(f"{load:.1f}" for load in loads)])
+    head = ["section", "day", "mcpx", "CPython", "cores", "length", "minutes", "load average"]
+    told = f"**Others were at work on it during: {', '.join(busy)}.** Wall times suffer from that, CPU times less."
+    return f"## The machine\n\nLinux, shared, loopback only.\n\n{table(head, lines)}" + (f"\n{told}\n" if busy else "")
+
+
+HEAD = """\
 # Performance
 
-Made by `python -m bench --write-docs` from one full run; not edited by hand. How to run it:
+Made by `bench --write-docs` from the numbers of a run; not edited by hand. How to run it:
 [bench/README.md](../bench/README.md).
+"""
 
-## In short
-
+SUMMARY = """\
 Older era (2025-06-18). *Added to p50*: by how much a call of 100 bytes takes longer through mcpx than without a
 gateway. *CPU* is that of mcpx's own processes with 16 calls in flight: in milliseconds a call, as a multiple of a
-relay that does nothing but forward (the floor), and what the same relay on the official Python SDK costs as a multiple
-of mcpx.
+relay that does nothing but forward (the floor), and what the cheapest other gateway takes as a multiple of mcpx.
+"""
 
-{summary}
+METHOD = """\
 ## Method
 
-* **Four pairs**: how the client reaches the gateway ← how the gateway reaches its upstream.
-* **Two eras**: *older* is 2025-06-18 with its handshake and session, *modern* is 2026-07-28, stateless. Client and
-  upstream speak the same era; nothing is bridged.
 * **Systems**: `direct`, the client connected to the upstream itself, over the upstream's transport; `floor`, a
-  hand-written asyncio and orjson relay that rewrites ids and forwards the rest; `mcpx`, as a user starts it; `sdk`,
-  the same relay on the session classes of `mcp` 2.3, in its faster setting (JSON replies). The upstream is a tiny
-  echo server on the standard library.
-* **One run, interleaved**: all systems of a pair run at the same time and take turns in rotating order, {rounds}
-  rounds of {slot:g} s for each measurement. Figures are medians over the rounds; ratios are formed inside a round
-  (against the direct connection and the floor of the same era), then the median is taken.
-* **Latency** is one client that waits for each answer; `@16` and `@64` are 16 and 64 calls in flight.
-* **CPU** is that of all processes of the gateway, mcpx's keeper included, upstreams and client left out; read from
-  the kernel's clocks. `CPU s/1k` is seconds for 1,000 calls, which is milliseconds for one.
-* **1 MB** is an answer of a million bytes to a question of 100, {large} in each round. **1,000 tools** is one
-  `tools/list` of an upstream with 1,000 tools; the floor fetches it anew each time, the others keep it.
-* **Start** is from exec to the first `tools/list` with all tools of one upstream that has 5 (median of {starts}); its
-  seconds include the start of a stdio upstream, its CPU and RSS do not. **RSS idle**, **RSS after** and **RSS end** are
-  with 1,000 tools in the catalog: before the first call, after 10,000 small calls (or as many as a slow system answers
-  in {memory:g} s), and after everything, answers of 1 MB included.
+  hand-written asyncio and orjson relay that looks up the tool, rewrites the id and forwards the rest; `starlette`, the
+  floor behind Starlette and uvicorn; `mcpx`, as a user starts it, with its defaults; `mcpx-search`, in the mode that
+  shows three tools and calls the others through one of them; `sdk`, the floor's work on the session classes of the
+  official SDK, in its faster setting (JSON replies). The others are gateways from PyPI and npm in the versions that
+  `bench/peers.py` names. The upstream is a tiny echo server on the standard library.
+* **Two eras**: *older* is 2025-06-18 with its handshake and session, *modern* is 2026-07-28, stateless. Client and
+  upstream speak the same era; nothing is bridged. A peer without the modern era has rows for the older one.
+* **One run, interleaved**: what is compared runs at the same time and takes turns, in another order each round.
+  Figures are medians over the rounds; ratios are formed inside a round, then the median is taken.
+* **CPU** is that of all processes of a gateway, mcpx's keeper included, upstreams and client left out; read from the
+  kernel's clocks. `CPU s/1k` is seconds for 1,000 calls, which is milliseconds for one. **RSS** is of the same
+  processes.
 * **Every answer is checked** against its question: {answers:,} answers, and {wrong}.
+"""
 
-## The machine
-
-{cores} cores, shared; Linux; CPython {python}; loopback only. mcpx {version}, {when}, {minutes:.1f} minutes. Load
-average {load:.1f} before the run, at most {high:.1f} with the benchmark itself in it (about 2 by itself).
-{neighbours}
-
+LIMITS = """\
 ## Limits
 
 * Compare systems inside one table only. Differences below about 1.5 times in wall time are not established; CPU time
-  is steadier. There are too few calls here for a p99.
-* Client, gateway and upstream share the cores, and the client is Python too: calls/s of the fastest systems at 16 and
+  is steadier.
+* Client, gateway and upstreams share the cores, and the client is Python too: calls/s of the fastest systems at 16 and
   64 are a lower bound.
-* One upstream, one tool, one client session, questions of 100 bytes. No TLS, no policy, no progress, no questions
-  back.
-* The floor leaves out what a gateway is for: a catalog, limits, cancellation, sessions, reconnecting. It is a bound,
-  not a goal. The SDK relay is a script of this benchmark (`bench/relays/sdk.py`), not somebody's product.
-* RSS counts a page that processes share once for each of them.
+* Questions of 100 bytes, no TLS, no policy, no progress, no questions back.
+* The floor leaves out what a gateway is for: limits, cancellation, sessions, reconnecting. It is a bound, not a goal.
+  `sdk`, `fastmcp` and `fastmcp-mount` are scripts on those libraries (`bench/relays/`), as their documents have it.
+* Bridges that put one server behind one endpoint (`mcp-proxy`, `mcp-proxy-npm`, `supergateway`) are measured with one.
+* RSS counts a page that processes share once for each of them. Memory that a process has let go may stay with it.
+"""
 
-## Tables
-
-{tables}"""
+ABOUT = {
+    "hot": """\
+Three upstreams with five tools each; calls go to one of them. p50, p95 and p99 are of one client that waits for each
+answer; `@16` and `@64` are 16 and 64 calls in flight. *1 MB* is an answer of a million bytes to a question of 100.
+""",
+    "start": """\
+From exec to the answer of the first `tools/list`, and to one that holds all tools; the start of the upstreams, stdio
+servers with five tools each, is in the seconds and not in CPU and RSS. `again` is with the snapshot of an earlier run.
+*Late*: one of the upstreams takes {late:g} s to start. When has each of the others answered a call: of a client that
+knows the tools already, and of one that lists them first?
+""",
+    "list": """\
+A whole `tools/list` of 20 stdio upstreams. *KB a tool* is how much RSS grows from the smaller catalog to the larger.
+""",
+    "memory": """\
+HTTP in front of 10 stdio upstreams. *Idle* is before the first call, *warm* after {warm:,}, *after* at the end of as
+many more as the column says. Then {sessions:,} sessions, each on a connection of its own that stays open: *to open* is
+`initialize`, `initialized` and one call. In the modern era there are no sessions, only connections.
+""",
+    "growth": """\
+HTTP in front of HTTP, all upstreams in one process; each call is for the next server and the next tool, and from the
+next session. *× the first case* compares CPU a call inside each round.
+""",
+    "faults": """\
+Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
+answers again, the server's own start included. *Error in flight*: until the caller of that call knows. *Runs*: how
+often that call was run; more than once would be a second run that nobody asked for.
+""",
+}

@@ -1,38 +1,24 @@
-"""What is measured, and how each of it is started. To measure another gateway, add a row to `PEERS`."""
+"""What is measured, and how each of it is started. The peers that have to be installed first are in `peers`."""
 
-import asyncio
 import json
-import socket
+import re
 import sys
-import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from bench.client import Client, Era, HttpClient, Refused, StdioClient
-from bench.processes import UPSTREAM, Started
+from bench.client import Era
 from bench.upstream import Json
 
 Transport = Literal["stdio", "http"]
+ERAS: tuple[Era, ...] = ("older", "modern")
 RELAYS = Path(__file__).with_name("relays")
-START = 30.0
-"""Seconds for anything to listen."""
-
-
-class Broken(Exception):
-    """A system that does not start or does not serve: there is nothing to measure."""
-
-
-Command = Callable[[str], list[str]]
-"""Config file -> the command that serves it on stdio; `--port N` is added for HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How the client reaches the gateway, and how the gateway reaches its upstream."""
+    """How the client reaches the gateway, and how the gateway reaches its upstreams."""
 
     front: Transport
     upstream: Transport
@@ -49,160 +35,104 @@ PAIRS = tuple(Pair(front, upstream) for upstream in ("stdio", "http") for front 
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """What a system is to serve."""
+
+    front: Transport
+    era: Era
+    servers: Mapping[str, Json]
+    """By name, each as it stands in an `mcpServers` map: `command` and `args`, or `url`."""
+    folder: Path
+    """Its own, for files."""
+    port: int
+    """For a front that is HTTP."""
+    show_all: bool = False
+    """It has to list every tool, however many they are."""
+
+    @property
+    def first(self) -> Json:
+        return next(iter(self.servers.values()))
+
+    def config(self, **more: Any) -> str:
+        """The file with all servers, and what else each of them needs."""
+        file = self.folder / "config.json"
+        servers = {name: {**server, **more} for name, server in self.servers.items()}
+        file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        return str(file)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """Tools that are not shown but called through another one."""
+
+    name: re.Pattern[str]
+    """What that one is called; the group is the number of the server it is for, if it is not for all."""
+    tool: str
+    """What it calls tool {1} of server {0}."""
+    arguments: str
+    """The field their arguments go into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    argv: Sequence[str]
+    path: str = "/mcp"
+    """Where its HTTP endpoint is."""
+    sse: bool = False
+    """It has only the HTTP+SSE of 2024-11-05."""
+    wrapper: Wrapper | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Build = Callable[[Order], Launch | None]
+"""None: this system cannot do that."""
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     name: str
-    era: Era
-    """Of the client and of the upstream alike."""
-    command: Command | None = None
+    build: Build | None = None
     """None: the client is connected to the upstream itself."""
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.era})"
-
-
-def _relay(script: str) -> Command:
-    return lambda config: [sys.executable, "-P", str(RELAYS / script), config]
-
-
-def _mcpx(config: str) -> list[str]:
-    return [sys.executable, "-m", "mcpx", config]
+    eras: tuple[Era, ...] = ("older",)
+    """Of the client and of the upstream alike."""
+    many: bool = True
+    """Whether it puts many upstreams behind one endpoint; what cannot is measured with one."""
+    whole: bool = True
+    """Whether large answers reach the client as they are; it is measured with small calls only where they do not."""
+    lacks: Callable[[], str] = lambda: ""
+    """Why it cannot be measured here; empty: it can."""
 
 
-PEERS: dict[str, Command | None] = {
-    "direct": None,
-    "floor": _relay("floor.py"),
-    "mcpx": _mcpx,
-    "sdk": _relay("sdk.py"),
-    "fastmcp": _relay("fastmcp_proxy.py"),
-}
-BOTH_ERAS = ("direct", "floor", "mcpx")
+def _relay(script: str, *, only_http: bool = False) -> Build:
+    def build(order: Order) -> Launch | None:
+        if only_http and order.front == "stdio":
+            return None
+        command = [sys.executable, "-P", str(RELAYS / script), order.config(), "--era", order.era]
+        return Launch(command if order.front == "stdio" else [*command, "--port", str(order.port)])
+
+    return build
 
 
-def systems(names: list[str]) -> list[System]:
-    older = [System(name, "older", PEERS[name]) for name in names]
-    return older + [System(name, "modern", PEERS[name]) for name in names if name in BOTH_ERAS]
+def _mcpx(order: Order) -> Launch:
+    """With its defaults, of which one would replace a list that is too long for a model."""
+    return Launch(_mcpx_command(order, *(("--mode", "direct") if order.show_all else ())))
 
 
-@dataclass(slots=True)
-class Gateway:
-    """A system that runs, and a client of it. `process` is None for a direct connection to an HTTP upstream."""
-
-    system: System
-    client: Client
-    process: Started | None
-    tools: int
-    tool: str = ""
-    """The public name of the tool that is called."""
-    asked: int = 0
-
-    def cpu(self) -> float:
-        return self.process.cpu() if self.process is not None else 0.0
-
-    def rss(self) -> float:
-        return self.process.rss() if self.process is not None else 0.0
-
-    async def list_tools(self) -> float:
-        """One `tools/list`, and the seconds it took; all tools must be there, and nothing else."""
-        began = time.perf_counter()
-        result = await self.client.request("tools/list", {})
-        took = time.perf_counter() - began
-        names = sorted(tool["name"] for tool in result.get("tools", ()))
-        if [name.rpartition("_")[2] for name in names] != [f"t{n:04}" for n in range(self.tools)]:
-            raise Refused(f"{len(names)} tools where {self.tools} were expected: {names[:3]} …")
-        self.tool = names[0]
-        return took
+def _mcpx_search(order: Order) -> Launch:
+    wrapper = Wrapper(re.compile("^mcp_execute_tool$"), "u{0}_s{0}t{1}", "arguments")
+    return Launch(_mcpx_command(order, "--mode", "search"), wrapper=wrapper)
 
 
-class Upstreams:
-    """What gateways are given to connect to: a command to start, or a server that runs already."""
-
-    def __init__(self, transport: Transport, folder: Path, tools: int) -> None:
-        self.tools = tools
-        self._transport = transport
-        self._folder = folder
-        self._started: list[Started] = []
-        self.ports: dict[Era, int] = {}
-
-    async def __aenter__(self) -> "Upstreams":
-        eras: tuple[Era, ...] = ("older", "modern")
-        for era in eras if self._transport == "http" else ():
-            port = self.ports[era] = _free_port()
-            started = await Started.start([*self.command(era), "--port", str(port)], self._folder)
-            self._started.append(started)
-            await _listening(port, started)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(started.stop() for started in self._started))
-
-    def command(self, era: Era) -> list[str]:
-        return [sys.executable, "-I", "-S", UPSTREAM, "--tools", str(self.tools), "--era", era]
-
-    def entry(self, era: Era) -> Json:
-        """As it stands in a config file."""
-        if self._transport == "http":
-            return {"url": f"http://127.0.0.1:{self.ports[era]}/mcp"}
-        command, *args = self.command(era)
-        return {"command": command, "args": args}
+def _mcpx_command(order: Order, *options: str) -> list[str]:
+    command = [sys.executable, "-m", "mcpx", order.config(), *options]
+    return command if order.front == "stdio" else [*command, "--port", str(order.port)]
 
 
-@asynccontextmanager
-async def running(system: System, pair: Pair, upstreams: Upstreams) -> AsyncGenerator[Gateway]:
-    """Start a system and bring it to its first `tools/list`; on the way out it is ended, whatever happened."""
-    with tempfile.TemporaryDirectory(prefix="mcpx-bench-") as name:
-        folder = Path(name)
-        process: Started | None = None
-        client: Client | None = None
-        try:
-            if system.command is None and pair.upstream == "http":
-                client = HttpClient(system.era, upstreams.ports[system.era])
-            elif system.command is None or pair.front == "stdio":
-                process = await Started.start(_command(system, upstreams, folder), folder, pipes=True)
-                client = StdioClient(system.era, process.process)
-            else:
-                port = _free_port()
-                process = await Started.start([*_command(system, upstreams, folder), "--port", str(port)], folder)
-                await _listening(port, process)
-                client = HttpClient(system.era, port)
-            gateway = Gateway(system, client, process, upstreams.tools)
-            try:
-                async with asyncio.timeout(START):
-                    await client.open()
-                    await gateway.list_tools()
-            except (Refused, OSError, TimeoutError) as error:
-                said = process.complaint() if process is not None else ""
-                raise Broken(f"{system}, {pair}: does not serve: {error!r}\n{said}") from error
-            yield gateway
-        finally:
-            if client is not None:
-                await client.close()
-            if process is not None:
-                await process.stop()
-
-
-def _command(system: System, upstreams: Upstreams, folder: Path) -> list[str]:
-    if system.command is None:
-        return upstreams.command(system.era)
-    config = folder / "config.json"
-    config.write_text(json.dumps({"mcpServers": {"echo": upstreams.entry(system.era)}}), encoding="utf-8")
-    return system.command(str(config))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-async def _listening(port: int, process: Started) -> None:
-    deadline = time.monotonic() + START
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            if not process.running or time.monotonic() > deadline:
-                raise Broken(f"nothing listens on port {port}: {process.complaint()}") from None
-            await asyncio.sleep(0.002)
-        else:
-            writer.close()
-            return
+DIRECT = System("direct", None, ERAS, many=False)
+FLOOR = System("floor", _relay("floor.py"), ERAS)
+STARLETTE = System("starlette", _relay("starlette_floor.py", only_http=True), ERAS)
+MCPX = System("mcpx", _mcpx, ERAS)
+MCPX_SEARCH = System("mcpx-search", _mcpx_search, ERAS, whole=False)
+SDK = System("sdk", _relay("sdk.py"), ERAS)
+OWN = (DIRECT, FLOOR, STARLETTE, MCPX, MCPX_SEARCH, SDK)
+"""What needs nothing but this repository."""

@@ -1,16 +1,18 @@
-"""The floor: what a relay in Python cannot go below. It gives each request an id of its own and forwards the rest.
+"""The floor: what a relay in Python cannot go below. It finds the upstream of a tool, gives the request an id of its
+own and forwards the rest.
 
-    python floor.py CONFIG.json               stdio front
-    python floor.py CONFIG.json --port 9100   streamable HTTP front
+    python floor.py CONFIG.json --era older               stdio front
+    python floor.py CONFIG.json --era older --port 9100   streamable HTTP front
 
-One orjson parse and one dump for each message, callbacks all the way, no task for a call. Not a gateway: one
-upstream, no catalog, no reconnecting, no cancellation, no questions, no limits.
+One orjson parse and one dump for each message, callbacks all the way, no task for a call, the list kept as bytes. Not
+a gateway: names must not clash, and there is no reconnecting, no cancellation, no question back, no limit.
 """
 
 import asyncio
 import itertools
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -19,22 +21,30 @@ import orjson
 import uvloop
 
 Json = dict[str, Any]
-MODERN = "2026-07-28"
-NAMED = {"tools/call": "name"}
+Reply = Callable[[Json], None]
+OLDER, MODERN = "2025-06-18", "2026-07-28"
+ABOUT = {"name": "floor", "version": "1"}
+GREETING: Json = {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": ABOUT}
+ENVELOPE: Json = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": ABOUT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
-class Relay:
-    """Between a front, which brings requests with a way to answer them, and an upstream, which only `send`s."""
+class Upstream(ABC):
+    """One server: requests go out under ids of our own, answers find their way back by them."""
 
     def __init__(self) -> None:
-        self.send: Callable[[Json], None]
-        self._pending: dict[int, tuple[Any, Callable[[Json], None]]] = {}
+        self._pending: dict[int, tuple[Any, Reply]] = {}
         self._ids = itertools.count(1)
 
-    def asked(self, message: Json, reply: Callable[[Json], None]) -> None:
-        if "id" in message:
-            own, message["id"] = message["id"], next(self._ids)
-            self._pending[message["id"]] = own, reply
+    @abstractmethod
+    def send(self, message: Json) -> None: ...
+
+    def ask(self, message: Json, reply: Reply) -> None:
+        own, message["id"] = message["id"], next(self._ids)
+        self._pending[message["id"]] = own, reply
         self.send(message)
 
     def answered(self, raw: bytes) -> None:
@@ -42,6 +52,49 @@ class Relay:
         if message.get("id") in self._pending:
             message["id"], reply = self._pending.pop(message["id"])
             reply(message)
+
+    async def request(self, method: str, params: Json) -> Json:
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self.ask({"jsonrpc": "2.0", "id": 0, "method": method, "params": params}, answer.set_result)
+        return (await answer)["result"]
+
+    async def tools(self, era: str) -> list[Json]:
+        if era == "modern":
+            return (await self.request("tools/list", {"_meta": ENVELOPE}))["tools"]
+        await self.request("initialize", GREETING)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return (await self.request("tools/list", {}))["tools"]
+
+
+class Relay:
+    """Between a front, which brings requests with a way to answer them, and the upstreams."""
+
+    def __init__(self, era: str) -> None:
+        self._era = era
+        self._routes: dict[str, Upstream] = {}
+        self._tools: orjson.Fragment
+
+    async def connect(self, servers: dict[str, Json]) -> None:
+        found = await asyncio.gather(*(self._one(server) for server in servers.values()))
+        for upstream, tools in found:
+            self._routes.update((tool["name"], upstream) for tool in tools)
+        more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self._era == "modern" else {}
+        self._tools = orjson.Fragment(orjson.dumps({"tools": [tool for _, tools in found for tool in tools], **more}))
+
+    async def _one(self, server: Json) -> tuple[Upstream, list[Json]]:
+        upstream = Origin(server["url"]) if "url" in server else await Child.start([server["command"], *server["args"]])
+        return upstream, await upstream.tools(self._era)
+
+    def asked(self, message: Json, reply: Reply) -> None:
+        """`reply` is called with the answer, now or later; never for a notification."""
+        if "id" not in message:
+            return
+        if message["method"] == "tools/call":
+            return self._routes[message["params"]["name"]].ask(message, reply)
+        result: Any = self._tools
+        if message["method"] == "initialize":
+            result = {"protocolVersion": OLDER, "capabilities": {"tools": {}}, "serverInfo": ABOUT}
+        reply({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 class Lines:
@@ -89,28 +142,32 @@ class Http(asyncio.Protocol):
 # Upstreams ---------------------------------------------------------------------------------------------------
 
 
-class Child(asyncio.SubprocessProtocol):
+class Child(Upstream, asyncio.SubprocessProtocol):
     """A server on the pipes of a child process."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._lines = Lines(relay.answered)
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = Lines(self.answered)
+        self._pipe: asyncio.WriteTransport
 
     @classmethod
-    async def start(cls, relay: Relay, command: list[str]) -> None:
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.subprocess_exec(lambda: cls(relay), *command, stderr=None)
-        pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
-        relay.send = lambda message: pipe.write(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
+    async def start(cls, command: list[str]) -> "Child":
+        transport, child = await asyncio.get_running_loop().subprocess_exec(cls, *command, stderr=None)
+        child._pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+        return child
+
+    def send(self, message: Json) -> None:
+        self._pipe.write(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._lines.feed(data)
 
 
-class Origin:
+class Origin(Upstream):
     """A server over HTTP: as many kept connections as there are requests at the same time."""
 
-    def __init__(self, relay: Relay, url: str) -> None:
-        self.relay = relay
+    def __init__(self, url: str) -> None:
+        super().__init__()
         self.idle: list[Http] = []
         self.session = b""
         authority, _, path = url.removeprefix("http://").partition("/")
@@ -121,11 +178,10 @@ class Origin:
             authority.encode() + b"\r\naccept: application/json, text/event-stream",
         )
         self._opening: set[asyncio.Task[None]] = set()
-        relay.send = self.send
 
     def send(self, message: Json) -> None:
         body = orjson.dumps(message)
-        own = self.session or self._modern_headers(message)
+        own = self.session or _modern_headers(message)
         request = b"%b%bcontent-length: %d\r\n\r\n%b" % (self._head, own, len(body), body)
         if self.idle:
             self.idle.pop().transport.write(request)
@@ -136,17 +192,19 @@ class Origin:
 
     async def _open(self, request: bytes) -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(lambda: Reply(self), self._host, self._port)
+        transport, _ = await loop.create_connection(lambda: Answer(self), self._host, self._port)
         transport.write(request)
 
-    def _modern_headers(self, message: Json) -> bytes:
-        method = message["method"]
-        name = message["params"][NAMED[method]] if method in NAMED else ""
-        lines = f"mcp-protocol-version: {MODERN}\r\nmcp-method: {method}\r\n" + (name and f"mcp-name: {name}\r\n")
-        return b"" if method == "initialize" else lines.encode()
+
+def _modern_headers(message: Json) -> bytes:
+    method = message["method"]
+    if method == "initialize":
+        return b""
+    name = f"mcp-name: {message['params']['name']}\r\n" if method == "tools/call" else ""
+    return f"mcp-protocol-version: {MODERN}\r\nmcp-method: {method}\r\n{name}".encode()
 
 
-class Reply(Http):
+class Answer(Http):
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
 
@@ -156,7 +214,7 @@ class Reply(Http):
             self._origin.session = b"mcp-session-id: %b\r\nmcp-protocol-version: 2025-06-18\r\n" % session
         self._origin.idle.append(self)
         if body:
-            self._origin.relay.answered(body)
+            self._origin.answered(body)
 
 
 # Fronts ------------------------------------------------------------------------------------------------------
@@ -167,6 +225,9 @@ class Request(Http):
         self._relay = relay
 
     def message(self, head: bytes, body: bytes) -> None:
+        if not head.startswith(b"post "):
+            self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            return
         message = orjson.loads(body)
         if "id" not in message:
             self.transport.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
@@ -200,20 +261,16 @@ async def serve_stdio(relay: Relay) -> None:
     await ended.wait()
 
 
-async def main(upstream: Json, port: int | None) -> None:
-    relay = Relay()
-    if "url" in upstream:
-        Origin(relay, upstream["url"])
-    else:
-        await Child.start(relay, [upstream["command"], *upstream["args"]])
+async def main(servers: dict[str, Json], era: str, port: int | None) -> None:
+    relay = Relay(era)
+    await relay.connect(servers)
     if port is None:
-        await serve_stdio(relay)
-    else:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Request(relay), "127.0.0.1", port, backlog=512)
-        await server.serve_forever()
+        return await serve_stdio(relay)
+    server = await asyncio.get_running_loop().create_server(lambda: Request(relay), "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
-    (only,) = orjson.loads(Path(sys.argv[1]).read_bytes())["mcpServers"].values()
-    uvloop.run(main(only, int(sys.argv[3]) if "--port" in sys.argv else None))
+    options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
+    entries = orjson.loads(Path(sys.argv[1]).read_bytes())["mcpServers"]
+    uvloop.run(main(entries, options["--era"], int(options["--port"]) if "--port" in options else None))

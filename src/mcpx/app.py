@@ -32,6 +32,8 @@ log = logging.getLogger("mcpx")
 
 GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
+NAMED = 20
+"""Servers that are greeted by name."""
 ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
@@ -239,7 +241,8 @@ async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event) -> int:
 def _greet(run: Run, port: int) -> None:
     host = f"[{run.host}]" if ":" in run.host else run.host
     url = f"{'https' if run.config.server.tls else 'http'}://{host}:{port}/mcp"
-    names = ", ".join(server.name for server in run.config.mcp_servers if server.enabled) or "none"
+    enabled = [server.name for server in run.config.mcp_servers if server.enabled]
+    names = ", ".join(enabled[:NAMED]) + (f" and {len(enabled) - NAMED} more" if len(enabled) > NAMED else "") or "none"
     if run.config.path is not None:
         _say(f"mcpx {__version__} · {url} · servers: {names} · Ctrl-C ends it")
         return

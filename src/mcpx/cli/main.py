@@ -1,7 +1,6 @@
 """The command line: which command, which config, and the exit code."""
 
 import argparse
-import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -85,7 +84,9 @@ def _named(options: argparse.Namespace) -> str | None:
     if options.config and options.config_file:
         raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
     if options.config_file and not Path(options.config_file).exists() and not _looks_like_file(options.config_file):
-        near = difflib.get_close_matches(str(options.config_file), COMMANDS, n=1, cutoff=0.5)
+        from difflib import get_close_matches  # only somebody who made a mistake pays for it
+
+        near = get_close_matches(str(options.config_file), COMMANDS, n=1, cutoff=0.5)
         hint = f"; did you mean 'mcpx {near[0]}'?" if near else ""
         raise ConfigError([f"error: {options.config_file!r} is neither a command nor a file{hint}"])
     return named

@@ -40,8 +40,8 @@ ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
 
-REMEMBERED_WAIT = 0.2
-"""Seconds a list waits for servers nothing is known of, when there is something to show at once from an earlier run."""
+LULL = 0.2
+"""Seconds after the last server that came: a list with something to show does not wait longer for the next."""
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
@@ -260,12 +260,12 @@ class Gateway:
         """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
-        wait = self.generation.config.global_.startup_wait
-        if any(upstream.remembered for upstream in self.generation.upstreams.values()):
-            wait = min(wait, REMEMBERED_WAIT)
-        left = wait - (time.monotonic() - caller.since)
-        if (starting := self._starting()) and left > 0:
-            await _all_set([u.settled for u in starting], left)
+        end = caller.since + self.generation.config.global_.startup_wait
+        while (starting := self._starting()) and (left := end - time.monotonic()) > 0:
+            if any(any(upstream.definitions.values()) for upstream in self.generation.upstreams.values()):
+                left = min(left, LULL)
+            if not await _any_set([upstream.settled for upstream in starting], left):
+                break
         if caller.answers and not caller.solo:
             await self.learn(caller, self.generation.config.global_.startup_wait)
 
@@ -278,12 +278,7 @@ class Gateway:
     async def as_servers_settle(self, server: str | None = None) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
         while starting := self._starting(server):
-            waits = [asyncio.ensure_future(u.settled.wait()) for u in starting]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            await _any_set([u.settled for u in starting], None)
             yield
 
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
@@ -354,3 +349,14 @@ async def _all_set(events: Iterable[asyncio.Event], seconds: float) -> None:
     finally:
         for wait in waits:
             wait.cancel()
+
+
+async def _any_set(events: Iterable[asyncio.Event], seconds: float | None) -> bool:
+    """Until one of them is set, or the time is up; whether one is."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    return bool(done)

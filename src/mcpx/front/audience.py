@@ -33,6 +33,8 @@ FLAGS = {
 class Session:
     """One older client's conversation, whatever carries it."""
 
+    __slots__ = ("_questions", "caller", "id", "push", "subscriptions")
+
     def __init__(self, push: Push) -> None:
         self.id = secrets.token_urlsafe(24)
         self.caller = Caller(session=self.id)

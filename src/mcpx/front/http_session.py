@@ -1,7 +1,6 @@
 """One client of streamable HTTP: an older one's session, and the ways back to a client while its call runs."""
 
 import asyncio
-import itertools
 import time
 
 from mcpx.front.audience import Session
@@ -19,6 +18,8 @@ KEPT_STREAMS = 32
 class HttpSession:
     """One older client over streamable HTTP."""
 
+    __slots__ = ("_streams_made", "principal", "pushes", "questions", "running", "seen", "session", "streams")
+
     def __init__(self, principal: str) -> None:
         self.principal = principal
         self.session = Session(self._push)
@@ -28,7 +29,7 @@ class HttpSession:
         """Event streams by the name in their event ids, oldest first; plain JSON replies are not among them."""
         self.questions: dict[str, asyncio.Future[Json]] = {}
         self.seen = asyncio.get_running_loop().time()
-        self._names = itertools.count(1)
+        self._streams_made = 0
 
     def _push(self, method: str, params: Json) -> None:
         self.pushes.send(jsonrpc.notification(method, params or None))
@@ -39,7 +40,9 @@ class HttpSession:
         return self.session.caller.version >= "2025-11-25"
 
     def stream(self, exchange: Exchange, request: str | int) -> PostStream:
-        return PostStream(exchange, f"s{next(self._names)}", primed=self.primed, request=request, on_start=self._keep)
+        self._streams_made += 1
+        name = f"s{self._streams_made}"
+        return PostStream(exchange, name, primed=self.primed, request=request, on_start=self._keep)
 
     def _keep(self, stream: PostStream) -> None:
         self.streams[stream.name] = stream
@@ -66,11 +69,12 @@ class HttpSession:
 
 
 class PostVoice:
-    """The way back to an older client, on the stream of the call that caused it (`model.call.Voice`)."""
+    """The way back to an older client, on the stream of the call that caused it (`model.call.Voice`); without one, or
+    when it is done, on its GET stream."""
 
     __slots__ = ("_owner", "_stream")
 
-    def __init__(self, owner: HttpSession, stream: PostStream) -> None:
+    def __init__(self, owner: HttpSession, stream: PostStream | None = None) -> None:
         self._owner = owner
         self._stream = stream
 
@@ -89,14 +93,15 @@ class PostVoice:
             owner.questions.pop(rid, None)
 
     def tell(self, method: str, params: Json) -> None:
-        if method not in DROPPABLE or not self._stream.congested:
+        if method not in DROPPABLE or self._stream is None or not self._stream.congested:
             self._send(jsonrpc.notification(method, params))
 
     def pause(self, retry_ms: int) -> None:
-        self._stream.pause(retry_ms)
+        if self._stream is not None:
+            self._stream.pause(retry_ms)
 
     def _send(self, message: Json) -> None:
-        if self._stream.done:
+        if self._stream is None or self._stream.done:
             self._owner.pushes.send(message)
         else:
             self._stream.send(message)

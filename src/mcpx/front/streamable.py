@@ -161,10 +161,8 @@ class Streamable:
         if owner is None:
             _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, "too many sessions"))
             return
-        # What is said to a session outside of any call goes to its GET stream: the voice of a call that is over.
-        voice = PostVoice(owner, PostStream(None, "over"))
         params = jsonrpc.params_of(message)
-        result = self._desk.greet(params, owner.session, principal, voice, solo=False, mode=mode)
+        result = self._desk.greet(params, owner.session, principal, PostVoice(owner), solo=False, mode=mode)
         self._desk.audience.join(owner.session)
         body = encoded(jsonrpc.result(message["id"], result))
         exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])

@@ -40,15 +40,20 @@ def encoded(message: Json) -> bytes:
 class EventLog:
     """Numbered events of one stream, the newest of them kept."""
 
+    __slots__ = ("_bytes", "_kept", "count", "name")
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0
-        self._kept: deque[bytes] = deque()
+        self._kept: deque[bytes] | None = None
+        """Made with the first event: most sessions never have one."""
         self._bytes = 0
 
     def add(self, data: bytes) -> bytes:
         self.count += 1
         event = sse_frame(data, id=f"{self.name}-{self.count}")
+        if self._kept is None:
+            self._kept = deque()
         self._kept.append(event)
         self._bytes += len(event)
         while len(self._kept) > 1 and (self._bytes > KEPT_BYTES or len(self._kept) > KEPT_EVENTS):
@@ -57,11 +62,16 @@ class EventLog:
 
     def after(self, position: int) -> list[bytes]:
         missing = max(0, self.count - max(position, 0))
-        return list(self._kept)[-missing:] if missing else []
+        return list(self._kept)[-missing:] if missing and self._kept else []
 
 
 class PostStream:
     """One POSTed request: what goes out before the answer, the answer, and whoever reads them at the moment."""
+
+    __slots__ = (
+        *("_exchange", "_log", "_on_start", "_primed", "done", "finished_at", "name", "opened_at", "request"),
+        "started",
+    )
 
     def __init__(
         self,
@@ -171,6 +181,8 @@ def _status(reply: Json) -> int:
 
 class PushStream:
     """What belongs to no request: on the client's GET stream when there is one, kept for it when there is not."""
+
+    __slots__ = ("_exchange", "_log", "_sent")
 
     def __init__(self) -> None:
         self._log = EventLog("push")

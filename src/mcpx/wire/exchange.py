@@ -14,10 +14,16 @@ __all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line"]
 class Line(Protocol):
     """The connection an exchange is answered on."""
 
-    client: tuple[str, int] | None
-    server: tuple[str, int] | None
-    scheme: str
     congested: bool
+
+    @property
+    def client(self) -> tuple[str, int] | None: ...
+
+    @property
+    def server(self) -> tuple[str, int] | None: ...
+
+    @property
+    def scheme(self) -> str: ...
 
     def write(self, data: bytes, more: bytes = b"") -> None: ...
 

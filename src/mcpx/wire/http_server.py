@@ -11,7 +11,6 @@ shuts its writing side counts as gone: so a cancelled call looks), memory for th
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -53,23 +52,31 @@ class _Stop(Exception):
     """Leaves the parser from inside a callback."""
 
 
+_NOTHING: Final[dict[bytes, bytes]] = {}
+_NO_MORE: Final[list[tuple[bytes, bytes]]] = []
+"""Of a request that is not there; never written to: a message begins with its own."""
+
+
 class _Connection(asyncio.Protocol):
     """One client. Parser callbacks fill the request being read; complete ones are answered in order."""
+
+    __slots__ = (
+        *("_began", "_body", "_chunk", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head", "_keep"),
+        *("_limits", "_more", "_moved", "_parser", "_pumping", "_queue", "_reading", "_server", "_since", "_surplus"),
+        *("_tail", "_taken", "_transport", "_upgrade", "_url", "_used", "_waiters", "_written", "congested"),
+    )
 
     def __init__(self, server: "HttpServer") -> None:
         self._server = server
         self._limits = server.limits
         self._parser = HttpRequestParser(self)
         self._transport = cast(asyncio.Transport, None)
-        self.client: tuple[str, int] | None = None
-        self.server: tuple[str, int] | None = None
-        self.scheme = "http"
         # The request being read.
         self._reading = False
         self._in_head = True
         self._url = b""
-        self._fields: dict[bytes, bytes] = {}
-        self._more: list[tuple[bytes, bytes]] = []
+        self._fields: dict[bytes, bytes] = _NOTHING
+        self._more: list[tuple[bytes, bytes]] = _NO_MORE
         self._body: bytes | bytearray = b""
         self._keep = True
         self._http10 = False
@@ -80,7 +87,7 @@ class _Connection(asyncio.Protocol):
         # The requests being answered.
         self._used = False
         self._current: Exchange | None = None
-        self._queue: deque[Exchange | int] = deque()  # complete requests, and a refusal's status as the last
+        self._queue: list[Exchange | int] = []  # complete requests, and a refusal's status as the last
         self._pumping = False
         self._deaf = False  # nothing more is parsed
         self._tail: bytearray | None = None  # what came after the head of an upgrade
@@ -100,11 +107,18 @@ class _Connection(asyncio.Protocol):
             self._ending = self._deaf = True
             self._transport.write(_refusal(503))
             self._transport.close()
-            return
-        self.client = _address(transport, "peername")
-        self.server = _address(transport, "sockname")
-        if transport.get_extra_info("sslcontext") is not None:
-            self.scheme = "https"
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        return _address(self._transport, "peername")
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        return _address(self._transport, "sockname")
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
 
     def data_received(self, data: bytes) -> None:
         if self._tail is not None:
@@ -159,9 +173,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._began = self._reading = self._in_head = True
         self._url = b""
-        self._fields = {}
-        if self._more:
-            self._more = []
+        self._fields, self._more = {}, []
         self._body = b""
         self._surplus = 0
         self._since = self._server.now
@@ -248,6 +260,7 @@ class _Connection(asyncio.Protocol):
         method, target = self._parser.get_method().decode(), self._url.decode()
         headers = Headers(self._fields, self._more or ())
         exchange = Exchange(self, method, target, headers, body, self._keep, self._http10)
+        self._fields, self._more, self._url = _NOTHING, _NO_MORE, b""  # an idle connection holds nothing
         self._used = True
         if not self._keep:
             self._deaf = True
@@ -276,7 +289,7 @@ class _Connection(asyncio.Protocol):
     def _pump(self) -> None:
         self._pumping = True  # a handler that answers at once comes back here
         while self._queue and self._current is None:
-            following = self._queue.popleft()
+            following = self._queue.pop(0)
             if isinstance(following, int):
                 self._send_refusal(following)
             else:
