@@ -26,6 +26,8 @@ MOST = 100
 """Hits that one search may ask for."""
 LONGEST_LINE = 4_000
 """Characters of one signature in a reply."""
+REMEMBERED = 1_000
+"""Tools whose rendering is kept."""
 AT_ONCE = 1_000
 """Tools that are indexed while everybody waits (some 0.1 s); more are indexed in a thread."""
 
@@ -34,6 +36,8 @@ class Search(Compact):
     def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
         super().__init__(settings, kept, checker)
         self._indexing = asyncio.Lock()
+        self._texts: dict[int, tuple[Offer, str, Json]] = {}
+        """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         settings = self.settings
@@ -76,16 +80,7 @@ class Search(Compact):
         found = (await self._index(catalog)).search(query, limit=limit, offset=offset, service=service or None)
         offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
         structured: Json = {
-            "tools": [
-                {
-                    "name": offer.name,
-                    "display_name": offer.public,
-                    "description": description_of(offer)[:LONGEST_TEXT],
-                    "service": offer.server,
-                    "parameters": parameters_of(offer.definition.get("inputSchema")),
-                }
-                for offer in offers
-            ],
+            "tools": [self._text(offer)[1] for offer in offers],
             "total": found.total,
             "limit": limit,
         }
@@ -98,7 +93,7 @@ class Search(Compact):
         lines: list[str] = []
         spent = told = 0
         for offer in offers:
-            line = self._line(offer)
+            line = self._text(offer)[0]
             spent += estimate(line)
             if told and spent > SIGNATURES:
                 break
@@ -112,9 +107,23 @@ class Search(Compact):
             lines.append(f"{total} tools match; offset={following} gives the next.")
         return "\n".join(lines)
 
-    def _line(self, offer: Offer) -> str:
-        about = short(description_of(offer))
-        return f"- {cut(self.signature(offer), LONGEST_LINE)} [{offer.server}]{f' {about}' if about else ''}"
+    def _text(self, offer: Offer) -> tuple[str, Json]:
+        """One hit: its line for the model, its fields for programs."""
+        known = self._texts.get(id(offer))
+        if known is None:
+            if len(self._texts) >= REMEMBERED:
+                self._texts.clear()
+            about = short(description_of(offer))
+            line = f"- {cut(self.signature(offer), LONGEST_LINE)} [{offer.server}]{f' {about}' if about else ''}"
+            fields: Json = {
+                "name": offer.name,
+                "display_name": offer.public,
+                "description": description_of(offer)[:LONGEST_TEXT],
+                "service": offer.server,
+                "parameters": parameters_of(offer.definition.get("inputSchema")),
+            }
+            known = self._texts[id(offer)] = (offer, line, fields)
+        return known[1], known[2]
 
     # Execute -----------------------------------------------------------------------------------------------------
 
