@@ -141,6 +141,14 @@ def test_beyond_the_disk_the_oldest_go(store: ResultStore, tmp_path: Path) -> No
     assert size_on_disk(tmp_path) <= 80 * KB
 
 
+def test_whoever_fills_the_disk_loses_their_own_results_first(store: ResultStore) -> None:
+    """SUR-11: one client that asks for much does not cost another one what it was given."""
+    kept = store.keep("ann", body(0))
+    flood = [store.keep("bob", body(number)) for number in range(1, 31)]
+    assert store.get("ann", kept) == body(0)
+    assert sum(store.get("bob", handle) is not None for handle in flood) == 11
+
+
 def test_many_tiny_results_are_bounded_in_number(tmp_path: Path) -> None:
     """SUR-11: an empty result counts as well."""
     with_files = ResultStore(memory_bytes=4 * SMALLEST, disk_bytes=4 * SMALLEST, folder=tmp_path)

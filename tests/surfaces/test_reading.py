@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.work import growth, steps
-from mcpx.surfaces.large import querying
+from mcpx.surfaces.large import finding, querying
 from mcpx.surfaces.large.reading import LEAST, TOOL, BadReading, read
 
 NEXT = re.compile(r"\[.*next: offset=(\d+)(?:; [^\n]*)?\]")
@@ -474,6 +474,40 @@ def test_grep_finds_what_json_spells_otherwise(pattern: str) -> None:
     rows = ['they say "hi" to you', "a back\\slash", "two\nlines", "tab\there", "else"]
     (found,) = body(ask(raw(rows), grep=pattern))
     assert pattern.replace('\\"', '"') in found
+
+
+@pytest.mark.parametrize(
+    ("expression", "work"),
+    [(None, 100_000), ("rows", 100_000), ("rows[?id >= `0`]", 100_000), ("rows[*].[id, name]", 1_000_000)],
+)
+def test_a_grep_that_would_take_too_long_says_how_far_it_got_and_how_to_look_further(
+    expression: str | None, work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SUR-11: by what the last lines say, every row is found."""
+    monkeypatch.setattr(finding, "WORK", work)
+    text = raw(ROWS if expression is None else {"rows": ROWS})
+    arguments: dict[str, Any] = {"grep": "Row"} if expression is None else {"grep": "Row", "jmespath": expression}
+    seen, rounds = 0, 0
+    while True:
+        pages = all_pages(text, **arguments)
+        matches = [json.loads(page.rpartition("\n[")[0] or page) for page in pages]
+        seen += sum(map(len, matches))
+        further = re.search(r"in the first [\d,]+ of [\d,]+ rows; to look further: jmespath=(\".*\")\]", pages[-1])
+        if further is None:
+            break
+        rounds += 1
+        following = json.loads(further[1])
+        arguments["jmespath"] = following.replace("…", arguments.get("jmespath", "@"))
+    assert (seen, rounds > 1) == (len(ROWS), True)
+
+
+def test_a_grep_for_something_frequent_in_a_text_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUR-11"""
+    monkeypatch.setattr(finding, "WORK", 30_000)
+    last = all_pages(LOG, grep="log")[-1]
+    assert re.search(r"in the first [\d,]+ of 5,000 lines; look for something less frequent\]", last)
+    with pytest.raises(BadReading, match="past what one grep finds"):
+        ask(LOG, grep="log", offset=4_999)
 
 
 def test_grep_in_one_huge_line_shows_what_is_around_each_match() -> None:

@@ -58,9 +58,8 @@ class Checker:
     def check(self, schema: object, arguments: object) -> Checked:
         compiled = self._schemas.compiled(schema)
         if is_object(arguments):
-            if (compiled if compiled.cost is None else compiled.fit(arguments)).passes(arguments):
-                return Checked(arguments)
-            return _mended(compiled, arguments, [])
+            judge = compiled.fit(arguments)
+            return Checked(arguments) if judge.passes(arguments) else _mended(compiled, judge, arguments, [])
         if arguments is None:
             return self.check(schema, {})
         if isinstance(arguments, str):
@@ -68,14 +67,13 @@ class Checker:
             read = _json("{}" if empty else arguments)
             if is_object(read):
                 how = "nothing taken as {}" if empty else "JSON text taken as an object"
-                return _mended(compiled, read, [f"arguments: {how}"])
+                judge, told = compiled.fit(read), [f"arguments: {how}"]
+                return Checked(read, tuple(told)) if judge.passes(read) else _mended(compiled, judge, read, told)
         return Checked({}, problems=(f"arguments: expected an object, got {spelled(arguments)}",))
 
 
-def _mended(compiled: Compiled, given: Json, told: list[str]) -> Checked:
-    judge = compiled.fit(given)
-    if told and judge.passes(given):
-        return Checked(given, tuple(told))
+def _mended(compiled: Compiled, judge: Compiled, given: Json, told: list[str]) -> Checked:
+    """Arguments that the judge refused, repaired if that makes them right."""
     faults = wrong = find_faults(judge, given)
     arguments = given
     for _ in range(_MOST_ROUNDS):

@@ -5,8 +5,8 @@ twice, thirty times over; alternatives that come back to themselves a level furt
 further down at all. Python cannot stop the validator once it runs, so the number of steps is found beforehand.
 
 Promised: `measure` and `survey` are linear, iterative and bounded. `Survey.work` is never less than the number of
-times that a schema is held against a value. It may be far more: the count knows the shape of the schema and the size
-and depth of the value, not where they meet.
+times that a rule is held against a value, costly rules counted as many. It may be far more: the count knows the shape
+of the schema and the size and depth of the value, not where they meet.
 """
 
 import re
@@ -17,19 +17,29 @@ from urllib.parse import unquote
 
 from mcpx.model.call import Json, as_object
 
-MOST_NODES = 50_000
+MOST_NODES = 20_000
 """Values in a schema. The largest of 686 real ones has some hundreds."""
 MOST_SCHEMAS = 5_000
 DEEPEST = 100
 """Levels of a schema; the validator's own limit is 255."""
 DEEPEST_ARGUMENTS = 32
 """Levels of arguments that a schema which uses itself is followed down."""
-MOST_PATTERNS = 50
+MOST_PATTERNS = 20
 """Regular expressions in a schema: one may take 10 ms to compile."""
+MOST_TO_TELL_APART = 1_000
+"""Values in arguments of which some must differ: lists and objects among them are compared each with each."""
 MOST_UNEVALUATED = 2_000
 """Schemas beside `unevaluated…`, in all: references among them are compiled anew each time, at up to 50 µs."""
 TOO_MUCH = 1_000_000_000
 _MOST_TEXT = 4_194_304
+_TEXT = 16
+"""Characters that count as a value: patterns run over them."""
+_PATTERN = 64
+_FRACTION = 500
+"""An exact `multipleOf: 0.1` takes that much longer than `minimum: 1`."""
+_TELLING_APART = 10_000
+_LARGE = 2**63
+_MOST_EXACT = 1e24
 
 # Applied to the value itself, …
 _SAME = ("not", "if", "then", "else")
@@ -45,6 +55,8 @@ _NEGATES = frozenset(
     ("not", "if", "oneOf", "contains", "unevaluatedProperties", "unevaluatedItems", "patternProperties")
 )
 _ELSEWHERE = ("$dynamicRef", "$recursiveRef")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COMPARES = frozenset((*_BOUNDS, "const", "enum", "uniqueItems"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +64,33 @@ class Size:
     nodes: int
     depth: int
     text: int
+    odd: bool = False
+    """Some number in it is so large or so small that comparing it exactly takes thousands of times as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     efforts: tuple[int, ...]
-    """By depth of a value (0: nothing inside it): how many schemas are held against it, if each list has one item."""
+    """By depth of a value (0: nothing inside it): how many rules are held against it, if each list has one item."""
     settled: bool
     """The last effort is that of every greater depth. Else deeper values are too much."""
     schemas: int
     patterns: tuple[str, ...]
     negates: bool
     content: bool
+    compares: bool
+    """Numbers with numbers."""
+    tells_apart: bool
 
     def work(self, size: Size) -> int:
-        if size.depth >= len(self.efforts) and not self.settled:
+        if (
+            (size.depth >= len(self.efforts) and not self.settled)
+            or (size.odd and self.compares)
+            or (size.nodes > MOST_TO_TELL_APART and self.tells_apart)
+        ):
             return TOO_MUCH
-        return size.nodes * self.efforts[min(size.depth, len(self.efforts) - 1)]
+        values = size.nodes + (size.text // _TEXT if self.patterns else 0)
+        return values * self.efforts[min(size.depth, len(self.efforts) - 1)]
 
 
 def is_object(value: object) -> TypeGuard[Json]:
@@ -81,26 +103,31 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 def measure(value: Json, most: int) -> Size | None:
     """The size of a JSON value; None when it has more than `most` values in it."""
-    nodes, depth, text = 1, 0, 0
+    nodes, depth, text, odd = 1, 0, 0, False
     level: list[Any] = [value]
     while level:
         depth += 1
         below: list[Any] = []
-        for item in level:
-            if isinstance(item, str):
-                text += len(item)
-                continue
-            if is_object(item):
-                text += sum(map(len, item))
-                inside = item.values()
-            else:
-                inside = item
-            nodes += len(inside)
+        for holder in level:
+            nodes += len(holder)
             if nodes > most:
                 return None
-            below += [each for each in inside if isinstance(each, (dict, list, str))]
+            if is_object(holder):
+                text += sum(map(len, holder))
+                inside = holder.values()
+            else:
+                inside = holder
+            for each in inside:
+                if isinstance(each, str):
+                    text += len(each)
+                elif isinstance(each, (dict, list)):
+                    below.append(each)
+                elif isinstance(each, int):
+                    odd = odd or not -_LARGE < each < _LARGE
+                elif isinstance(each, float):
+                    odd = odd or bool(each and not 1 / _MOST_EXACT < abs(each) < _MOST_EXACT)
         level = below
-    return Size(nodes, depth, text)
+    return Size(nodes, depth, text, odd)
 
 
 def survey(root: Json, size: Size) -> Survey | None:
@@ -111,7 +138,7 @@ def survey(root: Json, size: Size) -> Survey | None:
     if not graph.read(root):
         return None
     order = graph.order()
-    if order is None:
+    if order is None or _unevaluated(graph, order) > MOST_UNEVALUATED:
         return None
     efforts: list[int] = []
     before = [0] * len(order)
@@ -120,22 +147,38 @@ def survey(root: Json, size: Size) -> Survey | None:
         now = [0] * len(order)
         for node in order:
             steps = (
-                1 + sum(now[other] for other in graph.same[node]) + sum(before[other] for other in graph.inner[node])
+                graph.own[node]
+                + sum(now[other] for other in graph.same[node])
+                + sum(before[other] for other in graph.inner[node])
             )
             now[node] = min(steps * graph.factor[node], TOO_MUCH)
-        if not efforts and sum(now[node] for node in order if graph.factor[node] > 1) > MOST_UNEVALUATED:
-            return None
         settled = now == before
         if not settled:
             efforts.append(now[0])
             if now[0] >= TOO_MUCH:
                 break
         before = now
-    negates, content = (
-        bool(graph.words & _NEGATES),
-        "contentEncoding" in graph.words or "contentMediaType" in graph.words,
+    words = graph.words
+    return Survey(
+        tuple(efforts),
+        settled,
+        len(order),
+        tuple(graph.patterns),
+        negates=not words.isdisjoint(_NEGATES),
+        content="contentEncoding" in words or "contentMediaType" in words,
+        compares=not words.isdisjoint(_COMPARES),
+        tells_apart="uniqueItems" in words,
     )
-    return Survey(tuple(efforts), settled, len(order), tuple(graph.patterns), negates, content)
+
+
+def _unevaluated(graph: "_Graph", order: list[int]) -> int:
+    """How many schemas stand beside `unevaluated…`, as often as they are compiled there."""
+    if max(graph.factor) == 1:
+        return 0
+    beside = [0] * len(order)
+    for node in order:
+        beside[node] = min((1 + sum(beside[other] for other in graph.same[node])) * graph.factor[node], TOO_MUCH)
+    return sum(beside[node] for node in order if graph.factor[node] > 1)
 
 
 class _Graph:
@@ -144,6 +187,8 @@ class _Graph:
     def __init__(self) -> None:
         self.same: list[list[int]] = []
         self.inner: list[list[int]] = []
+        self.own: list[int] = []
+        """What a schema asks of a value by itself."""
         self.factor: list[int] = []
         self.words: set[str] = set()
         self.patterns: dict[str, None] = {}
@@ -169,6 +214,7 @@ class _Graph:
             inner = [self._number(each) for each in _used(schema, _INNER + _INNER_MORE, _INNER_LISTS, _INNER_MAPS)]
             self.same.append([number for number in same if number >= 0])
             self.inner.append([number for number in inner if number >= 0])
+            self.own.append(_own(schema))
             # Measured: each level of `unevaluated…` runs what is beside it two and a half times.
             self.factor.append(3 if "unevaluatedProperties" in schema or "unevaluatedItems" in schema else 1)
             for pattern in (schema.get("pattern"), *as_object(schema.get("patternProperties"))):
@@ -210,6 +256,23 @@ class _Graph:
                 else:
                     break
         return done
+
+
+def _own(schema: Json) -> int:
+    """How many rules a schema has besides those that are schemas, each option and each name counted."""
+    rules = 1
+    for key in ("const", "enum", "required"):
+        if key in schema:
+            size = measure({key: schema[key]}, MOST_NODES)
+            rules += size.nodes * (_FRACTION if size.odd else 1) if size else TOO_MUCH
+    if isinstance(schema.get("pattern"), str):
+        rules += _PATTERN
+    rules += _PATTERN * len(as_object(schema.get("patternProperties")))
+    if any(isinstance(schema.get(key), float) for key in _BOUNDS):
+        rules += _FRACTION
+    if schema.get("uniqueItems") is True:
+        rules += _TELLING_APART
+    return rules
 
 
 def _used(schema: Json, single: tuple[str, ...], lists: tuple[str, ...], maps: tuple[str, ...]) -> Iterator[object]:

@@ -10,6 +10,7 @@ tag (`{"kind": "text", …}`) fits. Not promised: all faults.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, cast
 
 from mcpx.model.call import Json, as_object
@@ -19,7 +20,12 @@ from mcpx.surfaces.checking.schemas import Compiled, holds
 Path = tuple[str | int, ...]
 
 _MOST_STEPS = 5_000
-_RULE_STEPS = 20  # small rules are compiled to be tried: 50 µs each
+_MOST_FAULTS = 50
+_MOST_NAMES = 500
+_RULE_STEPS = 20  # small rules are compiled to be tried: 50 µs each, …
+_PATTERN_STEPS = 500  # … and up to 10 ms
+_OPTIONS = 10  # that are compared in a step's time
+_TEXT = 1_000  # characters that are handed over in a step's time
 _MOST_BRANCHES = 100
 _DEEPEST = 64
 _RULES = {
@@ -31,12 +37,10 @@ _RULES = {
     "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
     "pattern": "a match of {}",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
     "uniqueItems": "items that differ from each other",
-    "minProperties": "at least {} entries",
-    "maxProperties": "at most {} entries",
 }
+_AT_LEAST = {"minItems": "at least {} items", "minProperties": "at least {} entries"}
+_AT_MOST = {"maxItems": "at most {} items", "maxProperties": "at most {} entries"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,7 @@ class _Search:
         kinds: object = node.get("type")
         types = frozenset(kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str))
         options = (node["const"],) if "const" in node else tuple(_listed(node.get("enum")))
+        self._left -= len(options) // _OPTIONS
         if options and not any(same(value, option) for option in options):
             own = frozenset(map(type_of, options))
             return [Fault(path, "choice", value, node, own & types or own, options)]
@@ -128,18 +133,18 @@ class _Search:
         properties = as_object(node.get("properties"))
         found = [
             Fault((*path, name), "missing", None, properties.get(name, True))
-            for name in _listed(node.get("required"))[:_MOST_STEPS]
+            for name in _listed(node.get("required"))[:_MOST_NAMES]
             if isinstance(name, str) and name not in value
         ]
         others: object = True if "patternProperties" in node else node.get("additionalProperties", not closed)
         for name, inner in value.items():
-            if self._left < 0:
+            if self._left < 0 or len(found) > _MOST_FAULTS:
                 break
             if name in properties:
                 found += self.look(properties[name], inner, (*path, name))
             elif others is False:
                 self._left -= 1
-                found.append(Fault((*path, name), "unknown", inner, options=tuple(properties)[:500]))
+                found.append(Fault((*path, name), "unknown", inner, options=tuple(islice(properties, _MOST_NAMES))))
             else:
                 found += self.look(others, inner, (*path, name))
         return found
@@ -150,7 +155,7 @@ class _Search:
         rest = node.get("additionalItems", True) if is_array(items) else items
         found: list[Fault] = []
         for index, inner in enumerate(value):
-            if self._left < 0:
+            if self._left < 0 or len(found) > _MOST_FAULTS:
                 break
             found += self.look(first[index] if index < len(first) else rest, inner, (*path, index))
         return found
@@ -190,15 +195,29 @@ class _Search:
         return [Fault(path, "rule", value, node)]
 
     def _rules(self, node: Json, value: object, path: Path) -> list[Fault]:
+        told = _lengths(node, value)
         rules = {key: node[key] for key in _RULES if key in node}
-        if not rules:
-            return []
-        self._left -= _RULE_STEPS
-        if self._left < 0 or holds(rules, self._draft, value):
-            return []
-        broken = [key for key in rules if not holds({key: rules[key]}, self._draft, value)]
-        told = ", ".join(_RULES[key].format(str(rules[key])[:100]) for key in broken or rules)
-        return [Fault(path, "rule", value, words=told)]
+        if rules:
+            steps = _PATTERN_STEPS if "pattern" in rules else _RULE_STEPS * (1 + len(rules))
+            self._left -= steps + (len(value) // _TEXT if isinstance(value, str) else 0)
+            if self._left >= 0 and not holds(rules, self._draft, value):
+                broken = [key for key in rules if not holds({key: rules[key]}, self._draft, value)]
+                told += [_RULES[key].format(str(rules[key])[:100]) for key in broken or rules]
+        return [Fault(path, "rule", value, words=", ".join(told))] if told else []
+
+
+def _lengths(node: Json, value: object) -> list[str]:
+    """What is wrong with the length of a list or an object, in words."""
+    key = "Items" if is_array(value) else "Properties" if is_object(value) else ""
+    least, most = node.get(f"min{key}"), node.get(f"max{key}")
+    told: list[str] = []
+    if isinstance(value, (list, dict)):
+        length = len(cast(list[object], value))
+        if isinstance(least, int | float) and length < least:
+            told.append(_AT_LEAST[f"min{key}"].format(least))
+        if isinstance(most, int | float) and length > most:
+            told.append(_AT_MOST[f"max{key}"].format(most))
+    return told
 
 
 def same(one: object, other: object) -> bool:

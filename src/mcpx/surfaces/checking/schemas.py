@@ -30,9 +30,7 @@ MOST_COMPILED = 4_096
 MOST_KEPT = 200_000
 """… and the JSON values in them all; compiled, they take up to 600 bytes each."""
 MOST_WORK = 10_000_000
-"""Schemas held against values in one check, at 10 to 20 ns each."""
-_FREE = 64
-"""A schema that holds a value against no more schemas than this may be run without counting the arguments."""
+"""Rules held against values in one check, at 10 to 20 ns each."""
 _MOST_ARGUMENTS = 200_000
 _MOST_TEXT = 65_536
 """Characters in arguments that patterns are run over: 10 ms for the worst pattern on the test bench."""
@@ -58,7 +56,7 @@ class Compiled:
     is_valid: Callable[[Any], bool] | None = None
     """None accepts everything."""
     cost: Survey | None = None
-    """Set when the arguments must be counted before they are checked."""
+    """Of the whole schema; None: it is an outline, which looks at no more than the top."""
 
     def fit(self, arguments: Json) -> "Compiled":
         """This one, or the outline where these arguments would take too long."""
@@ -74,14 +72,7 @@ class Compiled:
             return False
         if self.is_valid is None:
             return True
-        try:
-            return self.is_valid(arguments)
-        except Exception:  # noqa: BLE001 - half an emoji, an infinity: nothing to judge, so not ours to refuse
-            return True
-        except BaseException as e:
-            if _is_panic(e):
-                return True
-            raise
+        return _accepts(self.is_valid, arguments if self.cost else _top(arguments))
 
 
 OPEN = Compiled({})
@@ -134,8 +125,7 @@ def compile_schema(schema: Json, size: Size | None) -> Compiled:
     validator = _validator(schema, draft)
     if validator is None:
         return OPEN
-    free = found.settled and found.efforts[-1] <= _FREE and not found.patterns
-    return Compiled(schema, draft, known, validator.is_valid, None if free else found)
+    return Compiled(schema, draft, known, validator.is_valid, found)
 
 
 def draft_of(schema: Json) -> int:
@@ -151,7 +141,23 @@ def draft_of(schema: Json) -> int:
 def holds(rules: Json, draft: int, value: object) -> bool:
     """Whether a value keeps some small rules, such as `{"minimum": 1}`. Rules that mean nothing are kept."""
     validator = _validator(rules, draft)
-    return validator is None or Compiled(rules, is_valid=validator.is_valid).passes(cast(Json, value))
+    return validator is None or _accepts(validator.is_valid, value)
+
+
+def _accepts(is_valid: Callable[[Any], bool], value: object) -> bool:
+    try:
+        return is_valid(value)
+    except Exception:  # noqa: BLE001 - half an emoji, an infinity: nothing to judge, so not ours to refuse
+        return True
+    except BaseException as e:
+        if _is_panic(e):
+            return True
+        raise
+
+
+def _top(arguments: Json) -> Json:
+    """What an outline looks at: the validator would copy all the rest."""
+    return {name: type(each)() if is_object(each) or is_array(each) else each for name, each in arguments.items()}
 
 
 def _validator(schema: Json, draft: int) -> "Validator | None":

@@ -2,9 +2,10 @@
 
 Promise: a result is read back by its owner only; to anybody else its handle reads as unknown, by the same path and
 without a difference. Memory and disk are bounded: beyond `memory_bytes` the oldest results move to files, beyond
-`disk_bytes` the oldest files go. Nothing outlives `seconds`, counted from the moment it was kept. `keep` never fails:
-where the disk does, results stay in memory and the oldest go sooner. Files are ours alone (0600 in a folder with 0700),
-are gone after `close`, and those of a run that was killed are removed by the next one that needs the disk.
+`disk_bytes` the oldest files of whoever has most there go. Nothing outlives `seconds`, counted from the moment it was
+kept. `keep` never fails: where the disk does, results stay in memory and the oldest go sooner. Files are ours alone
+(0600 in a folder with 0700), are gone after `close`, and those of a run that was killed are removed by the next one
+that needs the disk.
 
 No promise: a result larger than a quarter of the room is whole; its first part is kept, and its last line says so.
 Nor that files vanish on the minute: what is too old goes at the next `keep` or `get`. Not for use from two threads.
@@ -17,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +74,9 @@ class ResultStore:
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._in_memory = 0
         self._on_disk = 0
+        self._disk_of = Counter[str]()
+        self._files_of: dict[str, dict[str, None]] = defaultdict(dict)
+        """The handles of each owner, oldest first."""
         self._folder: _PrivateFolder | None = None
         self._complained = False
 
@@ -79,7 +84,7 @@ class ResultStore:
         self._forget_old()
         handle = secrets.token_urlsafe(9)
         text = _cut(text, max(self._memory_bytes, self._disk_bytes) // 4)
-        file = self._write(text) if len(text) > self._memory_bytes else None
+        file = self._write(owner, handle, text) if len(text) > self._memory_bytes else None
         if file is None and len(text) > self._memory_bytes:
             text = _cut(text, self._memory_bytes // 4)
         size = _counted(text)
@@ -109,6 +114,8 @@ class ResultStore:
     def close(self) -> None:
         """Forget everything and remove the files; from here on nothing is written any more."""
         self._kept.clear()
+        self._disk_of.clear()
+        self._files_of.clear()
         self._in_memory = self._on_disk = self._disk_bytes = 0
         if self._folder is not None:
             self._folder.remove()
@@ -127,7 +134,7 @@ class ResultStore:
         if self._in_memory <= self._memory_bytes:
             return
         for key, entry in [item for item in self._kept.items() if item[1].text is not None]:
-            file = self._write(entry.text or b"")
+            file = self._write(*key, entry.text or b"")
             if file is None:
                 self._drop(key)
             else:
@@ -136,13 +143,14 @@ class ResultStore:
             if self._in_memory <= self._memory_bytes:
                 return
 
-    def _write(self, text: bytes) -> Path | None:
-        """Put a text into a file, for which the oldest files go; `None` when there is no room or no disk."""
+    def _write(self, owner: str, handle: str, text: bytes) -> Path | None:
+        """Put a text into a file, for which older files go; `None` when there is no room or no disk."""
         size = _counted(text)
         if size > self._disk_bytes:
             return None
         while self._on_disk + size > self._disk_bytes:
-            self._drop(next(key for key, entry in self._kept.items() if entry.file is not None))
+            most = max(self._disk_of, key=self._disk_of.__getitem__)
+            self._drop((most, next(iter(self._files_of[most]))))
         for _ in range(2):  # once more should the folder have been removed under us
             try:
                 if self._folder is None:
@@ -158,6 +166,8 @@ class ResultStore:
                 return None
             else:
                 self._on_disk += size
+                self._disk_of[owner] += size
+                self._files_of[owner][handle] = None
                 return file
         return None
 
@@ -167,6 +177,11 @@ class ResultStore:
             self._in_memory -= entry.size
             return
         self._on_disk -= entry.size
+        owner, handle = key
+        self._disk_of[owner] -= entry.size
+        del self._files_of[owner][handle]
+        if not self._files_of[owner]:
+            del self._disk_of[owner], self._files_of[owner]
         try:
             entry.file.unlink(missing_ok=True)
         except OSError as error:

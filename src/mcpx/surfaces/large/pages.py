@@ -2,27 +2,27 @@
 
 Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it is and where the
 next one begins; pages one after the other are the whole. Each page holds at least one item: one that is too large is
-shown cut, and the last line says the expression that selects it. `grep` is a plain substring, since a regular
-expression can take forever; the work is linear.
+shown cut, and the last line says the expression that selects it. Where `grep` did not get through all of it, the last
+line says how far it got and how to look further.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from mcpx.surfaces.large.excerpt import TIGHTEST, clip, cut, fit, size_of, weigh
-from mcpx.surfaces.large.preview import LONG_LINE, by_characters, counted
+from mcpx.surfaces.large.finding import Needle, fold, lines_with, rows_with, to_json
+from mcpx.surfaces.large.lines import count_lines, has_line_over, start_of_line
+from mcpx.surfaces.large.preview import LONG_LINE, counted
 
 NOTE_BYTES = 400
-GREP_BYTES = 16 << 20
-"""What `grep` may write out to look through it: an answer of jmespath may be endless."""
+_PLAIN = "grep is a plain substring, not a regular expression"
 _AROUND = 120
 """Characters shown before and after a match in a text with very long lines."""
 _SUGGESTED = 120
 """Bytes of a suggested expression; a longer one would fill the last line."""
+_REST = 60
+"""The same for the expression that selects what `grep` did not get to."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 
 Show = Callable[[object], str]
@@ -38,6 +38,8 @@ class Asked:
     limit: int | None = None
     jmespath: str | None = None
     grep: str | None = None
+    endless: bool = False
+    """Whether what jmespath selected may be endless when written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +50,32 @@ class _Items:
     total: int
     positions: Sequence[int]
     """Which of them are left after `grep`."""
+    looked_at: int
+    """How many of them `grep` got through; the total, mostly."""
     weight: Callable[[int], int]
     show: Callable[[Sequence[int]], str]
     cut: Callable[[Sequence[int], int, int], str]
     """Some of them whole, then one that is too large, cut to about so many bytes."""
     path: Callable[[int], str] | None = None
     """The expression that selects one of them."""
+    rest: Callable[[int], str] | None = None
+    """The expression that selects all from one of them on."""
     numbered: bool = True
     """Whether it can be seen which of them are shown."""
 
 
 def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> str:
+    positions, looked_at = _matching(asked, room, len(rows), lambda first, end: rows[first:end])
     items = _Items(
         unit="row",
         total=len(rows),
-        positions=_matching(asked, len(rows), lambda at: rows[at]),
+        positions=positions,
+        looked_at=looked_at,
         weight=lambda at: weigh(rows[at], TIGHTEST * room),
         show=lambda positions: show([rows[at] for at in positions]),
         cut=lambda whole, at, left: show([*(rows[each] for each in whole), clip(rows[at], left)]),
         path=lambda at: f"[{at}]",
+        rest=lambda at: f"[{at}:]",
         numbered=asked.grep is None,
     )
     return _page(items, asked, room)
@@ -81,53 +90,77 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
     def path(at: int) -> str:
         if _IDENTIFIER.fullmatch(names[at]):
             return names[at]
-        quoted = _json(names[at][:60])
+        quoted = to_json(names[at][:60])
         return quoted if len(names[at]) <= 60 and len(quoted.encode()) <= 60 else f"values(@)[{at}]"
 
+    positions, looked_at = _matching(asked, room, len(names), lambda first, end: some(range(first, end)))
     items = _Items(
         unit="key",
         total=len(names),
-        positions=_matching(asked, len(names), lambda at: some([at])),
+        positions=positions,
+        looked_at=looked_at,
         weight=lambda at: weigh(some([at]), TIGHTEST * room),
         show=lambda positions: show(some(positions)),
         cut=lambda whole, at, left: show({**some(whole), names[at]: clip(fields[names[at]], left)}),
         path=path,
+        rest=lambda at: f"values(@)[{at}:]",
     )
     return _page(items, asked, room)
 
 
 def page_of_text(text: str, asked: Asked, room: int) -> str:
-    lines = text.removesuffix("\n").split("\n")
-    if by_characters(lines, min(LONG_LINE, room - 20)):
+    if has_line_over(text, min(LONG_LINE, room - 20)):
         return _page_of_matches(text, asked, room) if asked.grep else _page_of_characters(text, asked, room)
-    positions: Sequence[int] = range(len(lines))
-    if asked.grep is not None:
-        needle, folded = _smart_case(asked.grep)
-        compared = _folded(text).split("\n") if folded else lines
-        positions = [at for at in positions if needle in compared[at]]
-
-    def line(at: int) -> str:
-        return f"{at}: {lines[at]}" if asked.grep is not None else lines[at]
-
-    items = _Items(
-        unit="line",
-        total=len(lines),
-        positions=positions,
-        weight=lambda at: size_of(line(at)) + 1,
-        show=lambda positions: "\n".join(map(line, positions)),
-        cut=lambda _, at, left: cut(line(at), left),
+    total = count_lines(text)
+    return _page(
+        _lines(text, total, asked, room) if asked.grep is None else _matches(text, total, asked, room), asked, room
     )
-    return _page(items, asked, room)
+
+
+def _lines(text: str, total: int, asked: Asked, room: int) -> _Items:
+    """Those of them that a page may have, from `offset` on: all are shorter than `room`, so it does not look further
+    than so far."""
+    begin = start_of_line(text, asked.offset) if asked.offset < total else len(text)
+    lines = text[begin : begin + (TIGHTEST + 1) * room].removesuffix("\n").split("\n")
+    return _Items(
+        unit="line",
+        total=total,
+        positions=range(total),
+        looked_at=total,
+        weight=lambda at: size_of(lines[at - asked.offset]) + 1,
+        show=lambda positions: "\n".join(lines[at - asked.offset] for at in positions),
+        cut=lambda _, at, left: cut(lines[at - asked.offset], left),
+    )
+
+
+def _matches(text: str, total: int, asked: Asked, room: int) -> _Items:
+    text = text.removesuffix("\n")
+    found, starts = lines_with(Needle(asked.grep or ""), text, total, enough=asked.offset + room)
+
+    def line(nth: int) -> str:
+        end = text.find("\n", starts[nth])
+        return f"{found.positions[nth]}: {text[starts[nth] : end if end >= 0 else len(text)]}"
+
+    return _Items(
+        unit="line",
+        total=total,
+        positions=range(len(starts)),
+        looked_at=found.looked_at,
+        weight=lambda nth: size_of(line(nth)) + 1,
+        show=lambda positions: "\n".join(map(line, positions)),
+        cut=lambda _, nth, left: cut(line(nth), left),
+    )
 
 
 def _page(items: _Items, asked: Asked, room: int) -> str:
     chosen = items.positions
+    unfinished = items.looked_at < items.total
+    if unfinished and not items.looked_at:
+        raise BadReading("grep: the jmespath expression selects too much; select less")
     if not chosen and asked.grep is not None:
-        return (
-            f"[nothing in {counted(items.total, items.unit)} contains {_json(cut(asked.grep, 40))}; "
-            "grep is a plain substring, not a regular expression]"
-        )
-    start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit)
+        what = f"nothing in {_looked_at(items)} contains {Needle(asked.grep).quoted()}; "
+        return f"[{what}{_further(items, asked) if unfinished else _PLAIN}]"
+    start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit, items)
     count, text = fit(
         stop - start,
         room,
@@ -143,10 +176,14 @@ def _page(items: _Items, asked: Asked, room: int) -> str:
             notes.append(f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked))
             end += 1
     if asked.grep is not None:
-        which = "" if items.numbered else f": {items.unit}s {_some_numbers(chosen[start:end])}"
-        notes.insert(0, f"{_range('match', start, end, len(chosen))} in {counted(items.total, items.unit)}{which}")
+        which = "" if items.numbered or unfinished else f": {items.unit}s {_some_numbers(chosen[start:end])}"
+        known = _range("match", start, end, len(chosen), at_least=unfinished)
+        notes.insert(0, f"{known} in {_looked_at(items)}{which}")
     elif start or end < len(chosen):
         notes.insert(0, _range(items.unit, start, end, len(chosen)))
+    if unfinished and end == len(chosen):
+        notes.append(_further(items, asked))
+        return _with_notes(text, notes, None, paged=False)
     return _with_notes(text, notes, end if end < len(chosen) else None, paged=start > 0)
 
 
@@ -165,7 +202,7 @@ def _with_one_cut(items: _Items, whole: Sequence[int], large: int, room: int, te
 
 def _page_of_characters(text: str, asked: Asked, room: int) -> str:
     start, stop = _bounds(asked, len(text), "character")
-    shown = cut(text[start:stop], room)
+    shown = cut(text[start : min(stop, start + room)], room)
     end = start + len(shown)
     notes = [_range("character", start, end, len(text))] if start or end < len(text) else []
     return _with_notes(shown, notes, end if end < len(text) else None, paged=start > 0)
@@ -173,12 +210,12 @@ def _page_of_characters(text: str, asked: Asked, room: int) -> str:
 
 def _page_of_matches(text: str, asked: Asked, room: int) -> str:
     """Lines are too long to be shown: what is around each match instead, with the place where it begins."""
-    needle, folded = _smart_case(asked.grep or "")
-    compared = _folded(text) if folded else text
+    needle = Needle(asked.grep or "")
+    compared = fold(text) if needle.folded else text
     found: list[tuple[int, int]] = []
     end = 0
-    while (at := compared.find(needle, end)) >= 0:
-        begin, end = max(at - _AROUND, end), at + len(needle) + _AROUND
+    while (at := compared.find(needle.text, end)) >= 0:
+        begin, end = max(at - _AROUND, end), at + len(needle.text) + _AROUND
         found.append((begin, end))
 
     def line(nth: int) -> str:
@@ -189,6 +226,7 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> str:
         unit="character",
         total=len(text),
         positions=range(len(found)),
+        looked_at=len(text),
         weight=lambda nth: size_of(line(nth)) + 1,
         show=lambda positions: "\n".join(map(line, positions)),
         cut=lambda _, nth, left: cut(line(nth), left),
@@ -197,12 +235,29 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> str:
     return answer.removesuffix("]") + "; each begins with its offset]" if found else answer
 
 
-def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
+def _bounds(asked: Asked, count: int, unit: str, items: _Items | None = None) -> tuple[int, int]:
     if asked.offset >= count:
+        if items is not None and items.looked_at < items.total:
+            raise BadReading(
+                f"offset {asked.offset} is past what one grep finds: {count:,} matches in {_looked_at(items)}; "
+                f"{_further(items, asked)}"
+            )
         raise BadReading(
             f"offset {asked.offset} is past the end: there {_are(count, unit)}, the last at offset {count - 1}"
         )
     return asked.offset, count if asked.limit is None else min(count, asked.offset + asked.limit)
+
+
+def _looked_at(items: _Items) -> str:
+    total = counted(items.total, items.unit)
+    return total if items.looked_at == items.total else f"the first {items.looked_at:,} of {total}"
+
+
+def _further(items: _Items, asked: Asked) -> str:
+    """What to do where `grep` stopped."""
+    if items.rest is None:
+        return "look for something less frequent"
+    return f"to look further: jmespath={_expression(asked, items.rest(items.looked_at), _REST)}"
 
 
 def _are(count: int, unit: str) -> str:
@@ -213,8 +268,9 @@ def _plural(unit: str) -> str:
     return "matches" if unit == "match" else f"{unit}s"
 
 
-def _range(unit: str, start: int, end: int, count: int) -> str:
-    return f"{unit} {start} of {count:,}" if end == start + 1 else f"{_plural(unit)} {start}-{end - 1} of {count:,}"
+def _range(unit: str, start: int, end: int, count: int, *, at_least: bool = False) -> str:
+    which = f"{unit} {start}" if end == start + 1 else f"{_plural(unit)} {start}-{end - 1}"
+    return f"{which} of {'at least ' if at_least else ''}{count:,}"
 
 
 def _some_numbers(positions: Sequence[int]) -> str:
@@ -225,12 +281,13 @@ def _some_numbers(positions: Sequence[int]) -> str:
 def _how_to_select(items: _Items, position: int, asked: Asked) -> str:
     if items.path is None:
         return ""
-    path = items.path(position)
-    expression = path if asked.jmespath is None else f"{asked.jmespath} | {path}"
-    quoted = _json(expression)
-    if size_of(quoted) > _SUGGESTED:
-        return f"; to read all of it: jmespath={_json(f'… | {path}')}"
-    return f"; to read all of it: jmespath={quoted}"
+    return f"; to read all of it: jmespath={_expression(asked, items.path(position), _SUGGESTED)}"
+
+
+def _expression(asked: Asked, path: str, most: int) -> str:
+    """In quotes, after what selected the whole if that is short."""
+    quoted = to_json(path if asked.jmespath is None else f"{asked.jmespath} | {path}")
+    return quoted if size_of(quoted) <= most else to_json(f"… | {path}")
 
 
 def _with_notes(text: str, notes: list[str], following: int | None, *, paged: bool) -> str:
@@ -241,39 +298,9 @@ def _with_notes(text: str, notes: list[str], following: int | None, *, paged: bo
     return f"{text}\n[{'; '.join(notes)}]" if notes else text
 
 
-def _matching(asked: Asked, count: int, value: Callable[[int], object]) -> Sequence[int]:
-    """The positions of the values whose JSON contains what is looked for, as it is or as JSON spells it."""
+def _matching(asked: Asked, room: int, count: int, some: Callable[[int, int], object]) -> tuple[Sequence[int], int]:
+    """The positions of the rows or keys that contain what is looked for, and how many were looked at."""
     if asked.grep is None:
-        return range(count)
-    needle, folded = _smart_case(asked.grep)
-    needles = {needle, _json(needle)[1:-1]}
-    left = GREP_BYTES
-    found: list[int] = []
-    for at in range(count):
-        if asked.jmespath is not None:
-            left -= weigh(value(at), left)
-            if left < 0:
-                raise BadReading("grep: the jmespath expression selects too much; select less")
-        text = _json(value(at))
-        if folded:
-            text = text.lower()
-        if any(needle in text for needle in needles):
-            found.append(at)
-    return found
-
-
-def _smart_case(pattern: str) -> tuple[str, bool]:
-    """What to look for, and whether in lower case: a pattern without capitals finds both."""
-    return pattern, pattern == pattern.lower()
-
-
-def _folded(text: str) -> str:
-    """In lower case, with every character where it was: one letter alone becomes two."""
-    return text.replace("İ", "i").lower()
-
-
-def _json(value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # what orjson does not write: large integers, cut emoji, more than 254 levels
-        return json.dumps(clip(value, 1 << 20), ensure_ascii=False, separators=(",", ":"))
+        return range(count), count
+    found = rows_with(Needle(asked.grep), count, some, enough=asked.offset + room, endless=asked.endless)
+    return found.positions, found.looked_at

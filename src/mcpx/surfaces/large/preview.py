@@ -15,6 +15,7 @@ import orjson
 
 from mcpx.formats.values import render
 from mcpx.surfaces.large.excerpt import TIGHTEST, abridged, cut, fit, size_of, weigh
+from mcpx.surfaces.large.lines import count_lines, has_line_over, longest_line
 
 NOT_JSON: object = ...
 """Stands for the value of a text that is no JSON."""
@@ -55,21 +56,17 @@ def preview(
     else:
         plain = value if isinstance(value, str) else text
         shown = cut(plain, max_bytes)
-        if len(shown) < len(plain) and not by_characters(plain.split("\n")):
+        by_characters = has_line_over(plain, LONG_LINE)
+        if len(shown) < len(plain) and not by_characters:
             shown = shown.rpartition("\n")[0] or shown
-        return Preview(shown, shape_of(plain))
+        return Preview(shown, _text_shape(plain, by_characters=by_characters))
     return Preview(shown, shape_of(cast(object, value)))
-
-
-def by_characters(lines: list[str], longest: int = LONG_LINE) -> bool:
-    """Whether `offset` and `limit` count characters in a text of these lines."""
-    return any(len(line) * 4 > longest and size_of(line) > longest for line in lines)
 
 
 def shape_of(value: object) -> str:
     """A string stands for a text."""
     if isinstance(value, str):
-        return _text_shape(value)
+        return _text_shape(value, by_characters=has_line_over(value, LONG_LINE))
     shape = _shape(value, 2)
     return shape if size_of(shape) <= _SHAPE_BYTES else cut(shape, _SHAPE_BYTES - 3) + "…"
 
@@ -78,13 +75,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _text_shape(text: str) -> str:
-    lines = text.removesuffix("\n").split("\n")
-    if not by_characters(lines):
-        return f"text, {counted(len(lines), 'line')}"
-    longest = max(len(line) for line in lines)
+def _text_shape(text: str, *, by_characters: bool) -> str:
+    """`by_characters`: whether `offset` and `limit` count characters, since a line is too long."""
+    count = count_lines(text)
+    if not by_characters:
+        return f"text, {counted(count, 'line')}"
+    longest = longest_line(text, LONG_LINE // 4)  # no character has more than 4 bytes
     return (
-        f"text, {counted(len(lines), 'line')}{', the longest' if len(lines) > 1 else ''} of {longest:,} characters "
+        f"text, {counted(count, 'line')}{', the longest' if count > 1 else ''} of {longest:,} characters "
         f"({len(text):,} characters in all; offset and limit count characters)"
     )
 

@@ -22,6 +22,8 @@ LONGEST = 1_000
 """Characters of an expression."""
 STEPS = 1_000_000
 """About a second. A filter with two conditions takes eight steps for each row."""
+_MAKING = frozenset({"multi_select_list", "multi_select_dict", "function_expression"})
+"""What puts values together anew."""
 
 
 class _TooMuch(Exception):
@@ -65,6 +67,33 @@ def query(expression: str, value: object) -> object:
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, Warning) as error:
         # What the library lets through: comparing a number with a string, a slice with step 0, floor() of infinity.
         raise BadReading(f"jmespath cannot evaluate this: {str(error)[:200]}") from None
+
+
+def only_selects(expression: str) -> bool:
+    """Whether what it selects are parts of the value, none of them twice: then it is no larger than the value.
+
+    `False` for an expression that is wrong: `query` says so.
+    """
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    if len(expression) > LONGEST:
+        return False
+    try:
+        waiting: list[Node] = [jmespath.compile(expression).parsed]
+    except (JMESPathError, RecursionError, ValueError, Warning):
+        return False
+    while waiting:
+        node = waiting.pop()
+        if node["type"] in _MAKING:
+            return False
+        children = node["children"]
+        if node["type"] == "filter_projection":
+            children = children[:2]  # not the condition
+        elif node["type"] == "slice":
+            children = []  # three numbers
+        waiting.extend(children)
+    return True
 
 
 @cache

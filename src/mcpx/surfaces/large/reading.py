@@ -5,8 +5,8 @@ long lines). First `jmespath` selects, then `grep` filters, then `offset` and `l
 page through what is left. Values are rendered like results.
 
 Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a `BadReading`. It may
-take some tenths of a second for a result of many megabytes; it touches nothing but its arguments, so it may run on any
-thread.
+take some tenths of a second for a result of many megabytes, a second for the worst expression; it touches nothing but
+its arguments, so it may run on any thread.
 No promise: the spelling of JSON. What is shown is the value, not the server's text.
 """
 
@@ -19,7 +19,7 @@ from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
 from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, page_of_keys, page_of_rows, page_of_text
 from mcpx.surfaces.large.preview import NOT_JSON, shape_of
-from mcpx.surfaces.large.querying import LONGEST, query
+from mcpx.surfaces.large.querying import LONGEST, only_selects, query
 from mcpx.wire.codec import BadJson, load
 
 __all__ = ["LEAST", "TOOL", "BadReading", "read"]
@@ -93,12 +93,13 @@ def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: b
 
 def _parsed(text: bytes) -> object:
     """An array, an object or a string; a text that says only a number is as good as a text."""
-    if text.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"[", b'"'):
+    if text[:64].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"[", b'"', b""):
         return NOT_JSON
     try:
-        return cast(object, load(text))
+        value = load(text)
     except BadJson:
         return NOT_JSON
+    return cast(object, value) if isinstance(value, (dict, list, str)) else NOT_JSON
 
 
 def _selected(expression: str, whole: object) -> object:
@@ -111,12 +112,14 @@ def _asked(arguments: Mapping[str, Any]) -> Asked:
     for name in arguments:
         if name not in TOOL["inputSchema"]["properties"]:
             raise BadReading(f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head")
+    jmespath, grep = _words(arguments, "jmespath", LONGEST), _words(arguments, "grep", _GREP_LONGEST)
     limits = [n for n in (_count(arguments, "limit", 1), _count(arguments, "head", 1)) if n is not None]
     return Asked(
         offset=_count(arguments, "offset", 0) or 0,
         limit=min(limits) if limits else None,
-        jmespath=_words(arguments, "jmespath", LONGEST),
-        grep=_words(arguments, "grep", _GREP_LONGEST),
+        jmespath=jmespath,
+        grep=grep,
+        endless=grep is not None and jmespath is not None and not only_selects(jmespath),
     )
 
 

@@ -1,0 +1,50 @@
+"""Lines of a large text without making a list of them (SUR-11).
+
+Promise: counting, finding the longest and finding one by its number is a scan at the speed of `str.find`; no part of
+the text is copied but a few kilobytes, except that a text that is not ASCII is encoded once where bytes are asked for.
+A line break at the very end of a text ends its last line; it does not begin another one.
+"""
+
+_WINDOW = 1 << 16
+
+
+def count_lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
+
+
+def has_line_over(text: str, most: int) -> bool:
+    """Whether a line has more than `most` bytes, `most` above 0."""
+    data = text.encode("utf-8", "surrogatepass")
+    begin = 0  # of a line; from there to the last break within reach all lines are short enough
+    while len(data) - begin > most:
+        last = data.rfind(b"\n", begin, begin + most + 1)
+        if last < 0:
+            return True
+        begin = last + 1
+    return False
+
+
+def longest_line(text: str, known: int) -> int:
+    """The characters of the longest line, which has at least `known` of them: the more are known, the faster."""
+    longest, begin = max(known, 0), 0
+    while len(text) - begin > longest:
+        last = text.rfind("\n", begin, begin + longest + 1)
+        if last < 0:
+            last = text.find("\n", begin + longest)
+            last = last if last >= 0 else len(text)
+            longest = last - begin
+        begin = last + 1
+    return longest
+
+
+def start_of_line(text: str, number: int) -> int:
+    """Where line `number` begins, counted from 0; the text has as many."""
+    at = 0
+    while number:
+        window = text[at : at + _WINDOW]
+        breaks = window.count("\n")
+        if breaks >= number:
+            return at + len(window) - len(window.split("\n", number)[-1])
+        number -= breaks
+        at += _WINDOW
+    return at
