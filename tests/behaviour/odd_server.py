@@ -45,11 +45,12 @@ class OddServer(raw_server.Server):
     # -- something before the answer
 
     def tick(self, request_id, arguments, params):
-        """Progress at once and after `seconds`, then the answer."""
-        token = params.get("_meta", {}).get("progressToken")
-        self.notify("notifications/progress", {"progressToken": token, "progress": 1, "total": 2})
-        self.sleep(request_id, {"seconds": arguments.get("seconds", 0)}, params)
-        self.notify("notifications/progress", {"progressToken": token, "progress": 2, "total": 2})
+        """Progress at once and after `seconds`, or more `times`, then the answer."""
+        token, times = params.get("_meta", {}).get("progressToken"), arguments.get("times", 2)
+        for number in range(1, times + 1):
+            if number > 1:
+                self.sleep(request_id, {"seconds": arguments.get("seconds", 0)}, params)
+            self.notify("notifications/progress", {"progressToken": token, "progress": number, "total": times})
         return raw_server.text("ticked")
 
     def log(self, request_id, arguments, params):
@@ -79,9 +80,12 @@ class OddServer(raw_server.Server):
         return raw_server.text("for you")
 
     def stubborn(self, request_id, arguments, params):
-        """Answers after `seconds`, cancelled or not."""
-        time.sleep(arguments.get("seconds", 0))
+        """Answers when it is cancelled, of all times."""
+        while request_id not in self.cancelled:
+            time.sleep(0.01)
         self.send({"jsonrpc": "2.0", "id": request_id, "result": raw_server.text("too late")})
+        with open(self.record, "ab", 0) as record:
+            record.write(json.dumps({"method": "said too late"}).encode() + b"\n")
 
 
 raw_server.Server = OddServer

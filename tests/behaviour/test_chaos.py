@@ -53,7 +53,7 @@ pytestmark = [
 ]
 
 CALL, CONNECT = 3, 5
-"""`call_timeout` and `timeout` of every server."""
+"""`call_timeout` and `timeout` of every server that is hit; the others get as long as a busy machine takes."""
 DEADLINE = 2 * (CALL + CONNECT) + 4
 """Seconds a call may take at the very worst: connect, die, connect, time out; and a busy machine."""
 
@@ -109,6 +109,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+    allow_reuse_port = True
 
     def handle_error(self, *_):
         pass
@@ -121,11 +122,13 @@ server.serve_forever()
 
 
 class Remote:
-    """An HTTP server as a process, that comes back at the same address."""
+    """An HTTP server as a process, that comes back at the same address; nobody else gets it meanwhile."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self._kept = socket.socket()  # bound, but never listening: it refuses whom the server does not take
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self.port = self._kept.getsockname()[1]
         self.entry: Json = {
             "name": "remote",
             "prefix": "remote",
@@ -146,10 +149,14 @@ class Remote:
             child.process.kill()
             child.end()
 
+    def close(self) -> None:
+        self.kill()
+        self._kept.close()
+
 
 def entry(name: str, number: int, *flags: str, **keys: Any) -> Json:
     """The number of its tools is how its processes are told from others."""
-    return raw_server(name, "--name-count", str(number), *flags, timeout=CONNECT, call_timeout=CALL, **keys)
+    return raw_server(name, "--name-count", str(number), *flags, **{"timeout": CONNECT, "call_timeout": CALL, **keys})
 
 
 NUMBERS = {name: number for number, name in enumerate(("mortal", "frozen", "sluggish", "rough"), start=101)}
@@ -327,11 +334,11 @@ def zombies(pid: int) -> list[int]:
 def house() -> Iterator[tuple[Gateway, Remote]]:
     with ExitStack() as stack:
         remote = Remote()
-        stack.callback(lambda: remote.kill())
+        stack.callback(remote.close)
         servers = [
-            entry("calm", 1),
-            entry("still", 2, "--era", "dual"),
-            entry("noisy", 3, "--garbage"),
+            entry("calm", 1, call_timeout=DEADLINE),
+            entry("still", 2, "--era", "dual", call_timeout=DEADLINE),
+            entry("noisy", 3, "--garbage", call_timeout=DEADLINE),
             entry("mortal", NUMBERS["mortal"], health_check_interval=0.5),
             entry("frozen", NUMBERS["frozen"], health_check_interval=0.3),
             entry("sluggish", NUMBERS["sluggish"], "--start-delay", "0.5"),
@@ -377,7 +384,7 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
         watch = Watch(descendants(pid))
     with watch:
-        assert watch.left(3) == []
+        assert watch.left(WAIT) == []
 
 
 def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memory() -> None:

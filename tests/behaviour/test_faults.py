@@ -17,6 +17,7 @@ import pytest
 from behaviour.odd_http_server import OddHttpServer
 from behaviour.raw import (
     MCPX,
+    WAIT,
     Json,
     Pipe,
     Session,
@@ -35,8 +36,8 @@ from behaviour.raw import (
 from fixtures.gateway import Gateway
 from fixtures.process import FIXTURES, START, Child
 
-AT_ONCE = 1.0
-"""Seconds within which a healthy server answers, on a busy machine; it takes a few milliseconds."""
+AT_ONCE = 10.0
+"""Seconds for what takes milliseconds on an idle machine; whoever waits for another server waits for half a minute."""
 
 DOWN, TIMEOUT, DIED, TOO_LARGE, GARBAGE = -33001, -33002, -33003, -33004, -33005
 
@@ -44,11 +45,11 @@ MIB = 1024 * 1024
 
 
 @contextlib.contextmanager
-def at_once(seconds: float = AT_ONCE) -> Iterator[None]:
+def at_once() -> Iterator[None]:
     began = time.monotonic()
     yield
     took = time.monotonic() - began
-    assert took < seconds, f"took {took:.2f} s"
+    assert took < AT_ONCE, f"took {took:.2f} s"
 
 
 def refused_for(server: str, code: int, message: Json) -> bool:
@@ -75,9 +76,9 @@ def gateway(record: Path) -> Iterator[Gateway]:
         raw_server("noisy", "--garbage", "--big-integers"),
         raw_server("endless", "--endless-pages"),
         raw_server("shy", "--mute-probe"),
-        raw_server("mortal"),
-        odd_server("odd", record, call_timeout=0.5),
-        raw_server("small", max_message=MIB, call_timeout=8),
+        raw_server("mortal", retry_delay=60),
+        odd_server("odd", record, call_timeout=2),
+        raw_server("small", max_message=MIB),
     ]
     with Gateway({"mcp_servers": servers}) as running:
         settled(running.port)
@@ -97,9 +98,8 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_http() -> None:
     with Gateway({"mcp_servers": [raw_server("hung", "--hang-initialize"), raw_server("good")]}) as gateway:
         with at_once():
             client = Session(gateway.port)
-        with at_once(0.5 + AT_ONCE):
-            listed = client.tools()
-        assert "good_echo" in listed
+            client.tools()
+        eventually(lambda: "good_echo" in client.tools())
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
 
@@ -113,25 +113,27 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_stdio() -> None
     ):
         client.start("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
         listing = client.start("tools/list")
-        client.reply(1)
-        with at_once(0.5 + AT_ONCE):
-            listed = [tool["name"] for tool in client.reply(listing)["result"]["tools"]]
-        assert "good_echo" in listed
+        with at_once():
+            client.reply(1)
+            client.reply(listing)
+        eventually(lambda: "good_echo" in json.dumps(client.request("tools/list")))
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
-        with at_once(5):
+        with at_once():
             assert client.finish() == 0
 
 
-def test_a_server_that_starts_late_is_announced_when_it_is_there() -> None:
+def test_a_server_that_starts_late_is_announced_when_it_is_there(tmp_path: Path) -> None:
     """LIF-1: what was not listed in time is announced, and a call to it waits for it."""
-    servers = [raw_server("late", "--start-delay", "1.5"), raw_server("good")]
+    servers = [raw_server("late", "--start-when", str(tmp_path / "now")), raw_server("good")]
     with Gateway({"mcp_servers": servers}) as gateway:
         client = Session(gateway.port)
         with client.listen() as pushes:
             pushes.comment()
             assert "late_echo" not in client.tools()
-            assert text_of(client.call("late_echo", text="at last")) == "at last"
+            with client.start_call("late_echo", text="at last") as waiting:
+                (tmp_path / "now").touch()
+                assert text_of(waiting.reply().message) == "at last"
             event = pushes.event()
         assert event is not None and event["data"]["method"] == "notifications/tools/list_changed"
         assert "late_echo" in client.tools()
@@ -147,10 +149,15 @@ def test_a_server_that_starts_late_is_announced_when_it_is_there() -> None:
 )
 def test_health_says_which_server_is_down_and_why(gateway: Gateway, server: str, words: str) -> None:
     """SRC-8: the reason begins with the server's configured name."""
-    status = health(gateway.port)
-    assert status["status"] == "degraded"
-    entry = status["servers"][server]
-    assert entry["status"] == "disconnected"
+
+    def down() -> Json | None:
+        """Between two attempts; they go on all the time."""
+        status = health(gateway.port)
+        assert status["status"] == "degraded"
+        entry = status["servers"][server]
+        return entry if entry["status"] == "disconnected" else None
+
+    entry = eventually(down)
     assert entry["last_error"].startswith(f"{server}: ") and words in entry["last_error"]
 
 
@@ -211,29 +218,35 @@ def test_a_call_whose_server_dies_fails_at_once_with_its_name(client: Session) -
 
 
 def test_a_call_to_a_server_that_died_starts_it_again(client: Session) -> None:
-    """LIF-4: it does not wait for a timer."""
+    """LIF-4: it does not wait for a timer, here of a minute."""
     first = told(client.call("mortal_whoami"))["pid"]
     assert refused_for("mortal", DIED, client.call("mortal_die"))
-    with at_once(2 * AT_ONCE):
+    with at_once():
         assert told(client.call("mortal_whoami"))["pid"] != first
 
 
 def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gateway, client: Session) -> None:
     """LIF-4, SRC-8."""
     first = told(client.call("mortal_whoami"))["pid"]
+    before = health(gateway.port)["servers"]["mortal"]
+
+    def noticed() -> bool:
+        now = health(gateway.port)["servers"]["mortal"]
+        return now["status"] != "connected" or now["restarts"] > before["restarts"]
+
     with Watch([first]) as watch:
         os.kill(first, signal.SIGKILL)
-        assert watch.left(3) == []
-    eventually(lambda: health(gateway.port)["servers"]["mortal"]["status"] != "connected")
+        assert watch.left(WAIT) == []
+    eventually(noticed)
     assert told(client.call("mortal_whoami"))["pid"] != first
 
 
 def test_many_calls_to_a_server_that_died_share_one_start(client: Session, record: Path) -> None:
     """LIF-4: and its tools stay listed meanwhile."""
     assert text_of(client.call("odd_echo", text="up")) == "up"
+    before = len(recorded(record, "initialize"))
     assert refused_for("odd", DIED, client.call("odd_die"))
     assert "odd_echo" in client.tools()
-    before = len(recorded(record, "initialize"))
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(client.start_call("odd_whoami")) for _ in range(10)]
         pids = {told(one.reply().message)["pid"] for one in started}
@@ -254,8 +267,7 @@ def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> No
 def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, record: Path) -> None:
     """LIF-6: after `call_timeout`, under the id the server knows; nothing else on the connection is disturbed."""
     process = told(client.call("odd_whoami"))["pid"]
-    with at_once(0.5 + AT_ONCE):
-        assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
+    assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
     sent = [m["id"] for m in recorded(record, "tools/call") if m["params"]["name"] == "hang"]
     cancelled = eventually(lambda: recorded(record, "notifications/cancelled"))
     assert [m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent] == sent[-1:]
@@ -263,8 +275,8 @@ def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, re
 
 
 def test_progress_keeps_a_slow_call_alive(client: Session) -> None:
-    """LIF-6: each one starts the time anew; 0.8 s pass under a `call_timeout` of 0.5 s."""
-    with client.start_call("odd_tick", progress="t", seconds=0.4) as stream:
+    """LIF-6: each one starts the time anew; 3 s pass under a `call_timeout` of 2 s."""
+    with client.start_call("odd_tick", progress="t", seconds=0.3, times=11) as stream:
         events = stream.events()
     assert text_of(events[-1]["data"]) == "ticked"
 
@@ -272,7 +284,7 @@ def test_progress_keeps_a_slow_call_alive(client: Session) -> None:
 @pytest.mark.parametrize("tool", ["broken", "deep"])
 def test_an_answer_that_cannot_be_read_is_an_error_not_a_time_out(gateway: Gateway, tmp_path: Path, tool: str) -> None:
     """SRC-8: broken JSON and nesting beyond any parser, under the id of the call."""
-    with Gateway({"mcp_servers": [odd_server("odd", tmp_path / "record", call_timeout=5)]}) as running:
+    with Gateway({"mcp_servers": [odd_server("odd", tmp_path / "record")]}) as running:
         client = Session(running.port)
         assert text_of(client.call("odd_echo", text="up")) == "up"
         with at_once():
@@ -280,11 +292,12 @@ def test_an_answer_that_cannot_be_read_is_an_error_not_a_time_out(gateway: Gatew
         assert text_of(client.call("odd_echo", text="still up")) == "still up"
 
 
-def test_wrong_ids_second_answers_and_late_ones_reach_nobody(client: Session) -> None:
+def test_wrong_ids_second_answers_and_late_ones_reach_nobody(client: Session, record: Path) -> None:
     """SRC-8: every caller gets the answer to its own call."""
     assert text_of(client.call("odd_twice")) == "first"
     assert text_of(client.call("odd_stranger")) == "for you"
-    assert refused_for("odd", TIMEOUT, client.call("odd_stubborn", seconds=0.7))
+    assert refused_for("odd", TIMEOUT, client.call("odd_stubborn"))
+    eventually(lambda: recorded(record, "said too late"))
     for number in range(20):
         assert text_of(client.call("odd_echo", text=str(number))) == str(number)
 
@@ -316,7 +329,7 @@ def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(gate
     """SEC-6, SRC-8: 64 MB where 1 MiB is allowed; the others answer meanwhile."""
     assert text_of(client.call("small_echo", text="up")) == "up"
     before = peak_memory(gateway.process.pid)
-    with at_once(10), client.start_call("small_big", bytes=64_000_000) as answer:
+    with client.start_call("small_big", bytes=64_000_000) as answer:
         with at_once():
             assert text_of(client.call("good_echo", text="meanwhile")) == "meanwhile"
         assert refused_for("small", TOO_LARGE, answer.reply().message)
@@ -327,7 +340,7 @@ def test_an_answer_over_the_limit_is_refused_in_linear_time_and_flat_memory(gate
 def test_an_answer_over_the_limit_fails_its_own_call_only(client: Session) -> None:
     """SRC-8: other calls in flight on the same connection get their answers."""
     with client.start_call("small_sleep", seconds=1) as slow:
-        with at_once(5):
+        with at_once():
             assert refused_for("small", TOO_LARGE, client.call("small_big", bytes=2 * MIB))
         assert text_of(slow.reply().message) == "slept"
 
@@ -350,7 +363,7 @@ def remote() -> Iterator[OddHttpServer]:
 @pytest.fixture(scope="module")
 def remote_gateway(remote: OddHttpServer) -> Iterator[Gateway]:
     connection = {"type": "http", "url": remote.url}
-    server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 2}
+    server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 5}
     with Gateway({"mcp_servers": [server, raw_server("good")]}) as running:
         settled(running.port)
         yield running
@@ -409,8 +422,7 @@ def test_an_http_error_is_told_and_a_redirect_not_followed(
 
 def test_a_call_over_http_without_an_answer_times_out(remote_client: Session) -> None:
     """LIF-6."""
-    with at_once(2 + AT_ONCE):
-        assert refused_for("remote", TIMEOUT, remote_client.call("remote_hang"))
+    assert refused_for("remote", TIMEOUT, remote_client.call("remote_hang"))
     assert text_of(remote_client.call("remote_echo", text="after")) == "after"
 
 
@@ -426,8 +438,9 @@ def test_a_session_the_server_forgot_is_made_again(remote: OddHttpServer, remote
 
 def test_a_server_over_http_that_is_not_there_is_named() -> None:
     """SRC-8: nobody listens, or somebody who is no MCP server."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        closed = taken.getsockname()[1]
+    taken = socket.socket()  # bound and not listening: nobody else can answer there
+    taken.bind(("127.0.0.1", 0))
+    closed = taken.getsockname()[1]
     servers = [
         {"name": "closed", "connection": {"type": "http", "url": f"http://127.0.0.1:{closed}/mcp"}},
         {"name": "closed-sse", "connection": {"type": "sse", "url": f"http://127.0.0.1:{closed}/sse"}},
@@ -435,7 +448,7 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
         {"name": "unknown", "connection": {"type": "http", "url": "http://no-such-host.invalid/mcp"}},
         raw_server("good"),
     ]
-    with Gateway({"mcp_servers": servers}) as gateway:
+    with taken, Gateway({"mcp_servers": servers}) as gateway:
         client = Session(gateway.port)
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
@@ -457,19 +470,19 @@ def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(tran
         with Gateway(config) as gateway:
             client = Session(gateway.port)
             assert text_of(client.call("remote_big", bytes=MIB // 2)) == "x" * (MIB // 2)
-            with at_once(2 * AT_ONCE):
+            with at_once():
                 answer = client.call("remote_big", bytes=3 * MIB)
             assert answer["error"]["code"] in (TOO_LARGE, DIED) and "remote" in answer["error"]["message"], answer
             assert text_of(client.call("remote_echo", text="after")) == "after"
             waiting = client.start_call("remote_slow", progress="p", seconds=60)
             waiting.event()
             assert waiting.event() is not None  # it runs
-            with at_once(3 * AT_ONCE):
+            with at_once():
                 child.process.kill()
                 events = waiting.events()
             waiting.cut()
             assert events[-1]["data"]["error"]["message"].startswith("remote: ")
-            with at_once(3 * AT_ONCE):
+            with at_once():
                 assert client.call("remote_echo", text="gone")["error"]["message"].startswith("remote: ")
             assert text_of(client.call("good_echo", text="here")) == "here"
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import select
 import signal
 import socket
 import time
@@ -698,7 +699,7 @@ def test_one_session_cannot_cancel_the_call_of_another(client: Session, record: 
 def test_an_id_in_flight_cannot_be_used_again(client: Session, record: Path) -> None:
     """PRO-1: the second is refused and never sent; another session may use the same."""
     before = len(running(record, "sleep"))
-    first = client.start_call("odd_sleep", id="same", seconds=0.5)
+    first = client.start_call("odd_sleep", id="same", seconds=3)
     eventually(lambda: len(running(record, "sleep")) > before)
     assert client.start_call("odd_sleep", id="same", seconds=0).reply().error == (200, "same", -32600)
     assert Session(client.port).start_call("odd_sleep", id="same", seconds=0).reply().status == 200
@@ -831,13 +832,14 @@ def test_expect_continue_is_answered_before_the_body(client: Session) -> None:
 
 
 def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
-    """SEC-6."""
+    """SEC-6: not one of them had to be closed first."""
     with contextlib.ExitStack() as stack:
+        closed = select.poll()
         for _ in range(300):
-            stack.enter_context(contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=WAIT)))
-        began = time.monotonic()
+            idle = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+            closed.register(stack.enter_context(contextlib.closing(idle)), select.POLLIN)
         assert text_of(Session(port).call("good_echo", text="in time")) == "in time"
-        assert time.monotonic() - began < 1
+        assert closed.poll(0) == []
 
 
 def test_the_sessions_are_bounded_and_the_one_idle_longest_goes() -> None:
@@ -999,7 +1001,7 @@ def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path
     with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
         port = gateway.port
         settled(port)
-        call = {"name": "odd_sleep", "arguments": {"seconds": 1.2}}
+        call = {"name": "odd_sleep", "arguments": {"seconds": 2}}  # the grace is 3 s
         older = stack.enter_context(Session(port).start("tools/call", call))
         message = modern("tools/call", call)
         headers = [*JSON_HEADERS, *modern_headers(message).items()]

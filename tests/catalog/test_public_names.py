@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-import time
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -156,9 +156,19 @@ def test_both_base64_alphabets_are_read_with_or_without_padding(uri: str) -> Non
 )
 def test_what_is_not_one_of_ours_is_nothing_and_no_error(uri: str) -> None:
     """NAM-4"""
-    started = time.perf_counter()
     assert unwrap_uri(uri) is None
-    assert time.perf_counter() - started < 0.5
+
+
+def test_what_is_too_long_to_be_one_of_ours_is_not_even_decoded() -> None:
+    """NAM-4: a client's megabytes cost nothing."""
+    uri = wrapped(json.dumps({"server": "s", "uri": "x" * 3_000_000}).encode())
+    tracemalloc.start()
+    try:
+        assert unwrap_uri(uri) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(uri) // 10
 
 
 @calmly

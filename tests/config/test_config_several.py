@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.work import steps
 from mcpx.config import Config, Naming, Refused, load
 from mcpx.config.nodes import MAX_NODES
 from mcpx.config.source import MAX_BYTES
@@ -165,8 +165,8 @@ def test_a_folder_without_config_files_is_refused(write: Write) -> None:
     assert "expected *.yaml, *.yml, *.json" in message
 
 
-def test_a_folder_of_hostile_files_is_refused_within_a_second(folder: Path) -> None:
-    """Each of them would do alone."""
+def test_a_folder_of_hostile_files_costs_no_more_than_one_of_them(folder: Path) -> None:
+    """CFG-7: but for a look at each; together they may be as large as one."""
     text = "a: [" + "x," * ((MAX_BYTES - 100) // 2)
     laughs = "a: &a [" + "x," * 9 + "]\n" + "\n".join(f"b{n}: [{', '.join(['*a'] * 400)}]" for n in range(11))
     many = "mode: direct\nnope: 1"
@@ -174,9 +174,9 @@ def test_a_folder_of_hostile_files_is_refused_within_a_second(folder: Path) -> N
         (folder / case).mkdir()
         for number in range(count):
             (folder / case / f"{number}.yaml").write_text(hostile)
-        start = time.process_time()
         message = refused(case)
-        assert time.process_time() - start < 1, case
+        alone = steps(lambda name=f"{case}/0.yaml": refused(name))
+        assert steps(lambda name=case: refused(name), alone + 2_000 * count), case
         if case != "many":
             assert f"more than {MAX_BYTES:,} bytes or {MAX_NODES:,} values" in message, case
 

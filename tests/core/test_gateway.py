@@ -159,7 +159,7 @@ def test_pages_put_together_are_the_list() -> None:
 def test_a_disabled_server_is_neither_listed_nor_waited_for() -> None:
     async def main() -> None:
         off = Toy(tools=("off",))
-        async with House(startup_wait=5.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
+        async with House(startup_wait=600.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
             assert await house.names() == ["on"]
             assert off.attempts == 0
 
@@ -174,7 +174,7 @@ def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there
 
     async def main() -> None:
         toy = held(tools=("late",))
-        async with House(startup_wait=5.0, toy=toy) as on:
+        async with House(startup_wait=600.0, toy=toy) as on:
             asking = asyncio.create_task(on.names())
             await turns()
             assert not asking.done()
@@ -188,16 +188,17 @@ def test_a_list_waits_no_longer_than_startup_wait_after_the_clients_first_messag
     """LIF-1: once, not with every list."""
 
     async def main() -> None:
-        async with House(startup_wait=0.2, hangs=held(), quick=Toy(tools=("q",))) as on:
+        hangs = held(), {"timeout": 600.0}
+        async with House(startup_wait=0.2, hangs=hangs, quick=Toy(tools=("q",))) as on:
             await on.settled("quick")
             caller = older()
             began = time.monotonic()
             assert await on.names(caller) == ["q"]
-            assert 0.1 < time.monotonic() - began < 2.0
-            began = time.monotonic()
-            assert await on.names(caller) == ["q"]
-            assert time.monotonic() - began < 0.1
-            assert await on.names(Caller(since=time.monotonic() - 60)) == ["q"]
+            assert time.monotonic() - began > 0.05
+            for waited in (caller, Caller(since=time.monotonic() - 60)):
+                again = asyncio.create_task(on.names(waited))
+                await turns()
+                assert again.done() and await again == ["q"]
 
     run(main())
 
@@ -208,7 +209,7 @@ def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
     async def main() -> None:
         broken = Toy()
         broken.down = "no"
-        async with House(startup_wait=5.0, broken=broken, good=Toy(tools=("good",))) as on:
+        async with House(startup_wait=600.0, broken=broken, good=Toy(tools=("good",))) as on:
             assert await on.names() == ["good"]
 
     run(main())
@@ -485,8 +486,9 @@ def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
         toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": forever})
         async with House(toy=toy) as on:
             await on.settled()
-            async with asyncio.timeout(1.0):
-                await on.gateway.set_level(older(), "debug")
+            setting = asyncio.create_task(on.gateway.set_level(older(), "debug"))
+            await turns()
+            assert setting.done()
 
     run(main())
 

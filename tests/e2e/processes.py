@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.process import STOP
+from fixtures.gateway import STOP
 
 PROC = Path("/proc")
 
@@ -16,7 +16,7 @@ def left_running(word: str, seconds: float = STOP) -> list[str]:
     """The command lines that hold a word, after `seconds` at most for them to go."""
     deadline = time.monotonic() + seconds
     while (found := running(word)) and time.monotonic() < deadline:
-        pass
+        time.sleep(0.02)
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.process import Child
+from fixtures.process import START, Child
 from mcpx.transports import descendants, leftovers
 from mcpx.transports.descendants import MARK
 
@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-I", "-S", "-c", "print('up', flush=True)\nimport ti
 def process(marks: str | None) -> Iterator[Child]:
     env = {name: value for name, value in os.environ.items() if name != MARK} | ({} if marks is None else {MARK: marks})
     with Child(PROGRAM, env) as child:
-        assert child.stdout.wait_for("up", 10) is not None
+        assert child.stdout.wait_for("up", START) is not None
         yield child
 
 
@@ -64,7 +64,7 @@ def test_only_processes_that_carry_the_mark_of_a_run_that_is_gone_are_ended(tmp_
         process(None) as plain,
     ):
         assert leftovers.end(tmp_path) == 2
-        assert (ours.process.wait(5), nested.process.wait(5)) == (-9, -9)
+        assert (ours.process.wait(START), nested.process.wait(START)) == (-9, -9)
         assert [child.process.poll() for child in (living, foreign, alike, plain)] == [None] * 4
     assert not gone.exists()
     assert here is not None and here.exists()
@@ -96,4 +96,4 @@ def test_it_never_ends_itself(tmp_path: Path) -> None:
         f"print('ended', leftovers.end(Path({str(tmp_path)!r})), flush=True)"
     )
     with Child([sys.executable, "-c", program], {**os.environ, MARK: f"{GONE}.00000001"}) as child:
-        assert child.stdout.wait_for("ended 0", 10) is not None, child.stderr.text
+        assert child.stdout.wait_for("ended 0", START) is not None, child.stderr.text

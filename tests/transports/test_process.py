@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from mcpx.transports import child as ending
 from mcpx.transports import descendants, keeper, process
 from mcpx.transports.process import Child, Spawn, spawn
 from mcpx.transports.stderrlog import StderrLog
@@ -24,10 +25,8 @@ from mcpx.transports.stderrlog import StderrLog
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 PROGRAMS = Path(__file__).with_name("programs")
-BOUND = 3.0
-"""Seconds within which a tree is gone, whatever happened."""
 PATIENCE = 20.0
-"""Seconds for what is not measured (a start on a busy machine)."""
+"""Seconds for anything to happen on a busy machine. What should end by itself never would, or only after a minute."""
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Name = tuple[int, int]
@@ -48,6 +47,13 @@ def run(loop_kind: str) -> Iterator[Run]:
             runner.run(process.end_all())
             assert [pid for pid in pids() if process.RUN in environ(pid)] == []
             assert children() == []
+
+
+@pytest.fixture
+def clean_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that means to end with its input does so, however long a busy machine takes over it."""
+    monkeypatch.setattr(ending, "EOF_GRACE", 2 * PATIENCE)
+    monkeypatch.setattr(ending, "END_BOUND", 3 * PATIENCE)
 
 
 class Heard:
@@ -149,15 +155,20 @@ def stranger(env: dict[str, str] | None = None, **options: Any) -> "subprocess.P
 # --- one child
 
 
+def test_the_graces_leave_time_to_kill_within_three_seconds() -> None:
+    """LIF-7: the bound on an ending; the tests of endings below only see that they come."""
+    assert ending.EOF_GRACE + ending.TERM_GRACE + 0.5 <= ending.END_BOUND < 3.0
+
+
+@pytest.mark.usefixtures("clean_exits")
 def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tmp_path: Path) -> None:
-    """LIF-7"""
+    """LIF-7: the grace, here longer than our patience, is not waited out."""
 
     async def main() -> None:
         heard = Heard()
         child = await start_family(heard, tmp_path)
-        before = time.monotonic()
-        await child.end()
-        assert time.monotonic() - before < 0.9
+        async with asyncio.timeout(PATIENCE):
+            await child.end()
         assert child.returncode == 0 and child.exited.result() == 0 and heard.codes == [0]
         await child.end()
         child.write(b"into the void")
@@ -169,20 +180,21 @@ def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tm
     run(main())
 
 
-def test_a_child_has_its_own_session_real_pipes_and_no_descriptor_of_ours(run: Run) -> None:
+def test_a_child_has_its_own_session_real_pipes_and_no_descriptor_of_ours(run: Run, tmp_path: Path) -> None:
     """LIF-7: a script that writes to /dev/stderr works, and nothing of the gateway leaks into it."""
 
     async def main() -> None:
         heard = Heard()
         extra, _ = pair = os.pipe()
         os.set_inheritable(extra, True)
-        script = "cut -d' ' -f6 /proc/$$/stat; echo ouch >/dev/stderr; ls /proc/$$/fd | tr '\\n' ' '"
+        # Into a file: for a pipe the shell would hold descriptors of its own, a moment longer or shorter.
+        script = f"cut -d' ' -f6 /proc/$$/stat; echo ouch >/dev/stderr; ls /proc/$$/fd >'{tmp_path}/fds'; true"
         child = await start(heard, "sh", "-c", script)
         await heard.until(lambda heard: bool(heard.codes))
-        session, fds = heard.out.decode().split("\n")
-        assert int(session) == child.pid
+        assert int(heard.out) == child.pid
         assert heard.err == b"ouch\n"
-        assert fds.split() in (["0", "1", "2"], ["0", "1", "10", "2"])  # dash may keep its own at 10
+        fds = (tmp_path / "fds").read_text().split()
+        assert fds in (["0", "1", "2"], ["0", "1", "10", "2"])  # dash may keep its own at 10
         for fd in pair:
             os.close(fd)
 
@@ -205,20 +217,24 @@ def test_exit_is_told_once_after_all_output_and_with_the_signal_that_caused_it(r
     run(main())
 
 
-def test_exit_is_not_held_up_by_a_grandchild_that_holds_the_output(run: Run, tmp_path: Path) -> None:
-    """LIF-7"""
+def test_exit_is_not_held_up_by_a_grandchild_that_holds_the_output(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: it is told of while the grandchild still has the time it is given to end."""
+    monkeypatch.setattr(ending, "TERM_GRACE", 2 * PATIENCE)
+    monkeypatch.setattr(ending, "END_BOUND", 3 * PATIENCE)
 
     async def main() -> None:
         heard = Heard()
-        child = await start_family(heard, tmp_path, "holder", "crashes")
-        async with asyncio.timeout(PATIENCE):
-            await child.exited
-        before = time.monotonic()
+        child = await start_family(heard, tmp_path, "clinger", "crashes")
         await heard.until(lambda heard: bool(heard.codes))
-        assert time.monotonic() - before < 0.6
+        clinger = noted(tmp_path, "clinger")
         assert heard.codes == [3] and heard.err_at_exit == b"last words\n"
-        await child.end()
-        assert alive(noted(tmp_path, "holder")) == []
+        assert alive(clinger) == clinger
+        os.kill(clinger[0][0], signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            await child.end()
+        assert alive(clinger) == []
 
     run(main())
 
@@ -314,7 +330,7 @@ def test_a_child_that_does_not_read_is_congested_and_one_that_is_gone_is_not(run
         await asyncio.sleep(0)
         assert not drained.done()
         await child.end()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await drained
         assert not child.congested
 
@@ -385,24 +401,31 @@ def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: p
 
     async def main() -> None:
         log = StderrLog("noisy")
-        size = 0
+        size = at_once = most_at_once = 0
         heard = Heard()
 
         def on_stderr(data: bytes) -> None:
-            nonlocal size
+            nonlocal size, at_once, most_at_once
             size += len(data)
+            at_once += len(data)
+            most_at_once = max(most_at_once, at_once)
             log.feed(data)
+
+        async def turn() -> None:
+            nonlocal at_once
+            while True:
+                at_once = 0
+                await asyncio.sleep(0)
 
         spec = Spawn("sh", ("-c", "yes flooding >&2 & exec cat"), dict(os.environ), None)
         child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=on_stderr, on_exit=heard.on_exit)
-        slowest = 0.0
+        turning = asyncio.create_task(turn())
         while size < 100_000_000:
             heard.out = b""
-            before = time.monotonic()
             child.write(b"ping\n")
             await heard.until(lambda heard: heard.out == b"ping\n")
-            slowest = max(slowest, time.monotonic() - before)
-        assert slowest < 0.5
+        turning.cancel()
+        assert most_at_once <= 4 * 1024 * 1024  # in one turn of the loop; then others have theirs
         assert log.tail(2) == ["flooding"] * 2
         await child.end()
 
@@ -426,17 +449,20 @@ def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: p
     ],
     ids=" ".join,
 )
-def test_end_leaves_nobody_behind(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_end_leaves_nobody_behind(
+    run: Run, tmp_path: Path, words: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
     """LIF-7"""
+    if "stays" not in words:
+        request.getfixturevalue("clean_exits")
 
     async def main() -> None:
         heard = Heard()
         child = await start_family(heard, tmp_path, *words)
         everyone = noted(tmp_path, "server", *(set(words) - {"deaf", "stays"}))
         assert len(alive(everyone)) == len(everyone)
-        before = time.monotonic()
-        await child.end()
-        assert time.monotonic() - before < BOUND
+        async with asyncio.timeout(PATIENCE):
+            await child.end()
         assert alive(everyone) == []
         assert heard.codes == [-9 if "deaf" in words else 0]
 
@@ -457,7 +483,7 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
         await until(lambda: everyone[1][0] in child.tree.alive)
         os.kill(child.pid, signal.SIGKILL)
         await heard.until(lambda heard: bool(heard.codes))
-        await until(lambda: alive(everyone) == [], BOUND)
+        await until(lambda: alive(everyone) == [])
 
     run(main())
 
@@ -470,7 +496,7 @@ def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: 
         heard = Heard()
         child = await start_family(heard, tmp_path, word, "crashes")
         await heard.until(lambda heard: heard.codes == [3])
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             await child.end()
         assert alive(noted(tmp_path, word)) == []
 
@@ -511,7 +537,7 @@ def test_a_stopped_child_is_ended(run: Run, tmp_path: Path) -> None:
         everyone = noted(tmp_path, "server", "plain")
         for pid, _ in everyone:
             os.kill(pid, signal.SIGSTOP)
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             await child.end()
         assert alive(everyone) == []
 
@@ -527,7 +553,7 @@ def test_an_ending_is_finished_though_nobody_waits_for_it(run: Run, tmp_path: Pa
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await child.end()
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             await child.end()
         assert alive(everyone) == []
 
@@ -544,7 +570,7 @@ def test_a_start_that_is_cancelled_leaves_nobody_behind(run: Run) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             await process.end_all()
         assert children() == [] and heard.codes == []
 
@@ -570,7 +596,7 @@ def test_only_what_is_certainly_ours_is_ended(run: Run, tmp_path: Path) -> None:
         # As if the pid of a descendant we once saw had been given to someone else.
         child.tree.alive[others[-1].pid] = 1
         descendants.send({others[-1].pid: 1}, signal.SIGKILL)
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             await child.end()
         try:
             assert [other.poll() for other in others] == [None] * len(others)
@@ -596,20 +622,32 @@ def test_a_gateway_behind_a_gateway_leaves_both_able_to_find_theirs(run: Run, mo
 # --- many
 
 
-def test_fifty_start_and_end_side_by_side(run: Run) -> None:
-    """LIF-7"""
+@pytest.mark.usefixtures("clean_exits")
+def test_fifty_start_and_end_side_by_side(run: Run, tmp_path: Path) -> None:
+    """LIF-7: all have been told to end before one of them has."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    script = f"setsid sleep 1000 & cat; echo told; read go <'{gate}'"
 
     async def main() -> None:
         heard = [Heard() for _ in range(50)]
-        await asyncio.gather(*(start(one, "sh", "-c", "setsid sleep 1000 & exec cat") for one in heard))
-        before = time.monotonic()
-        await process.end_all()
-        assert time.monotonic() - before < BOUND
+        opened = os.open(gate, os.O_RDWR)
+        await asyncio.gather(*(start(one, "sh", "-c", script) for one in heard))
+        ended = asyncio.create_task(process.end_all())
+        try:
+            await asyncio.gather(*(one.until(lambda heard: heard.out == b"told\n") for one in heard))
+            assert [one.codes for one in heard] == [[]] * 50
+        finally:
+            os.write(opened, b"\n" * 50)
+        async with asyncio.timeout(PATIENCE):
+            await ended
+        os.close(opened)
         assert [one.codes for one in heard] == [[0]] * 50
 
     run(main())
 
 
+@pytest.mark.usefixtures("clean_exits")
 def test_two_hundred_lives_leave_no_descriptor_no_zombie_and_no_thread(run: Run) -> None:
     """LIF-7"""
 
@@ -663,25 +701,31 @@ def test_a_killed_host_leaves_nobody_behind(loop_kind: str, tmp_path: Path, sent
         stat = descendants.read_stat(keeper_pid)
         assert stat is not None
         everyone.append((keeper_pid, stat.start))
+        wait_for(lambda: ignores(keeper_pid, signal.SIGTERM))  # it has begun
         os.kill(keeper_pid, signal.SIGINT)  # Ctrl-C reaches many
         os.kill(keeper_pid, signal.SIGTERM)
         assert len(alive(everyone)) == len(everyone)
         popen.send_signal(sent)
-        wait_for(lambda: alive(everyone) == [], BOUND)
+        wait_for(lambda: alive(everyone) == [])
 
 
 @pytest.mark.parametrize("end", ["raises", "returns", "exits", "clean"])
 def test_a_host_that_ends_itself_leaves_nobody_behind(loop_kind: str, tmp_path: Path, end: str) -> None:
     """LIF-7"""
-    before = set(pids())
     with host(loop_kind, end, tmp_path, "deaf", "stays", *KIN) as popen:
         _, stderr = popen.communicate(timeout=PATIENCE)
         everyone = noted(tmp_path, "server", *KIN)
-        wait_for(lambda: alive(everyone) == [], BOUND)
+        wait_for(lambda: alive(everyone) == [])
         assert popen.returncode == {"raises": 1, "returns": 0, "exits": 4, "clean": 0}[end]
         assert (stderr == b"") == (end != "raises"), stderr.decode()
         if end == "clean":
-            assert [pid for pid in set(pids()) - before if b"mcpx-keeper" in _cmdline(pid)] == []
+            mark = (tmp_path / "run").read_bytes()
+            assert [pid for pid in pids() if mark in _cmdline(pid)] == []
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    [mask] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:")]
+    return bool(int(mask.split()[1], 16) >> (number - 1) & 1)
 
 
 def _cmdline(pid: int) -> bytes:
@@ -720,9 +764,7 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
         names += noted(tmp_path, "stubborn", "odd")
         guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
         told = [f"{pid}:{start}" for pid, start in names[:2]] + [f"{others[0].pid}:1"]
-        before = time.monotonic()
         guard.communicate(b"\n1:2\n\n" + " ".join(told).encode() + b"\n\n9:9 cut off", timeout=PATIENCE)
-        assert time.monotonic() - before < BOUND
         assert guard.returncode == 0
         assert alive(names) == []
         assert [popen.poll() for popen in others] == [None, None]
@@ -732,18 +774,23 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
             popen.communicate()
 
 
-def test_the_keeper_goes_at_once_when_all_is_clean() -> None:
-    """LIF-7"""
+def test_the_keeper_goes_at_once_when_all_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-7: by itself, and without one of the pauses it makes when there is somebody to end."""
+    nap = tmp_path / "sleep"
+    nap.write_text(f"#!/bin/sh\ntouch '{tmp_path}/slept'\n")
+    nap.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     async def main() -> None:
         guard = keeper.Keeper("3" * 32)
         guard.start()
+        shell = guard._shell
+        assert shell is not None
         guard.tell([(1, 1)])
         guard.tell([])
-        before = time.monotonic()
         await guard.close()
-        assert time.monotonic() - before < 0.35
-        assert guard.pid is None
+        assert guard.pid is None and shell.returncode == 0
+        assert not (tmp_path / "slept").exists()
         await guard.close()
 
     asyncio.run(main())
@@ -773,15 +820,13 @@ from mcpx.transports import process, descendants
 process.CENSUS = 0.05
 async def main():
     assert os.getpid() == 1
-    orphans = "for i in 1 2 3; do sh -c 'setsid sleep 0.01 &'; done; exec cat"
+    orphans = "for i in 1 2 3; do sh -c 'setsid sleep 0.01 & echo $!'; done; exec cat"
     spec = process.Spawn("sh", ("-c", orphans), os.environ, None)
-    child = await process.spawn(spec, on_stdout=print, on_stderr=print, on_exit=print)
-    def zombies():
-        stats = [descendants.read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
-        return [stat for stat in stats if stat and not stat.alive]
-    async with asyncio.timeout(10):
-        while not zombies(): await asyncio.sleep(0.005)
-        while zombies(): await asyncio.sleep(0.005)
+    told = bytearray()
+    child = await process.spawn(spec, on_stdout=told.extend, on_stderr=print, on_exit=print)
+    async with asyncio.timeout(20):
+        while told.count(10) < 3: await asyncio.sleep(0.005)
+        while any(descendants.read_stat(int(pid)) for pid in told.split()): await asyncio.sleep(0.005)
     await process.end_all()
 asyncio.run(main())
 """

@@ -162,7 +162,7 @@ def test_an_endpoint_on_another_origin_is_refused(endpoint: str) -> None:
 
     async def main() -> None:
         with pytest.raises(Unavailable, match=r"^srv: cannot connect: its endpoint ") as caught:
-            async with Talking(Site(endpoint), timeout=5.0):
+            async with Talking(Site(endpoint), timeout=600.0):
                 raise AssertionError("not reached")
         assert caught.value.code == SERVER_DOWN
 
@@ -175,7 +175,7 @@ def test_a_server_that_names_no_endpoint_in_time_is_given_up() -> None:
     async def main() -> None:
         site = Site(None)
         with pytest.raises(Unavailable, match=r"^srv: sent no endpoint") as caught:
-            async with Talking(site, timeout=0.05):
+            async with Talking(site, timeout=0.5):
                 raise AssertionError("not reached")
         assert caught.value.code == SERVER_DOWN
 
@@ -317,7 +317,7 @@ def test_giving_up_is_said_to_the_server() -> None:
         site.on_post = lambda exchange, _: exchange.reply(202)
         async with Talking(site) as on:
             with pytest.raises(Unavailable) as caught:
-                await on.ask(timeout=0.05)
+                await on.ask(timeout=0.5)
             assert caught.value.code == SERVER_TIMEOUT
             await until(lambda: len(site.posts) == 2)
             assert site.posts[1][1]["method"] == "notifications/cancelled"

@@ -1,10 +1,12 @@
 """LIF-7: a server's standard error goes into a bounded, named log."""
 
 import logging
-import time
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
+from fixtures.work import growth, steps
 from mcpx.transports import stderrlog
 from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, StderrLog
 
@@ -99,14 +101,40 @@ def test_a_flood_reaches_the_log_as_a_trickle_and_is_counted(
 
 
 @pytest.mark.parametrize("chunk", [b"x\n" * 32768, b"\n" * 65536, b"y" * 65536, b"\x1b[" * 32767 + b"\n"])
-def test_a_hundred_megabytes_take_a_fraction_of_a_second(chunk: bytes, lines: pytest.LogCaptureFixture) -> None:
-    """LIF-7: linear, and no more than reading it costs."""
+def test_of_a_flood_only_its_ends_are_looked_at(
+    chunk: bytes, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: no steps for the lines in between and no memory either, so that it costs what reading it costs."""
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
     log = StderrLog("a")
-    before = time.process_time()
-    for _ in range(1600):
-        log.feed(chunk)
-    assert time.process_time() - before < 1.0
-    assert len(lines.messages) <= stderrlog.BURST + stderrlog.RATE * 20
+    log.feed(b"usual\n" * stderrlog.BURST)
+    flood = chunk * 64
+    assert steps(lambda: log.feed(flood), 16 * KEPT_LINES)
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            log.feed(flood)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * len(flood)  # a list of all its lines takes twenty times the flood
+    assert lines.messages == ["[a] usual"] * stderrlog.BURST
+
+
+@pytest.mark.parametrize(
+    "hostile", [b"\x1b[", b"\x1b[0", b"\x1b]", b"\x1b ", b"\x1b", "\x9b0 ".encode(), b"\x00 ", b" "]
+)
+def test_making_a_line_readable_is_linear_whatever_it_holds(hostile: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-7: lines are cut at `LINE_BYTES`; the expressions do not rely on it."""
+    monkeypatch.setattr(stderrlog, "LINE_BYTES", 1 << 20)
+
+    def tail_of(size: int) -> Callable[[], list[str]]:
+        log = StderrLog("a")
+        log.feed(hostile * (size // len(hostile)) + b"x")
+        return lambda: log.tail(1)
+
+    times = growth(tail_of(1 << 13), tail_of(1 << 17))
+    assert times < 4 * 16, "sixteen times the line; an expression that backtracks takes 256 times as long"
 
 
 def test_what_leaves_is_redacted(lines: pytest.LogCaptureFixture) -> None:

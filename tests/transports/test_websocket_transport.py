@@ -134,7 +134,7 @@ def test_giving_up_is_said_to_the_server() -> None:
         async with Site(silent=True) as site:
             talk = await opened(site, Owner())
             with pytest.raises(Unavailable) as caught:
-                await talk.request("m", {}, timeout=0.05)
+                await talk.request("m", {}, timeout=0.5)
             assert caught.value.code == SERVER_TIMEOUT
             await until(lambda: len(site.messages) == 2)
             assert site.messages[1]["method"] == "notifications/cancelled"

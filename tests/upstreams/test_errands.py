@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Tape, forever, modern, older, run, turns, until
+from fixtures.parts import ASKABLE, Clock, Tape, forever, modern, older, run, turns, until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import errands
@@ -477,17 +477,16 @@ def test_a_parked_call_that_nobody_comes_back_for_is_given_up(monkeypatch: pytes
 
 
 def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands, "PARKED_FOR", 0.3)
-
     async def main() -> None:
+        clock = Clock(monkeypatch)
         async with Lot() as lot:
             asked = await lot.begin(asks_once)
             for _ in range(4):
-                await asyncio.sleep(0.1)  # time itself is what is tested
+                await clock.pass_by(0.9 * errands.PARKED_FOR)
                 asked = await lot.resume(asked["requestState"])
             assert await lot.resume(asked["requestState"], {"q1": {}}) == {"answer": {}}
 
-    run(main())
+    run(main(), bound=10_000)
 
 
 def test_no_more_than_so_many_calls_are_parked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,7 @@ def test_a_call_without_an_answer_ends_after_its_own_time_out() -> None:
     """LIF-6."""
 
     async def main() -> None:
-        async with Open(Toy(tools={"echo": forever}), call_timeout=0.02) as on:
+        async with Open(Toy(tools={"echo": forever}), call_timeout=0.2) as on:
             with pytest.raises(Unavailable, match=r"^toy: ") as caught:
                 await on.call(modern())
             assert caught.value.code == SERVER_TIMEOUT
@@ -411,7 +411,7 @@ def test_an_error_other_than_no_such_method_fails_the_list() -> None:
         with pytest.raises(RpcError, match="oops"):
             await listed(Toy(answers={"tools/list": broken}))
         with pytest.raises(Unavailable) as caught:
-            await listed(Toy(answers={"tools/list": forever}), timeout=0.05)
+            await listed(Toy(answers={"tools/list": forever}), timeout=0.5)
         assert caught.value.code == SERVER_TIMEOUT
 
     run(main())
@@ -566,7 +566,7 @@ def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
             raise RpcError(METHOD_NOT_FOUND, "no")
 
         for answer in (refuse, forever):
-            async with Open(Toy("modern", answers={"subscriptions/listen": answer}), timeout=0.05) as on:
+            async with Open(Toy("modern", answers={"subscriptions/listen": answer}), timeout=0.5) as on:
                 await on.link.listen()
                 await turns()
                 assert len(wanted(on.line)) == 1

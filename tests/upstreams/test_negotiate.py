@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from typing import Any
 
 import pytest
@@ -161,10 +160,8 @@ def test_a_mute_probe_costs_the_probe_and_not_the_time_out(monkeypatch: pytest.M
     monkeypatch.setattr(module, "PROBE", 0.03)
 
     async def main() -> None:
-        began = time.monotonic()
-        terms, line = await agreed(Toy(answers={"server/discover": forever}), timeout=5.0)
+        terms, line = await agreed(Toy(answers={"server/discover": forever}), timeout=600.0)
         assert not terms.modern
-        assert time.monotonic() - began < 1.0
         assert line.methods()[:2] == ["server/discover", "initialize"]
         # The probe is given up in words, so that the server need not keep it.
         assert len(line.cancelled) == 1
@@ -232,8 +229,8 @@ def test_a_server_that_is_mute_to_everything_costs_the_time_out(monkeypatch: pyt
 
     async def main() -> None:
         toy = Toy(answers={"server/discover": forever, "initialize": forever})
-        with pytest.raises(Unavailable, match=r"^srv: .*within 0\.05 s"):
-            await agreed(toy, timeout=0.05)
+        with pytest.raises(Unavailable, match=r"^srv: .*within 0\.2 s"):
+            await agreed(toy, timeout=0.2)
 
     run(main())
 

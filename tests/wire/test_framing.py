@@ -1,6 +1,5 @@
 """Readers: the same messages for every chunking, bounded, linear, and unbreakable."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fixtures.work import growth
 from mcpx.wire.framing import HEADER_LIMIT, Framing, MessageReader, frame
 from mcpx.wire.sse import SseEvent, SseReader, sse_frame
 
@@ -299,12 +299,6 @@ def test_an_exception_of_a_callback_surfaces_and_costs_no_other_message() -> Non
 # --- linear and bounded
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
 def test_time_is_linear_in_the_input(framing: str) -> None:
     def work(n: int) -> Callable[[], object]:
@@ -315,9 +309,8 @@ def test_time_is_linear_in_the_input(framing: str) -> None:
         data = frame(body, "newline" if framing == "newline" else "content-length")
         return lambda: read(cut(data, [16] * (len(data) // 16)), framing, limit=n)
 
-    small = min(seconds(work(200_000)) for _ in range(3))
-    large = min(seconds(work(1_600_000)) for _ in range(2))
-    assert large < 8 * small * 4, "eight times the input must not take far more than eight times the time"
+    times = growth(work(200_000), work(1_600_000))
+    assert times < 4 * 8, "eight times the input; whoever copies all there is at each piece takes 64 times as long"
 
 
 @pytest.mark.parametrize("framing", ["newline", "content-length", "detect"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import forever, run, turns, until
+from fixtures.parts import Clock, forever, run, turns, until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     GATEWAY_ENDING,
@@ -77,20 +77,6 @@ class Heard:
 
     def paused(self, retry_ms: int) -> None:
         raise AssertionError(retry_ms)
-
-
-class Clock:
-    """The loop's clock, moved by hand."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ahead = 0.0
-        real = self._loop.time
-        monkeypatch.setattr(self._loop, "time", lambda: real() + self._ahead)
-
-    async def pass_by(self, seconds: float) -> None:
-        self._ahead += seconds
-        await turns()
 
 
 # --- replies

@@ -417,18 +417,19 @@ def test_what_is_no_websocket_server_is_an_error(run: Run, answer: bytes) -> Non
 
 def test_a_mute_server_is_given_up_in_time(run: Run) -> None:
     async def main() -> None:
-        done = asyncio.Event()
+        done, closed = asyncio.Event(), asyncio.Event()
 
         async def on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await done.wait()
             writer.close()
+            closed.set()
 
         server = await asyncio.start_server(on, "127.0.0.1", 0)
         with pytest.raises(TimeoutError, match="no WebSocket"):
-            await dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", Side(), timeout=0.1)
+            await dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", Side(), timeout=0.5)
         done.set()
+        await closed.wait()
         server.close()
-        await asyncio.sleep(0.01)
 
     run(main())
 

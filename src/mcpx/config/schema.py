@@ -35,7 +35,7 @@ class PerServer:
     health_check_interval: Seconds = 30.0
     """Seconds between two probes."""
     startup_wait: Pause = 0.5
-    """Most seconds a first list waits for servers that are starting; 0.2 after one came it goes without the next."""
+    """Most seconds a first list waits for servers that are starting; two fifths of it after the last that came."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
     schema_compression_enabled: bool = True

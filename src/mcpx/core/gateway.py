@@ -39,9 +39,8 @@ log = logging.getLogger(__name__)
 ANNOUNCE_GAP = 1.0
 """Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
 
-
-LULL = 0.2
-"""Seconds after the last server that came: a list with something to show does not wait longer for the next."""
+LULL = 0.4
+"""The part of `startup_wait` that a list with something to show waits for one more server after the last that came."""
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
@@ -83,6 +82,7 @@ class Gateway:
         self._forced: set[Kind] = set()
         self._menus_changed: frozenset[str | None] = frozenset()
         self._changed_by: set[str] = set()
+        self._last_came = 0.0
         self._announcing: asyncio.Task[None] | None = None
         self._levels: dict[str, str] = {}
         self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
@@ -260,14 +260,16 @@ class Gateway:
         """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
 
         The moment begins with the client's first message: it is waited for once, not with every list."""
-        end = caller.since + self.generation.config.global_.startup_wait
-        while (starting := self._starting()) and (left := end - time.monotonic()) > 0:
+        startup_wait = self.generation.config.global_.startup_wait
+        while starting := self._starting():
+            end = caller.since + startup_wait
             if any(any(upstream.definitions.values()) for upstream in self.generation.upstreams.values()):
-                left = min(left, LULL)
-            if not await _any_set([upstream.settled for upstream in starting], left):
+                end = min(end, max(caller.since, self._last_came) + LULL * startup_wait)
+            left = end - time.monotonic()
+            if left <= 0 or not await _any_set([upstream.settled for upstream in starting], left):
                 break
         if caller.answers and not caller.solo:
-            await self.learn(caller, self.generation.config.global_.startup_wait)
+            await self.learn(caller, startup_wait)
 
     async def learn(self, caller: Caller, seconds: float) -> None:
         """Find out what servers offer to a client like this one; once for each life of a server."""
@@ -287,6 +289,7 @@ class Gateway:
         if said_so:
             self._forced.update(kinds)
         self._changed_by.add(server)
+        self._last_came = time.monotonic()
         self._changed_offers()
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:

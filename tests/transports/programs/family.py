@@ -6,8 +6,8 @@
 Everyone who is ready leaves a note `NOTES/<name>` with "pid start". Words: `deaf` ignores SIGTERM, `stays` does not
 end with its input, `crashes` exits with 3 when its relatives are ready; and one relative each for `plain`, `setsid`
 (a session of its own), `daemon` (double fork, all descriptors closed), `bare` (session of its own, empty
-environment), `stubborn` (session of its own, ignores SIGTERM), `holder` (keeps our output open), `odd` (a name with
-newlines and parentheses).
+environment), `stubborn` (session of its own, ignores SIGTERM), `holder` (keeps our output open), `clinger` (keeps it
+open and ignores SIGTERM), `odd` (a name with newlines and parentheses).
 """
 
 import os
@@ -35,7 +35,7 @@ def relative(name: str) -> None:
             os._exit(0)
     elif name in ("setsid", "bare", "stubborn", "odd"):
         os.setsid()
-    if name != "holder":
+    if name not in ("holder", "clinger"):
         void = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(void, fd)
@@ -45,7 +45,7 @@ def relative(name: str) -> None:
 
 
 def sleep(name: str) -> None:
-    if name == "stubborn":
+    if name in ("stubborn", "clinger"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if name == "odd":
         with open("/proc/self/comm", "w") as file:

@@ -25,6 +25,7 @@ async def main(end: str, notes: Path, words: list[str]) -> None:
     child.write(b"hello\n")
     await ready.wait()
     await child._look()  # what the census does every two seconds
+    (notes / "run").write_text(process.RUN)
     (notes / "host").write_text(str(os.getpid()))
     match end:
         case "waits":
