@@ -165,7 +165,7 @@ def repeated(documents: Sequence[Document], count: int) -> list[Document]:
 def speed(documents: Sequence[Document], queries: Sequence[Query], rounds: int = 3) -> dict[str, float]:
     """Times are of the CPU: those of a quiet machine, also on a busy one."""
     began = time.process_time()
-    index = Index.build(documents)
+    index = Index(documents)
     build = time.process_time() - began
     for query in queries[:3]:
         index.search(query.text)
@@ -177,7 +177,7 @@ def speed(documents: Sequence[Document], queries: Sequence[Query], rounds: int =
             seconds.append(time.process_time() - began)
     seconds.sort()
     tracemalloc.start()
-    kept = Index.build(documents)
+    kept = Index(documents)
     memory = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     del kept

@@ -22,7 +22,7 @@ WEIGHTS = (3.0, 2.0, 0.5, 1.0, 0.5, 0.3)
 
 
 def mcpx(documents: Sequence[Document]) -> Search:
-    index = Index.build(documents)
+    index = Index(documents)
     return lambda query: [hit.position for hit in index.search(query, limit=DEPTH).hits]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.compact import ERAS, Json, Visitor, command, config, next_notice, replace, told
+from behaviour.compact import ERAS, Json, Visitor, command, config, next_notice, replace, text, told
 from behaviour.raw import Pipe, eventually, raw_server
 from fixtures.gateway import Gateway
 from fixtures.process import FIXTURES
@@ -19,6 +19,7 @@ SHOWN = {
     "search": ["mcp_search_tools", "mcp_execute_tool", "mcp_list_services"],
 }
 CHANGED = "notifications/tools/list_changed"
+MANY = raw_server("many", "--name-count", "300")
 PROGRAM = [sys.executable, "-I", "-S", str(FIXTURES / "told_server.py")]
 PARTS: Json = {"command": PROGRAM[0], "args": PROGRAM[1:]}
 QUICK = {"hot_reload_interval": 0.05}
@@ -201,21 +202,35 @@ def test_a_client_that_defers_tools_by_itself_is_shown_all() -> None:
         assert mode_of(Visitor(gateway.port, name="claude-coder").names()) == "search"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_what_auto_chose_is_kept_for_the_session_while_the_catalog_grows(era: str) -> None:
+def test_what_auto_chose_is_kept_for_the_session_while_the_catalog_grows() -> None:
     """SUR-5: decided at the first list; who comes later is shown what fits then."""
     shape = config(told("told"), mode="auto", **{"global": QUICK})
     with Gateway(shape) as gateway:
-        early = Visitor(gateway.port, "", era, name="early")
+        early = Visitor(gateway.port)
         assert mode_of(early.names()) == "direct"
         with early.listening() as stream:
-            replace(
-                gateway, {**shape, "mcp_servers": [*shape["mcp_servers"], raw_server("many", "--name-count", "300")]}
-            )
+            replace(gateway, {**shape, "mcp_servers": [*shape["mcp_servers"], MANY]})
             assert next_notice(stream) == CHANGED
         assert len(early.names()) == 312
-        assert mode_of(Visitor(gateway.port, "", era, name="late").names()) == "search"
+        assert mode_of(Visitor(gateway.port).names()) == "search"
         assert len(early.names()) == 312
+
+
+def test_auto_chooses_for_each_list_of_a_client_that_has_no_session() -> None:
+    """SUR-5: all who give the same name look the same, so what the first one was shown cannot bind the others."""
+    shape = config(told("told"), mode="auto", **{"global": QUICK})
+    with Gateway(shape) as gateway:
+        client = Visitor(gateway.port, "", "modern")
+        assert mode_of(client.names()) == "direct"
+        assert text(client.use("told_note", path="a")) == 'note {"path": "a"}'
+        with client.listening() as stream:
+            replace(gateway, {**shape, "mcp_servers": [*shape["mcp_servers"], MANY]})
+            assert next_notice(stream) == CHANGED
+        assert mode_of(client.names()) == "search"
+        assert text(client.use("mcp_execute_tool", tool_name="note", arguments={"path": "a"})) == 'note {"path": "a"}'
+        ruled = {**QUICK, "startup_wait": 15, "auto_rules": [{"client": "visitor", "mode": "inspect"}]}
+        replace(gateway, {**shape, "global": ruled})
+        eventually(lambda: mode_of(client.names()) == "inspect")
 
 
 def nested(depth: int) -> Json:

@@ -73,7 +73,6 @@ mcp_servers:
     trust: full
     health_check_enabled: false
     health_check_interval: 11
-    startup_wait: 12
     max_message: 13
     schema_compression_enabled: false
     max_description_len: 14
@@ -154,7 +153,6 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         "toon_compression_min_size": 28,
         "structured_content": "omit",
         "result_limit": 31,
-        "startup_wait": 32.0,
         "max_message": 33,
     }
     inherited: dict[str, Any] = {**common, "timeout": 20.0}
@@ -200,7 +198,6 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 trust="full",
                 health_check_enabled=False,
                 health_check_interval=11.0,
-                startup_wait=12.0,
                 max_message=13,
                 schema_compression_enabled=False,
                 max_description_len=14,
@@ -261,6 +258,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         policy={"anything": [1, {"goes": True}]},
         global_=Global(
             default_timeout=20.0,
+            startup_wait=32.0,
             log_level="DEBUG",
             log_file=str(folder / "mcp.log"),
             hot_reload=False,

@@ -37,7 +37,6 @@ OTHER: dict[str, Any] = {
     "trust": "full",
     "health_check_enabled": False,
     "health_check_interval": 1.0,
-    "startup_wait": 1.0,
     "schema_compression_enabled": False,
     "max_description_len": 1,
     "toon_compression_enabled": False,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcpx.catalog.merge import Given, Source, merge
-from mcpx.catalog.naming import Naming, unwrap_uri, wrap_uri
+from mcpx.catalog.naming import Naming, unwrap_uri
 from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
 from mcpx.model.call import Json
@@ -115,7 +115,7 @@ class Catalog:
 
             descriptions = self.descriptions
             documents = [document_of(offer, descriptions.get(offer.server, "")) for offer in self.offers["tools"]]
-            self._index = Index.build(documents)
+            self._index = Index(documents)
         return self._index
 
     def count(self, server: str, kind: Kind) -> int:
@@ -130,10 +130,6 @@ class Catalog:
         """One page of definitions, and the cursor of the next. A bad cursor or limit is an `RpcError`."""
         found, following = page_of(self.offers[kind], cursor, limit)
         return [offer.definition for offer in found], following
-
-    def public_uri(self, server: str, uri: str) -> str:
-        """How clients are shown a server's URI."""
-        return wrap_uri(server, uri) if self.naming.uris == "wrapped" else uri
 
     def resolve_uri(self, uri: str) -> tuple[str, str] | None:
         """(server, the server's own URI) for a URI in any form a client may use, or None (NAM-4)."""

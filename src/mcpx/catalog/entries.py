@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
+from urllib.parse import unquote
 
 from mcpx.catalog.search.index import Document
 from mcpx.model.call import Json, as_object
@@ -103,7 +104,7 @@ def _type(outer: Json, part: object, depth: int = 0) -> str:
         referred: Any = schema.get("$ref")
         if isinstance(referred, str) and referred.startswith("#/"):
             target: object = outer
-            for step in referred[2:].split("/")[:8]:
-                target = as_object(target).get(step)
+            for step in unquote(referred[2:]).split("/")[:8]:
+                target = as_object(target).get(step.replace("~1", "/").replace("~0", "~"))
             return _type(outer, target, depth + 1)
     return "any"

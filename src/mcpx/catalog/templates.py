@@ -84,12 +84,6 @@ class Template:
         return bool(here >> len(at.uri))
 
 
-def template_matches(template: str, uri: str) -> bool:
-    """Whether `uri` is an expansion of `template`. Compiles each time: who asks often keeps a `Template`."""
-    compiled = Template(template)
-    return compiled.may_match(uri) and compiled.matches(Positions(uri))
-
-
 def _compile(template: str) -> list[Step] | None:
     """The steps after the leading literal, or None for what is not a template."""
     steps: list[Step] = []

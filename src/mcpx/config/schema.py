@@ -34,8 +34,6 @@ class PerServer:
     """Whether an idle connection is probed."""
     health_check_interval: Seconds = 30.0
     """Seconds between two probes."""
-    startup_wait: Pause = 0.5
-    """Most seconds a first list waits for servers that are starting; two fifths of it after the last that came."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
     schema_compression_enabled: bool = True
@@ -128,6 +126,8 @@ class Global(PerServer):
 
     default_timeout: Seconds = 30.0
     """`timeout` of servers and commands that name none."""
+    startup_wait: Pause = 0.5
+    """Most seconds a first list waits for servers that are starting; two fifths of it after the last that came."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least serious log line that is written."""
     log_file: str | None = None

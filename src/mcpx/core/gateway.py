@@ -19,7 +19,7 @@ from mcpx.config.plan import plan as plan_of
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.room import CallersRoom
 from mcpx.core.router import route
-from mcpx.core.surfaces import SurfaceState, changed_menus, settings_of
+from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
@@ -78,6 +78,7 @@ class Gateway:
         self.catalogs = Catalogs(lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming)
         self._known: Catalog | None = None
         """What clients were told of: the first list they saw, then each announcement."""
+        self._told: list[tuple[str, str, str]] = []
         self._stale = False
         self._forced: set[Kind] = set()
         self._menus_changed: frozenset[str | None] = frozenset()
@@ -117,7 +118,8 @@ class Gateway:
                         upstream.inherit(replaced)
                     upstream.start(self._solo)
                 # Not `settled`: with a snapshot that is at once, and the old process must not go before the new is up.
-                await _all_set([u.tried for u in fresh if u.server.enabled and not u.server.lazy], PUBLISH_AFTER)
+                tried = [u.tried for u in fresh if u.server.enabled and not u.server.lazy]
+                await _set(tried, PUBLISH_AFTER, all_of_them=True)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
@@ -172,35 +174,20 @@ class Gateway:
 
     def describe(self) -> Json:
         """Every server as people want to see it: configuration, state, and what it offers."""
-        servers: list[Json] = []
-        for upstream in self.generation.upstreams.values():
-            status = upstream.status
-            servers.append(
-                {
-                    "name": upstream.name,
-                    "description": upstream.server.description,
-                    "status": status.state,
-                    "since": _stamp(status.since),
-                    "last_error": status.last_error,
-                    "restarts": upstream.restarts,
-                    "latency_ms": _milliseconds(upstream.latency),
-                    "tools": self.catalog.count(upstream.name, "tools"),
-                }
-            )
+        servers = [
+            {
+                "name": name,
+                "description": upstream.server.description,
+                **_state(upstream),
+                "tools": self.catalog.count(name, "tools"),
+            }
+            for name, upstream in self.generation.upstreams.items()
+        ]
         auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
         return {"servers": servers, "mode": self.generation.config.mode, "auto": auto}
 
     def health(self) -> dict[str, Any]:
-        servers: dict[str, Any] = {}
-        for name, upstream in self.generation.upstreams.items():
-            status = upstream.status
-            servers[name] = {
-                "status": status.state,
-                "since": _stamp(status.since),
-                "last_error": status.last_error,
-                "restarts": upstream.restarts,
-                "latency_ms": _milliseconds(upstream.latency),
-            }
+        servers = {name: _state(upstream) for name, upstream in self.generation.upstreams.items()}
         good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
         return {"status": "ok" if good else "degraded", "servers": servers}
 
@@ -235,7 +222,13 @@ class Gateway:
     def show(self, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""
         self.catalogs.show(catalog)
-        self._known = self._known or self.catalogs.shared
+        if self._known is None:
+            self._known, self._told = self.catalogs.shared, self._services()
+
+    def _services(self) -> list[tuple[str, str, str]]:
+        """What menus tell of servers, beside their tools."""
+        upstreams = self.generation.upstreams.values()
+        return [(u.name, u.description, u.instructions) for u in upstreams if u.server.enabled]
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
@@ -266,7 +259,7 @@ class Gateway:
             if any(any(upstream.definitions.values()) for upstream in self.generation.upstreams.values()):
                 end = min(end, max(caller.since, self._last_came) + LULL * startup_wait)
             left = end - time.monotonic()
-            if left <= 0 or not await _any_set([upstream.settled for upstream in starting], left):
+            if left <= 0 or not await _set([upstream.settled for upstream in starting], left):
                 break
         if caller.answers and not caller.solo:
             await self.learn(caller, startup_wait)
@@ -280,7 +273,7 @@ class Gateway:
     async def as_servers_settle(self, server: str | None = None) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
         while starting := self._starting(server):
-            await _any_set([u.settled for u in starting], None)
+            await _set([u.settled for u in starting], None)
             yield
 
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
@@ -315,7 +308,10 @@ class Gateway:
             self._changed_by.clear()
             if known is not None:
                 kinds.update(kind for kind, offers in after.offers.items() if known.offers[kind] != offers)
-                self._known = after
+                told = self._services()
+                if told != self._told:
+                    menus |= listing_menus(self.generation.config)
+                self._known, self._told = after, told
             if kinds:
                 self.bus.publish(OffersChanged(frozenset(kinds), None, servers[0] if len(servers) == 1 else None))
             if menus and "tools" not in kinds:
@@ -334,31 +330,26 @@ class Gateway:
         self.bus.publish(UpstreamChanged(server))
 
 
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)
+def _state(upstream: Upstream) -> Json:
+    """How a server is, for people and programs."""
+    status, latency = upstream.status, upstream.latency
+    return {
+        "status": status.state,
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since)),
+        "last_error": status.last_error,
+        "restarts": upstream.restarts,
+        "latency_ms": None if latency is None else round(latency * 1000, 1),
+    }
 
 
-def _stamp(moment: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-
-
-async def _all_set(events: Iterable[asyncio.Event], seconds: float) -> None:
-    """Until all of them are set, or the time is up."""
+async def _set(events: Iterable[asyncio.Event], seconds: float | None, *, all_of_them: bool = False) -> bool:
+    """Until one of them is set, or all are, or the time is up; whether one is."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     if not waits:
-        return
+        return False
     try:
-        await asyncio.wait(waits, timeout=seconds)
-    finally:
-        for wait in waits:
-            wait.cancel()
-
-
-async def _any_set(events: Iterable[asyncio.Event], seconds: float | None) -> bool:
-    """Until one of them is set, or the time is up; whether one is."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        until = asyncio.ALL_COMPLETED if all_of_them else asyncio.FIRST_COMPLETED
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=until)
     finally:
         for wait in waits:
             wait.cancel()

@@ -74,11 +74,16 @@ def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
     return frozenset(changed)
 
 
+def listing_menus(config: Config) -> frozenset[str | None]:
+    """The modes whose menu lists servers; None stands for the configured mode."""
+    modes: set[str | None] = {"inspect", "describe"}
+    return frozenset(modes | {None} if config.mode in modes else modes)
+
+
 def _menus(config: Config) -> dict[str, object]:
-    """What each menu is made of, beside the tools themselves."""
-    told = [(server.name, server.description) for server in config.mcp_servers if server.enabled]
-    listed, proxy = (config.global_.menu_budget, told), config.global_.tool_proxy
-    return {"inspect": listed, "describe": listed, "search": proxy, "auto": proxy}
+    """What the configuration says about each menu."""
+    budget, proxy = config.global_.menu_budget, config.global_.tool_proxy
+    return {"inspect": budget, "describe": budget, "search": proxy, "auto": proxy}
 
 
 def _rendering(keys: PerServer) -> Rendering:

@@ -12,8 +12,8 @@ from typing import TypeGuard
 
 import orjson
 
-from mcpx.formats.refs import Refs, as_list, is_array
-from mcpx.model.call import Json, as_object
+from mcpx.formats.refs import Refs
+from mcpx.model.call import Json, as_list, as_object, is_array
 
 _MAX_LITERAL = 200
 _MAX_DEFAULT = 40

@@ -3,8 +3,8 @@
 Pure functions over raw JSON; none looks further than the branches of the schema it is given.
 """
 
-from mcpx.formats.refs import Refs, as_list, is_object
-from mcpx.model.call import Json, as_object
+from mcpx.formats.refs import Refs
+from mcpx.model.call import Json, as_list, as_object, is_object
 
 SCALARS = {
     "string": "string",

@@ -7,10 +7,9 @@ is looked up outside the document. Not promised: `$anchor`, `$id` and `$dynamicR
 
 import re
 from collections.abc import Iterator
-from typing import Any, TypeGuard
 from urllib.parse import unquote
 
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
 MAX_NODES = 5_000
 """Schemas looked at for references. A document with more gets a name for every target."""
@@ -26,19 +25,6 @@ SCHEMAS = ("items", "additionalProperties", "additionalItems")
 
 # What a definition may not be called: these words mean something else in a type.
 _TAKEN = frozenset(("string", "number", "boolean", "null", "object", "unknown", "never", "Record", "type"))
-
-
-def is_object(value: object) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def as_list(value: object) -> list[Any]:
-    """`value` if it is a JSON array, else an empty one."""
-    return value if is_array(value) else []
 
 
 def children(schema: Json) -> Iterator[object]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from mcpx.formats.comments import comment, literal, one_line
 from mcpx.formats.nodes import SCALARS, TYPED, demands, guess, merged
-from mcpx.formats.refs import Refs, as_list, is_array, is_object
-from mcpx.model.call import Json, as_object
+from mcpx.formats.refs import Refs
+from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
 DESCRIPTION_LENGTH = 100
 """Characters of a parameter's description that are kept when nobody says how many. Nine of ten are shorter."""

@@ -64,10 +64,6 @@ class HttpFront:
             for stream in self._legacy.values():
                 stream.exchange.write(PING)
 
-    def end_soon(self) -> None:
-        """From now on `/ready` says no, so that nobody new is sent here."""
-        self._ending = True
-
     async def close(self, grace: float) -> None:
         self._ending = True
         connections = [*self._sockets, *(stream.connection for stream in self._legacy.values())]

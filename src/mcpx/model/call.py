@@ -4,9 +4,9 @@ Everything that can answer a `Call` has the same shape, `async (Call) -> dict`. 
 JSON as it came off the wire: what only passes through is neither validated nor re-modelled.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 Json = dict[str, Any]
 
@@ -14,6 +14,19 @@ Json = dict[str, Any]
 def as_object(value: Any) -> Json:
     """`value` if it is a JSON object, else an empty one: what strangers send may be anything."""
     return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """`value` if it is a JSON array, else an empty one."""
+    return value if is_array(value) else []
+
+
+def is_object(value: object) -> TypeGuard[Json]:
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 class Voice(Protocol):
@@ -80,6 +93,3 @@ class Call:
     def voice(self) -> Voice | None:
         """The way back to whoever waits for this call."""
         return self.caller.voice if self.own_voice is None else self.own_voice
-
-
-Handler = Callable[[Call], Awaitable[Json]]

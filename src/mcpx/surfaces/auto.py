@@ -1,7 +1,8 @@
 """Which surface a client is shown when nobody said: every tool while they are few, or the client can cope (SUR-5).
 
 Decided at a session's first list, from the catalog known then, and kept: a menu that changes its nature in mid-session
-would confuse any model. The rules are data (`settings.AUTO_RULES`); a user's own come first.
+would confuse any model. A modern client has no session: for it every list decides anew, and calls go by the last one.
+The rules are data (`settings.AUTO_RULES`); a user's own come first.
 """
 
 import logging
@@ -70,7 +71,8 @@ class Auto:
         self._size: tuple[Catalog | None, int] = (None, 0)
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        return await (await self._chosen(view, call.caller)).list_tools(view, call)
+        anew = call.caller.session is None
+        return await (await self._chosen(view, call.caller, anew=anew)).list_tools(view, call)
 
     async def call_tool(self, view: View, call: Call) -> Json:
         return await (await self._chosen(view, call.caller)).call_tool(view, call)
@@ -79,12 +81,13 @@ class Auto:
         choice = self._choices.of(owner_of(caller))
         return choice is None or choice.mode == "direct"
 
-    async def _chosen(self, view: View, caller: Caller) -> Surface:
+    async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
         key = owner_of(caller)
-        choice = self._choices.of(key)
-        if choice is None:
-            client = cut(one_line(caller.client.get("name")), 80)
-            choice = self._choose(client, await view.prepare())
+        before = self._choices.of(key)
+        if before is not None and not anew:
+            return self._surface(before.mode)
+        choice = self._choose(cut(one_line(caller.client.get("name")), 80), await view.prepare())
+        if choice != before:
             self._choices.keep(key, choice)
             log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
         return self._surface(choice.mode)

@@ -5,10 +5,11 @@ that lets it correct itself (SUR-9); an error the server itself sent stays as it
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, TypeVar, cast
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.typescript import signature
@@ -23,6 +24,10 @@ from mcpx.surfaces.results import owner_of, said, shaped
 from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.telling import tell_server
 from mcpx.surfaces.view import Service, View
+from mcpx.wire import codec
+
+Work = TypeVar("Work")
+_ASIDE = ThreadPoolExecutor(1, "mcpx-aside")
 
 BUILT_IN = "mcpx"
 """The server that is ourselves: its one tool reads results that were kept back."""
@@ -36,6 +41,8 @@ LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
 AT_ONCE = 256 * 1024
 """Bytes of a kept result that are read while everybody waits; in larger ones a thread looks."""
+LONGEST_TO_COPY = 300
+"""Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 
@@ -51,7 +58,6 @@ class Compact:
         self.settings = settings
         self._kept = kept
         self._checker = checker
-        self._reading = asyncio.Lock()
         self._menu: tuple[object, list[Json]] = (None, [])
 
     # For the subclass to say -----------------------------------------------------------------------------------
@@ -135,12 +141,14 @@ class Compact:
             raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
         how = self.settings.of(offer.server)
         if offer is READER:
-            return self.finished(await self._read(call, checked.arguments), how)
-        params = {**call.params, "name": offer.name, "arguments": checked.arguments}
-        result = await view.call(offer, call, params)
-        if result.get("resultType") == "input_required":
-            return result
-        shown = self.finished(self.bounded(call, result, how), how)
+            result = await self._read(call, checked.arguments)
+        else:
+            params = {**call.params, "name": offer.name, "arguments": checked.arguments}
+            result = await view.call(offer, call, params)
+            if result.get("resultType") == "input_required":
+                return result
+            result = self.bounded(call, result, how)
+        shown = self.finished(result, how)
         if checked.repairs and isinstance(shown.get("content"), list):
             shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
         return shown
@@ -152,11 +160,7 @@ class Compact:
         if text is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            if len(text) > AT_ONCE:
-                async with self._reading:  # one at a time: they are all work and no waiting
-                    shown = await asyncio.to_thread(read, text, arguments)
-            else:
-                shown = read(text, arguments)
+            shown = await aside(lambda: read(text, arguments)) if len(text) > AT_ONCE else read(text, arguments)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         return {"content": [said(shown)]}
@@ -209,7 +213,7 @@ class Compact:
             at = method.rfind(".", 0, at)
         return None
 
-    def text(self, arguments: Json, name: str, *, needed: Literal[True, False] = True) -> str:
+    def text(self, arguments: Json, name: str, *, needed: bool = True) -> str:
         """One string among a meta-tool's own arguments; an optional one that is absent is empty."""
         value: Any = arguments.get(name)
         if isinstance(value, str) and (value or not needed):
@@ -246,7 +250,7 @@ def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
     near = [lowered[name] for name in get_close_matches(wanted, list(lowered)[:CANDIDATES], NEAREST, 0.5)]
     near = near or [full for name, full in lowered.items() if wanted and wanted in name][:NEAREST]
     if near:
-        return f"Did you mean {' or '.join(map(quoted, near))}?"
+        return f"Did you mean {' or '.join(map(exact, near))}?"
     if not names:
         return f"There are no {noun}."
     some = ", ".join(cut(one_line(name), 60) for name in names[:20])
@@ -254,12 +258,21 @@ def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
 
 
 def quoted(name: str) -> str:
+    """What a model said, as a reminder."""
     return f'"{cut(one_line(name), 80)}"'
 
 
-def _json(value: object) -> str:
-    from mcpx.wire import codec
+def exact(name: str) -> str:
+    """What a model should say."""
+    return f'"{cut(one_line(name), LONGEST_TO_COPY)}"'
 
+
+async def aside(work: Callable[[], Work]) -> Work:
+    """Do something that takes long in a thread: one at a time, also when who asked for it has gone."""
+    return await asyncio.get_running_loop().run_in_executor(_ASIDE, work)
+
+
+def _json(value: object) -> str:
     try:
         return codec.dump(value).decode()
     except codec.Unencodable:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, quoted
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
 from mcpx.surfaces.telling import raw, tell_tool
@@ -71,9 +71,11 @@ class Describe(Compact):
     async def _read_resource(self, view: View, call: Call, server: str, uri: str) -> Json:
         if server:
             self.service(view, server)
-        found = await view.locate(uri)
-        if server and (found is None or found[0] != server):
-            found = (server, uri)  # its own URI, whoever else has the same; or one it never listed
+            found = view.catalog.resolve_uri(uri)
+            if found is None or found[0] != server:
+                found = (server, uri)  # its own URI, whoever else has the same; or one it never listed
+        else:
+            found = await view.locate(uri)
         if found is None:
             raise Mistake(f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.')
         kept = {key: value for key, value in call.params.items() if key not in ("name", "arguments")}
@@ -93,7 +95,7 @@ class Describe(Compact):
         return f"{offer.server}.{offer.name}"
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"call({quoted(self.spelled(offer))}, {arguments})"
+        return f"call({exact(self.spelled(offer))}, {arguments})"
 
 
 def _shown(part: Json) -> Json:

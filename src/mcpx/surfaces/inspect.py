@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, quoted
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, exact
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.telling import tell_tool
 from mcpx.surfaces.view import Service, View
@@ -39,7 +39,7 @@ class Inspect(Compact):
         return offer.name
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"exec({quoted(offer.server)}, {quoted(offer.name)}, {arguments})"
+        return f"exec({exact(offer.server)}, {exact(offer.name)}, {arguments})"
 
 
 def _definitions(menu: str) -> list[Json]:

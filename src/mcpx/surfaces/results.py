@@ -40,13 +40,11 @@ def said(text: str) -> Json:
 def shaped(result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str], str]) -> Json:
     """`go_on` says how a handle is read through this surface."""
     content: Any = result.get("content")
-    if not isinstance(content, list):
-        return result
     own = result.get("structuredContent")
     shape = _Shaping(how, kept, owner, go_on)
-    blocks = shape.blocks(cast(list[Any], content), own)
     shown = {key: value for key, value in result.items() if key != "structuredContent"}
-    shown["content"] = blocks
+    if isinstance(content, list):
+        shown["content"] = shape.blocks(cast(list[Any], content), own)
     structured = shape.kept_back or (shape.derived if own is None else own)
     if structured is not None and how.structured:
         shown["structuredContent"] = structured
@@ -86,7 +84,9 @@ class _Shaping:
         for block in content:
             text = _text_of(block)
             texts.append(None if text is None else self._rendered(text, own, alone=len(content) == 1))
-        if sum(text.size for text in texts if text is not None and text.size <= limit) > limit:
+        sizes = [text.size for text in texts if text is not None]
+        large = [size for size in sizes if size > limit]
+        if len(large) > 1 or sum(sizes) - sum(large) > limit:
             return self._joined(content)
         return [block if text is None else self._shown(block, text) for block, text in zip(content, texts, strict=True)]
 
@@ -116,7 +116,7 @@ class _Shaping:
         return _Text(text, rendered if len(rendered) < len(text) else text, cast(object, value))
 
     def _joined(self, content: list[Any]) -> list[Any]:
-        """Many texts, each short enough, all together too long: they are kept as one, where the first one stood."""
+        """Many texts, all together too long: they are kept as one, where the first one stood."""
         texts = [text for block in content if (text := _text_of(block)) is not None]
         first = next(index for index, block in enumerate(content) if _text_of(block) is not None)
         others = [block for block in content if _text_of(block) is None]

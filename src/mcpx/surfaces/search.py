@@ -1,6 +1,5 @@
 """Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
-from mcpx.surfaces.compact import READER, Compact, Mistake, quoted
+from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.menu import Tools, cut, one_line, short
 from mcpx.surfaces.settings import Rendering, Settings
@@ -35,7 +34,7 @@ AT_ONCE = 1_000
 class Search(Compact):
     def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
         super().__init__(settings, kept, checker)
-        self._indexing = asyncio.Lock()
+        self._limit = min(settings.search_limit, MOST)
         self._texts: dict[int, tuple[Offer, str, Json]] = {}
         """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
 
@@ -46,7 +45,7 @@ class Search(Compact):
             "mcp_execute_tool": settings.enable_execute,
             "mcp_list_services": settings.enable_list_services,
         }
-        return [tool for tool in _definitions(settings.search_limit) if switches[tool["name"]]]
+        return [tool for tool in _definitions(self._limit) if switches[tool["name"]]]
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         settings = self.settings
@@ -65,14 +64,13 @@ class Search(Compact):
 
     async def _index(self, catalog: Catalog) -> Index:
         if not catalog.indexed and len(catalog.offers["tools"]) > AT_ONCE:
-            async with self._indexing:
-                return await asyncio.to_thread(lambda: catalog.index)
+            return await aside(lambda: catalog.index)
         return catalog.index
 
     async def _search(self, view: View, arguments: Json) -> Json:
         query = self.text(arguments, "query", needed=False)
         service = self.text(arguments, "service_name", needed=False)
-        limit = min(_number(arguments, "limit", self.settings.search_limit, least=1), MOST)
+        limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
         offset = _number(arguments, "offset", 0, least=0)
         catalog = await view.prepare()
         if service:
@@ -89,7 +87,8 @@ class Search(Compact):
     def _told(self, offers: Sequence[Offer], query: str, total: int, offset: int) -> str:
         if not offers:
             more = "" if total == 0 else f" beyond the {total} there are"
-            return f"No tools match {quoted(query)}{more}. Try other words, or mcp_list_services."
+            listed = ", or mcp_list_services" if self.settings.enable_list_services else ""
+            return f"No tools match {quoted(query)}{more}. Try other words{listed}."
         lines: list[str] = []
         spent = told = 0
         for offer in offers:
@@ -131,26 +130,23 @@ class Search(Compact):
         """By display name, by the server's own name, or as `server.tool`."""
         if name == READER.public:
             return READER
-        offer = view.catalog.find("tools", name)
-        if offer is not None:
-            return offer
-        alike = view.catalog.tools_named(name)
-        if len(alike) == 1:
-            return alike[0]
-        if alike:
-            names = " or ".join(quoted(offer.public) for offer in alike[:10])
-            raise Mistake(f"Several services have a tool {quoted(name)}. Say {names}.")
-        offer = await self.dotted(view, name)
+        offer = view.catalog.find("tools", name) or _by_own_name(view.catalog, name) or await self.dotted(view, name)
         if offer is not None:
             return offer
         try:
             return await view.find("tools", name)  # a server that is starting may have it
         except NotFound:
-            catalog = view.catalog
-            hits = (await self._index(catalog)).search(name, limit=5).hits
-            near = [catalog.offers["tools"][hit.position].public for hit in hits]
-            hint = f"Did you mean {' or '.join(map(quoted, near))}?" if near else "Use mcp_search_tools to find tools."
-            raise Mistake(f"Unknown tool {quoted(name)}. {hint}") from None
+            offer = _by_own_name(view.catalog, name)
+            if offer is not None:
+                return offer
+            raise Mistake(f"Unknown tool {quoted(name)}. {await self._meant(view.catalog, name)}") from None
+
+    async def _meant(self, catalog: Catalog, name: str) -> str:
+        hits = (await self._index(catalog)).search(name, limit=5).hits
+        near = [catalog.offers["tools"][hit.position].public for hit in hits]
+        if near:
+            return f"Did you mean {' or '.join(map(exact, near))}?"
+        return "Use mcp_search_tools to find tools." if self.settings.enable_search else ""
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """S2's shape around what the tool returned."""
@@ -197,7 +193,16 @@ class Search(Compact):
         return offer.public
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"mcp_execute_tool({quoted(offer.public)}, {arguments})"
+        return f"mcp_execute_tool({exact(offer.public)}, {arguments})"
+
+
+def _by_own_name(catalog: Catalog, name: str) -> Offer | None:
+    """The only tool that its server calls so."""
+    alike = catalog.tools_named(name)
+    if len(alike) > 1:
+        names = " or ".join(exact(offer.public) for offer in alike[:10])
+        raise Mistake(f"Several services have a tool {quoted(name)}. Say {names}.")
+    return alike[0] if alike else None
 
 
 def _fitting(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.surfaces.direct import Direct
-from mcpx.surfaces.settings import Settings, Shown
+from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import View
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ class Surfaces:
         if mode == "auto":
             from mcpx.surfaces.auto import Auto
 
-            def chosen(mode: Shown) -> Surface:
-                return self.of(mode)
-
-            return Auto(self._settings, self._choices(), chosen)
+            return Auto(self._settings, self._choices(), self.of)
         from mcpx.surfaces.checking.arguments import Checker
 
         match mode:

@@ -44,6 +44,6 @@ def tell_server(surface: Teller, service: Service, offers: list[Offer], room: in
 
 def raw(offer: Offer, key: str = "name") -> Json:
     """The definition as the server gave it, under the server's own name for it; `key` is where that stands."""
-    definition = {"server": offer.server, **offer.definition, key: offer.name}
+    definition = {**offer.definition, key: offer.name, "server": offer.server}
     meta = {key: value for key, value in as_object(definition.pop("_meta", None)).items() if key != "proxy"}
     return {**definition, "_meta": meta} if meta else definition

@@ -26,9 +26,9 @@ DOCUMENTS = st.lists(
 @given(DOCUMENTS, TEXT)
 def test_any_text_can_be_searched_for_in_any_text(documents: list[Document], query: str) -> None:
     """FMT-3"""
-    index = Index.build(documents)
+    index = Index(documents)
     hits = index.search(query, limit=100)
-    assert hits == Index.build(documents).search(query, limit=100), "the same again"
+    assert hits == Index(documents).search(query, limit=100), "the same again"
     assert hits.total == len(hits.hits) == len({hit.position for hit in hits.hits}) <= len(documents)
     assert sorted(hits.hits, key=lambda hit: (-hit.score, hit.position)) == list(hits.hits)
     assert index.search(query, limit=2, offset=1).hits == hits.hits[1:3]
@@ -38,7 +38,7 @@ def test_any_text_can_be_searched_for_in_any_text(documents: list[Document], que
 @given(DOCUMENTS)
 def test_every_tool_is_found_by_its_name(documents: list[Document]) -> None:
     """FMT-3, SUR-4"""
-    index = Index.build(documents)
+    index = Index(documents)
     for position, document in enumerate(documents):
         if any(character.isalnum() for character in document.public):
             hits = index.search(document.public, limit=100).hits
@@ -47,7 +47,7 @@ def test_every_tool_is_found_by_its_name(documents: list[Document]) -> None:
 
 def test_of_a_huge_query_only_the_beginning_is_read() -> None:
     """FMT-3"""
-    index = Index.build([Document("t1", "t1", "s", "", "weather", ()), Document("t2", "t2", "s", "", "music", ())])
+    index = Index([Document("t1", "t1", "s", "", "weather", ()), Document("t2", "t2", "s", "", "music", ())])
     padding = "x " * LONGEST_QUERY
     assert [hit.position for hit in index.search("weather " + padding * 200 + " music").hits] == [0]
 
@@ -64,7 +64,7 @@ def test_the_concepts_of_a_query_are_bounded() -> None:
 def test_of_a_huge_description_only_the_beginning_is_read() -> None:
     """FMT-3"""
     late = "lots of text " * DESCRIPTION.characters + "weather"
-    index = Index.build([Document("t1", "t1", "s", "", late, ()), Document("t2", "t2", "s", "", "weather", ())])
+    index = Index([Document("t1", "t1", "s", "", late, ()), Document("t2", "t2", "s", "", "weather", ())])
     assert [hit.position for hit in index.search("weather").hits] == [1]
 
 
@@ -80,7 +80,7 @@ def test_a_server_of_random_words_costs_little_memory_and_hides_nobody() -> None
     hostile.append(Document("last", "last", "hostile", "", "weather forecast", ()))
     honest = Document("sky", "sky", "honest", "", "weather forecast", ())
     tracemalloc.start()
-    index = Index.build([*hostile, honest])
+    index = Index([*hostile, honest])
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 20_000_000

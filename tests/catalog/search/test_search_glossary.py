@@ -77,7 +77,7 @@ def test_the_chinese_glossary_is_read_for_chinese_only(query: str, read: bool) -
     program = (
         "from mcpx.catalog.search import Document, Index\n"
         "from mcpx.catalog.search.glossary import chinese\n"
-        "index = Index.build([Document('weather', 'weather', '天气服务', '', '查询天气', ())])\n"
+        "index = Index([Document('weather', 'weather', '天气服务', '', '查询天气', ())])\n"
         f"assert index.search({query!r}).total == 1\n"
         "print(chinese.cache_info().currsize)\n"
     )

@@ -10,7 +10,7 @@ finds nothing.
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -79,10 +79,6 @@ class Index:
         self._names = sorted(names)
         self._postings = Postings(_texts(document) for document in documents)
 
-    @classmethod
-    def build(cls, documents: Sequence[Document]) -> "Index":
-        return cls(documents)
-
     def search(
         self,
         query: str,
@@ -90,19 +86,15 @@ class Index:
         limit: int = 20,
         offset: int = 0,
         service: str | None = None,
-        allowed: Callable[[int], bool] | None = None,
     ) -> Hits:
         """The page `[offset : offset + limit]` of the ranking, and how many matches there are in all.
 
-        A blank query matches everything, in order. `service` is a service's exact name; `allowed` is asked once
-        for each match.
+        A blank query matches everything, in order. `service` is a service's exact name.
         """
         pool: Iterable[int] = range(self._count) if service is None else self._services.get(service, ())
         blank = not query.strip()
         scores = [0.0] * self._count if blank else self._scores(query)
         matches = list(pool) if blank else [position for position in pool if scores[position] > 0]
-        if allowed is not None:
-            matches = [position for position in matches if allowed(position)]
         start = max(offset, 0)
         end = start + max(limit, 0)
         if not blank:

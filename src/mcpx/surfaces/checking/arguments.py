@@ -23,8 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mcpx.model.call import Json
-from mcpx.surfaces.checking.effort import is_array, is_object
+from mcpx.model.call import Json, is_array, is_object
 from mcpx.surfaces.checking.faults import Fault, Path, find_faults, type_of
 from mcpx.surfaces.checking.schemas import Compiled, Schemas
 from mcpx.surfaces.checking.wording import path_text, problems_text, repairs_text, short, spelled

@@ -12,10 +12,10 @@ of the schema and the size and depth of the value, not where they meet.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 from urllib.parse import unquote
 
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, as_object, is_array, is_object
 
 MOST_NODES = 20_000
 """Values in a schema. The largest of 686 real ones has some hundreds."""
@@ -91,14 +91,6 @@ class Survey:
             return TOO_MUCH
         values = size.nodes + (size.text // _TEXT if self.patterns else 0)
         return values * self.efforts[min(size.depth, len(self.efforts) - 1)]
-
-
-def is_object(value: object) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 def measure(value: Json, most: int) -> Size | None:

@@ -11,10 +11,10 @@ tag (`{"kind": "text", …}`) fits. Not promised: all faults.
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
-from mcpx.model.call import Json, as_object
-from mcpx.surfaces.checking.effort import is_array, is_object, resolve
+from mcpx.model.call import Json, as_list, as_object, is_array, is_object
+from mcpx.surfaces.checking.effort import resolve
 from mcpx.surfaces.checking.schemas import Compiled, holds
 
 Path = tuple[str | int, ...]
@@ -114,7 +114,7 @@ class _Search:
         """The value as a whole: its type, or the values it may be."""
         kinds: object = node.get("type")
         types = frozenset(kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str))
-        options = (node["const"],) if "const" in node else tuple(_listed(node.get("enum")))
+        options = (node["const"],) if "const" in node else tuple(as_list(node.get("enum")))
         self._left -= len(options) // _OPTIONS
         if options and not any(same(value, option) for option in options):
             own = frozenset(map(type_of, options))
@@ -133,7 +133,7 @@ class _Search:
         properties = as_object(node.get("properties"))
         found = [
             Fault((*path, name), "missing", None, properties.get(name, True))
-            for name in _listed(node.get("required"))[:_MOST_NAMES]
+            for name in as_list(node.get("required"))[:_MOST_NAMES]
             if isinstance(name, str) and name not in value
         ]
         others: object = True if "patternProperties" in node else node.get("additionalProperties", not closed)
@@ -151,7 +151,7 @@ class _Search:
 
     def _in_array(self, node: Json, value: list[object], path: Path) -> list[Fault]:
         items: object = node.get("items", True)
-        first = items if is_array(items) else _listed(node.get("prefixItems"))
+        first = items if is_array(items) else as_list(node.get("prefixItems"))
         rest = node.get("additionalItems", True) if is_array(items) else items
         found: list[Fault] = []
         for index, inner in enumerate(value):
@@ -162,7 +162,7 @@ class _Search:
 
     def _combined(self, node: Json, value: object, path: Path) -> list[Fault]:
         found: list[Fault] = []
-        for branch in _listed(node.get("allOf")):
+        for branch in as_list(node.get("allOf")):
             found += self.look(branch, value, path)
         for key in ("anyOf", "oneOf"):
             if key in node:
@@ -174,7 +174,7 @@ class _Search:
         return found
 
     def _alternatives(self, node: Json, key: str, value: object, path: Path) -> list[Fault]:
-        tried = [self.look(branch, value, path) for branch in _listed(node[key])[:_MOST_BRANCHES]]
+        tried = [self.look(branch, value, path) for branch in as_list(node[key])[:_MOST_BRANCHES]]
         fit = sum(not faults for faults in tried)
         if fit or not tried:
             several = fit > 1 and key == "oneOf" and self._left > 0
@@ -225,10 +225,6 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return one == other
-
-
-def _listed(value: object) -> list[Any]:
-    return value if is_array(value) else []
 
 
 def _at(faults: list[Fault], path: Path) -> Fault | None:

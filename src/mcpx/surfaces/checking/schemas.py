@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpx.model.call import Json, as_object
-from mcpx.surfaces.checking.effort import MOST_NODES, Size, Survey, is_array, is_object, measure, survey
+from mcpx.model.call import Json, as_object, is_array, is_object
+from mcpx.surfaces.checking.effort import MOST_NODES, Size, Survey, measure, survey
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

@@ -7,8 +7,7 @@ it is not a plain word. Types are written as in a tool's signature.
 import json
 import re
 
-from mcpx.model.call import Json, as_object
-from mcpx.surfaces.checking.effort import is_array, is_object
+from mcpx.model.call import Json, as_object, is_array, is_object
 from mcpx.surfaces.checking.faults import Fault, Path, type_of
 
 MOST_TOLD = 5
