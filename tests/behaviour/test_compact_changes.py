@@ -1,5 +1,8 @@
 """Compact surfaces follow the catalog: servers that connect, change, are down, disabled or gone (SUR-4, LIF-4)."""
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
@@ -20,7 +23,7 @@ from behaviour.compact import (
     text,
     told,
 )
-from behaviour.raw import Stream, eventually, everything, health, raw_server
+from behaviour.raw import Stream, descendants, eventually, everything, health, raw_server
 from fixtures.gateway import Gateway
 
 QUICK = {"hot_reload_interval": 0.05}
@@ -156,3 +159,52 @@ def test_a_call_waits_for_a_server_that_is_starting(mode: Compact, tmp_path: Pat
             assert text(client.run("slow", "note", {"path": "a"})) == 'note {"path": "a"}'
             soon.join()
             is_told(client, stream)
+
+
+def test_a_tool_may_be_called_by_its_own_name_while_its_server_is_starting(tmp_path: Path) -> None:
+    """LIF-1, SUR-4: not only by the name under which clients are shown it."""
+    wait = tmp_path / "wait"
+    wait.touch()
+    shape: Json = {"global": {"startup_wait": 0.05}, "mcp_servers": [held_up(told("slow", prefix="s"), wait)]}
+    with Gateway(shape) as gateway:
+        client = Visitor(gateway.port, "search")
+        assert not shows(client, "slow", "note")
+        soon = Timer(0.3, wait.unlink)
+        soon.start()
+        used = client.use("mcp_execute_tool", tool_name="note", arguments={"path": "a"})
+        soon.join()
+        assert text(used) == 'note {"path": "a"}'
+
+
+def test_a_resource_of_one_server_is_read_while_another_is_starting(tmp_path: Path) -> None:
+    """LIF-1, SUR-3: a call waits for its own server only; here the other never comes."""
+    wait = tmp_path / "wait"
+    wait.touch()
+    shape: Json = {
+        "global": {"startup_wait": 0.05},
+        "mcp_servers": [raw_server("steady"), held_up(told("slow", timeout=600), wait)],
+    }
+    with Gateway(shape) as gateway:
+        client = Visitor(gateway.port, "describe")
+        eventually(lambda: shows(client, "steady", "whoami"))
+        answer = client.ask(
+            "tools/call", {"name": "resources", "arguments": {"server_name": "steady", "uri": "never://listed"}}
+        )
+        assert "error" in answer or answer["result"]["isError"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_other_instructions_of_a_server_are_announced_where_they_are_shown(tmp_path: Path) -> None:
+    """SUR-2, PRO-4: its tools are the same, the menu is not."""
+    server = told("told", tmp_path, {"instructions": "before"})
+    with Gateway(config(server)) as gateway:
+        client = Visitor(gateway.port, "inspect")
+        assert "told - before" in client.menu()
+        with client.listening() as stream:
+            told("told", tmp_path, {"instructions": "after"})
+            for pid in descendants(gateway.process.pid):
+                if b"told_server" in Path("/proc", str(pid), "cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+            assert text(client.run("told", "note", {"path": "a"})) == 'note {"path": "a"}'
+            assert next_notice(stream) == "notifications/tools/list_changed"
+            assert "told - after" in client.menu()

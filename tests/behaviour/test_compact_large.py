@@ -1,6 +1,7 @@
 """SUR-11: a large result is kept, shown in part, and read on through the surface's own call tool."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,37 @@ def test_many_small_texts_are_bounded_too(client: Visitor) -> None:
     assert sum(map(len, texts(result))) < 4_000
     found = read(client, handle_of(client, result), grep="part 39")
     assert "part 39" in found
+
+
+def test_several_large_texts_are_kept_as_one(client: Visitor) -> None:
+    """SUR-11: one preview and one handle, however many there are."""
+    result = client.run("told", "give", {"result": said(*(f"{letter} {LINES}" for letter in "abcdefgh"))})
+    assert len(json.dumps(result["content"])) < 4_000
+    assert "h line 0 of the log" in read(client, handle_of(client, result), grep="h line 0")
+
+
+@pytest.mark.parametrize("value", [LINES, json.dumps(ROWS), "x" * 40_000], ids=["lines", "rows", "one line"])
+def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(client: Visitor, value: str) -> None:
+    """SUR-11: nothing is shown twice, nothing is passed over."""
+    result = large(client, value)
+    asked = re.search(r'(\{"handle": "[^"]+", "offset": (\d+)\})\)? and offset/limit', text(result))
+    assert asked is not None
+    offset, kept = int(asked[2]), client.structured(result)
+    if value == LINES:
+        assert kept["preview"].splitlines() == LINES.splitlines()[:offset]
+        assert read(client, kept["handle"], offset=offset, limit=1).startswith(LINES.splitlines()[offset])
+    elif value.startswith("["):
+        assert f"row number {offset - 1}" in kept["preview"] and f"row number {offset}" not in kept["preview"]
+        assert f"row number {offset}" in read(client, kept["handle"], offset=offset, limit=1)
+    else:
+        assert offset == len(kept["preview"])
+
+
+def test_a_repaired_argument_of_the_reader_is_told_too(client: Visitor) -> None:
+    """SUR-7, SUR-11."""
+    handle = handle_of(client, large(client, LINES))
+    result = client.run("mcpx", "result", {"handle": handle, "limit": "2"})
+    assert texts(result)[-1].startswith("Note: limit")
 
 
 def test_the_text_and_the_structured_content_name_the_same_handle(client: Visitor) -> None:

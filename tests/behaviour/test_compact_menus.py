@@ -111,7 +111,7 @@ def test_a_budget_that_nothing_fits_gives_the_least_there_is() -> None:
     with Gateway(config(told("told"), **{"global": {"menu_budget": 1}})) as gateway:
         for mode in MENUS:
             client = Visitor(gateway.port, mode)
-            assert client.menu().endswith("1 servers, 4 tools")
+            assert client.menu().endswith("1 server, 4 tools")
             assert text(client.run("told", "note", {"path": "a"}))
 
 

@@ -19,8 +19,13 @@ SIGNATURE = {
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    with Gateway(config(told("told"), told("weather.api"))) as gateway:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    offers: Json = {
+        "tools": [{"name": "only", "inputSchema": {"type": "object"}}],
+        "resources": [{"uri": "other://text", "name": "text"}],
+    }
+    folder = tmp_path_factory.mktemp("offers")
+    with Gateway(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
@@ -60,6 +65,40 @@ def test_a_method_without_a_dot_is_explained(gateway: Gateway) -> None:
     for method in (".", "told.", ".note", "weather.note", "..", "told..note", ""):
         assert client.error(client.use("call", method=method))
         assert client.error(client.use("describe", method=method))
+
+
+ELSEWHERE: list[tuple[str, str, Json, list[str]]] = [
+    ("describe", "call", {"method": "note"}, ['call("told.note", {...})', 'call("weather.api.note", {...})']),
+    ("describe", "call", {"method": "told/note"}, ['call("told.note", {...})']),
+    ("describe", "call", {"method": "told_note"}, ['call("told.note", {...})']),
+    ("describe", "describe", {"method": "note"}, ['"told.note"']),
+    ("inspect", "inspect", {"server_name": "told.note"}, ['"told"', 'exec("told", "note", {...})']),
+    ("inspect", "exec", {"server_name": "told", "tool_name": "only"}, ['exec("other", "only", {...})']),
+    ("search", "mcp_execute_tool", {"tool_name": "result", "arguments": {}}, ['mcp_execute_tool("mcpx.result"']),
+    ("search", "mcp_execute_tool", {"tool_name": "note", "path": "a"}, ['goes into "arguments"']),
+]
+
+
+@pytest.mark.parametrize(("mode", "tool", "arguments", "words"), ELSEWHERE)
+def test_who_names_a_tool_in_another_form_is_told_how_to_call_it(
+    gateway: Gateway, mode: str, tool: str, arguments: Json, words: list[str]
+) -> None:
+    """SUR-9: the names of other surfaces, of other servers, with other separators."""
+    error = Visitor(gateway.port, mode)
+    told = error.error(error.use(tool, **arguments))
+    assert [word for word in words if word not in told] == []
+
+
+def test_blanks_around_a_name_do_not_matter(client: Visitor) -> None:
+    """SUR-9."""
+    assert client.run("told", "note ", {"path": "a"})["content"][0]["text"] == 'note {"path": "a"}'
+
+
+def test_a_resource_of_another_server_is_told_with_its_owner(gateway: Gateway) -> None:
+    """SUR-3, SUR-9: what the server named says, and whose it is."""
+    client = Visitor(gateway.port, "describe")
+    error = client.error(client.use("resources", server_name="told", uri="other://text"))
+    assert 'resource of server "other"' in error
 
 
 @pytest.mark.parametrize(

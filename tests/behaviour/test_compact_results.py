@@ -176,6 +176,13 @@ def test_content_that_is_none_is_handed_on(client: Visitor, content: Any) -> Non
     assert given(client, {"x": 1}).get("x") == 1
 
 
+@pytest.mark.parametrize("content", [None, "text", {}])
+def test_structured_content_is_left_out_beside_no_content_too(client: Visitor, content: Any) -> None:
+    """SUR-7"""
+    given = {"structuredContent": {"a": 1}, **({} if content is None else {"content": content})}
+    assert "structuredContent" not in client.run("bare", "give", {"result": given})
+
+
 def test_what_stands_beside_the_content_is_kept(client: Visitor) -> None:
     """SUR-8, PRO-6: `_meta`, unknown fields and `isError`, of the result and of each block."""
     beside = {"_meta": {"example.com/x": {"a": [None]}}, "x-unknown": {"b": 1.5}}

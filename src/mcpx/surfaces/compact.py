@@ -19,6 +19,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.kept import KeptResults
+from mcpx.surfaces.large.preview import Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
 from mcpx.surfaces.settings import Rendering, Settings
@@ -165,8 +166,11 @@ class Compact:
             raise Mistake(str(error)) from None
         return {"content": [said(shown)]}
 
-    def _go_on(self, handle: str) -> str:
-        call = self.how_to_call(READER, f'{{"handle": "{handle}"}}')
+    def _go_on(self, handle: str, begins: Preview) -> str:
+        at = (
+            f', "offset": {begins.count}' if begins.count and self.settings.common.result_limit >= reading.ROOMY else ""
+        )
+        call = self.how_to_call(READER, f'{{"handle": "{handle}"{at}}}')
         return f"Go on with {call} and offset/limit, jmespath, grep or head"
 
     def signature(self, offer: Offer) -> str:
@@ -182,7 +186,8 @@ class Compact:
         service = view.service(name)
         if service is None:
             names = [service.name for service in view.services()]
-            raise Mistake(f"Unknown server {quoted(name)}. {_nearest(name, names, 'servers')}")
+            hint = f"{_nearest(name, names, 'servers')} {self.called(view.catalog, name)}"
+            raise Mistake(f"Unknown server {quoted(name)}. {hint}".rstrip())
         return service
 
     async def tool(self, view: View, server: str, tool: str) -> Offer:
@@ -198,10 +203,20 @@ class Compact:
         if offer is None:
             service = self.service(view, server)
             if service.last_error is not None and view.catalog.count(server, "tools") == 0:
-                raise Mistake(f"Server {quoted(server)} is {service.status}: {service.last_error}")
+                raise Mistake(f"Server {quoted(server)} is {service.status}: {service.reason}")
             names = [offer.name for offer in view.catalog.offers["tools"] if offer.server == server]
-            raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {_nearest(tool, names, 'tools')}")
+            hint = self.called(view.catalog, tool) or _nearest(tool, names, "tools")
+            raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {hint}")
         return offer
+
+    def called(self, catalog: Catalog, name: str) -> str:
+        """How to call the tools of this name, in whatever form a model may have seen it."""
+        own = READER if name in (READER.name, f"{BUILT_IN}_{READER.name}", f"{BUILT_IN}/{READER.name}") else None
+        parts = [name.partition(separator) for separator in "./:"]
+        split = [catalog.native("tools", server, tool) for server, _, tool in parts]
+        found = [own, catalog.find("tools", name), *split, *catalog.tools_named(name)[:NEAREST]]
+        calls = dict.fromkeys(self.how_to_call(offer, "{...}") for offer in found if offer is not None)
+        return f"There is a tool of that name: {' or '.join(calls)}." if calls else ""
 
     async def dotted(self, view: View, method: str) -> Offer | None:
         """The tool meant by `server.tool`, split after the longest known server name: both may hold dots."""
@@ -216,17 +231,22 @@ class Compact:
     def text(self, arguments: Json, name: str, *, needed: bool = True) -> str:
         """One string among a meta-tool's own arguments; an optional one that is absent is empty."""
         value: Any = arguments.get(name)
-        if isinstance(value, str) and (value or not needed):
-            return value
+        if isinstance(value, str) and (value.strip() or not needed):
+            return value.strip()
         if value is None and not needed:
             return ""
+        if value == "":
+            raise Mistake(f"{name} must not be empty")
         raise Mistake(f"{name} must be a string{'' if value is None else f', not {cut(_json(value), 60)}'}")
 
     def only(self, arguments: Json, *names: str) -> None:
         """A misspelt argument of a meta-tool is not passed over in silence."""
         for name in arguments:
             if name not in names:
-                raise Mistake(f"Unknown argument {quoted(name)}. {_nearest(name, names, 'arguments')}")
+                hint = _nearest(name, names, "arguments")
+                if "arguments" in names and "arguments" not in arguments:
+                    hint = 'What the tool itself takes goes into "arguments", an object.'
+                raise Mistake(f"Unknown argument {quoted(name)}. {hint}")
 
 
 def _public_on(catalog: Catalog, server: str, tool: str) -> Offer | None:

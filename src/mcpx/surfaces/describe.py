@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mcpx.model.call import Call, Json, as_object
+from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
@@ -49,8 +50,10 @@ class Describe(Compact):
         server, dot, _ = method.partition(".")
         if dot:
             self.service(view, server)  # says which servers there are
-        hint = " is a server: name one of its tools as well" if view.service(method) else " is not"
-        raise Mistake(f'method must be "server.tool"; {quoted(method)}{hint}')
+        if view.service(method):
+            raise Mistake(f"{quoted(method)} is a server: name one of its tools as well")
+        hint = self.called(view.catalog, method)
+        raise Mistake(f'method must be "server.tool"; {quoted(method)} is not. {hint}'.rstrip())
 
     # Resources -------------------------------------------------------------------------------------------------
 
@@ -80,7 +83,13 @@ class Describe(Compact):
             raise Mistake(f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.')
         kept = {key: value for key, value in call.params.items() if key not in ("name", "arguments")}
         read = Call("resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice)
-        result = await view.send(found[0], read, read.params)
+        try:
+            result = await view.send(found[0], read, read.params)
+        except RpcError as error:
+            whose = view.catalog.resolve_uri(uri)
+            if isinstance(error, Unavailable) or whose is None or whose[0] == found[0]:
+                raise
+            raise Mistake(f"{error.message}. It is a resource of server {exact(whose[0])}.") from None
         if result.get("resultType") == "input_required":
             return result
         contents: Any = result.get("contents")

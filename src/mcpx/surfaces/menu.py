@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
+from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.view import Service
 from mcpx.wire import codec
 
@@ -68,18 +69,18 @@ def _names(services: Sequence[Service], tools: Tools) -> Iterator[str]:
 def _summaries(services: Sequence[Service], tools: Tools) -> Iterator[str]:
     for service in services:
         about = short(service.description or service.instructions)
-        line = f"  Server: {one_line(service.name)} ({len(tools[service.name])} tools)"
+        line = f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
         yield f"{line} - {about}" if about else line
 
 
 def _counts(services: Sequence[Service], tools: Tools) -> Iterator[str]:
     for service in services:
-        yield f"  Server: {one_line(service.name)} ({len(tools[service.name])} tools)"
+        yield f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
 
 
 def _totals(services: Sequence[Service], tools: Tools, room: int) -> str:
     """How much there is, and as many servers by name as there is room for."""
-    totals = f"  {len(services)} servers, {sum(map(len, tools.values()))} tools"
+    totals = f"  {counted(len(services), 'server')}, {counted(sum(map(len, tools.values())), 'tool')}"
     names: list[str] = []
     room -= estimate(totals) + 2
     for service in services:

@@ -13,7 +13,7 @@ import orjson
 from mcpx.formats.values import render
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.surfaces.large.kept import KeptResults
-from mcpx.surfaces.large.preview import NOT_JSON, preview
+from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
@@ -37,7 +37,7 @@ def said(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def shaped(result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str], str]) -> Json:
+def shaped(result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str, Preview], str]) -> Json:
     """`go_on` says how a handle is read through this surface."""
     content: Any = result.get("content")
     own = result.get("structuredContent")
@@ -68,7 +68,7 @@ class _Shaping:
 
     __slots__ = ("_go_on", "_how", "_kept", "_owner", "derived", "kept_back")
 
-    def __init__(self, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str], str]) -> None:
+    def __init__(self, how: Rendering, kept: KeptResults, owner: str, go_on: Callable[[str, Preview], str]) -> None:
         self._how = how
         self._kept = kept
         self._owner = owner
@@ -135,7 +135,7 @@ class _Shaping:
                 "shape": begins.shape,
                 "preview": begins.text,
             }
-        return f"{begins.text}\n\n[cut: {len(raw):,} bytes in all, {begins.shape}. {self._go_on(handle)}]"
+        return f"{begins.text}\n\n[cut: {len(raw):,} bytes in all, {begins.shape}. {self._go_on(handle, begins)}]"
 
 
 def _text_of(block: Any) -> str | None:

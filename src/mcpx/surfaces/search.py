@@ -13,6 +13,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted
 from mcpx.surfaces.large.kept import KeptResults
+from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import Tools, cut, one_line, short
 from mcpx.surfaces.settings import Rendering, Settings
 from mcpx.surfaces.view import Service, View
@@ -142,8 +143,10 @@ class Search(Compact):
             raise Mistake(f"Unknown tool {quoted(name)}. {await self._meant(view.catalog, name)}") from None
 
     async def _meant(self, catalog: Catalog, name: str) -> str:
+        if told := self.called(catalog, name):
+            return told
         hits = (await self._index(catalog)).search(name, limit=5).hits
-        near = [catalog.offers["tools"][hit.position].public for hit in hits]
+        near = [catalog.offers["tools"][hit.position].public for hit in hits if 2 * hit.score > hits[0].score]
         if near:
             return f"Did you mean {' or '.join(map(exact, near))}?"
         return "Use mcp_search_tools to find tools." if self.settings.enable_search else ""
@@ -173,20 +176,22 @@ class Search(Compact):
 
     async def _services(self, view: View) -> Json:
         catalog = await view.prepare()
-        services = [
-            {
-                "name": service.name,
-                "description": service.description,
-                "status": service.status,
-                "tool_count": catalog.count(service.name, "tools"),
-            }
-            for service in view.services()
-        ]
-        lines = [
-            f"- {s['name']} ({s['status']}, {s['tool_count']} tools)"
-            + (f": {short(s['description'])}" if s["description"] else "")
-            for s in services
-        ]
+        services: list[Json] = []
+        lines: list[str] = []
+        for service in view.services():
+            count = catalog.count(service.name, "tools")
+            services.append(
+                {
+                    "name": service.name,
+                    "description": service.description,
+                    "status": service.status,
+                    "tool_count": count,
+                }
+            )
+            about = short(service.reason if service.status == "disconnected" else service.description)
+            lines.append(
+                f"- {service.name} ({service.status}, {counted(count, 'tool')}){f': {about}' if about else ''}"
+            )
         return self.reply("\n".join(lines) or "There are no services.", {"services": services})
 
     def spelled(self, offer: Offer) -> str:

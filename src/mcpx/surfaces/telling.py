@@ -4,6 +4,7 @@ from typing import Protocol
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
+from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
 from mcpx.surfaces.view import Service
 
@@ -24,7 +25,9 @@ def tell_tool(surface: Teller, offer: Offer) -> Json:
 def tell_server(surface: Teller, service: Service, offers: list[Offer], room: int) -> Json:
     """A server and all its tools: signatures for `room` characters, then names."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
-    lines = [f"{service.name} ({service.status}, {len(offers)} tools){f': {about}' if about else ''}"]
+    lines = [f"{service.name} ({service.status}, {counted(len(offers), 'tool')}){f': {about}' if about else ''}"]
+    if service.status == "disconnected" and service.reason:
+        lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
     for offer in offers:
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")

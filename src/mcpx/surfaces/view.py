@@ -23,6 +23,11 @@ class Service:
     status: str
     last_error: str | None = None
 
+    @property
+    def reason(self) -> str:
+        """Its last error, without the name that it begins with."""
+        return (self.last_error or "").removeprefix(f"{self.name}: ")
+
 
 class View(Protocol):
     async def prepare(self) -> Catalog:

@@ -35,6 +35,8 @@ class Preview:
     """The first rows, keys or lines."""
     shape: str
     """`array of 1,240 objects {id: number, name: string, …}`, `text, 5,310 lines`: what there is, in one line."""
+    count: int = 0
+    """Rows, lines or characters that are shown whole; 0 where that cannot be said."""
 
 
 def preview(
@@ -45,6 +47,7 @@ def preview(
     def show(part: object) -> str:
         return render(part, toon=toon, min_size=min_size)
 
+    count = 0
     if isinstance(value, list):
         rows = cast(list[object], value)
         enough = TIGHTEST * max_bytes
@@ -57,10 +60,13 @@ def preview(
         plain = value if isinstance(value, str) else text
         shown = cut(plain, max_bytes)
         by_characters = has_line_over(plain, LONG_LINE)
-        if len(shown) < len(plain) and not by_characters:
-            shown = shown.rpartition("\n")[0] or shown
-        return Preview(shown, _text_shape(plain, by_characters=by_characters))
-    return Preview(shown, shape_of(cast(object, value)))
+        if by_characters:
+            count = len(shown)
+        elif len(shown) < len(plain):
+            whole = shown.rpartition("\n")[0]
+            shown, count = (whole, count_lines(whole)) if whole else (shown, 0)
+        return Preview(shown, _text_shape(plain, by_characters=by_characters), count)
+    return Preview(shown, shape_of(cast(object, value)), count)
 
 
 def shape_of(value: object) -> str:

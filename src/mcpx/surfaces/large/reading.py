@@ -18,13 +18,15 @@ from mcpx.formats.values import render
 from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
 from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, page_of_keys, page_of_rows, page_of_text
-from mcpx.surfaces.large.preview import NOT_JSON, shape_of
+from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
 from mcpx.surfaces.large.querying import LONGEST, only_selects, query
 from mcpx.wire.codec import BadJson, load
 
-__all__ = ["LEAST", "TOOL", "BadReading", "read"]
+__all__ = ["LEAST", "ROOMY", "TOOL", "BadReading", "read"]
 
 LEAST = 600
+ROOMY = LONG_LINE + NOTE_BYTES + 20
+"""Limit from which on a text is paged by lines, or by characters, as its preview counts them."""
 """Bytes below which an answer would be all explanation."""
 _GREP_LONGEST = 500
 _LARGEST = 10**15
