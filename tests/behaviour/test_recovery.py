@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Any, Self
 
 import pytest
 
+from behaviour.compact import Visitor, text
 from behaviour.raw import (
     BOTH,
     MCPX,
@@ -374,6 +376,79 @@ def test_a_server_is_left_alone_until_a_call_asks_for_it_where_that_is_configure
         assert len(failed.seen("start")) == once + 1
 
 
+# ---- never up, nothing known
+
+WAYS: dict[str, tuple[str, Callable[[str], tuple[str, Json]]]] = {
+    "exec": ("inspect", lambda name: ("exec", {"server_name": name, "tool_name": "echo"})),
+    "call": ("describe", lambda name: ("call", {"method": f"{name}.echo"})),
+    "dotted": ("search", lambda name: ("mcp_execute_tool", {"tool_name": f"{name}.echo"})),
+    "displayed": ("search", lambda name: ("mcp_execute_tool", {"tool_name": f"{name}_echo"})),
+    "direct": ("direct", lambda name: (f"{name}_echo", {})),
+}
+"""How a call names the tool of a server: the mode, its tool and what that is given; also the server's name."""
+
+
+def test_a_server_that_was_down_from_the_start_is_tried_by_a_call_that_names_it(tmp_path: Path) -> None:
+    """LIF-4, LIF-1: one attempt for each call, in every mode; then the call goes on with what the server offers. A
+    name that says nothing of its server has nobody tried."""
+    servers = [Frail(tmp_path, way, max_retries=0) for way in WAYS]
+    for frail in servers:
+        frail.tell("crash")
+    with Gateway(config(*servers)) as gateway:
+        for frail in servers:
+            assert until_state(gateway.port, frail.name, "disconnected", restarts=1)["restarts"] == 1
+        for way, (mode, spelled) in WAYS.items():
+            client = Visitor(gateway.port, mode)
+            tool, given = spelled(way)
+            failed = client.ask("tools/call", {"name": tool, "arguments": given})
+            message = failed["error"]["message"] if mode == "direct" else client.error(failed["result"])
+            assert message.startswith(f"{way}: ") and "exited with code 7" in message
+            assert "error" in client.ask("tools/call", {"name": "nobody_echo", "arguments": {}})
+        assert {name: now["restarts"] for name, now in health(gateway.port)["servers"].items()} == dict.fromkeys(
+            WAYS, 2
+        )
+        for frail in servers:
+            mode, spelled = WAYS[frail.name]
+            client = Visitor(gateway.port, mode)
+            frail.untell("crash")
+            tool, given = spelled(frail.name)
+            told = {"text": "there"}
+            assert text(client.use(tool, **(told if mode == "direct" else {**given, "arguments": told}))) == "there"
+            assert state(gateway.port, frail.name)["restarts"] == 2
+
+
+def test_calls_that_name_a_server_whose_port_was_closed_at_the_start_share_one_attempt() -> None:
+    """LIF-4: however many wait for it, also while it lists."""
+    with ExitStack() as stack:
+        reserved = stack.enter_context(socket.socket())
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/mcp"
+        late = {"name": "late", "connection": {"type": "http", "url": url}, "max_retries": 0}
+        gateway = stack.enter_context(Gateway(config(late)))
+        until_state(gateway.port, "late", "disconnected", restarts=1)
+        reserved.close()
+        remote = stack.enter_context(Remote(port))
+        go, arrived = threading.Event(), threading.Event()
+        stack.callback(go.set)
+
+        def slow_to_list(method: str) -> None:
+            if method == "tools/list":
+                arrived.set()
+                go.wait(WAIT)
+
+        remote.refuse = slow_to_list
+        session = Session(gateway.port, path="/mcp/describe")
+        calling = {"method": "late.echo", "arguments": {"text": "there"}}
+        calls = [session.start_call("call", **calling)]
+        assert arrived.wait(WAIT)
+        calls += [session.start_call("call", **calling) for _ in range(3)]
+        assert session.request("ping")["result"] == {}  # those before it have arrived
+        go.set()
+        assert [text_of(call.reply().message) for call in calls] == ["there"] * 4
+        assert len(remote.times("initialize")) == 1
+
+
 # ---- HTTP upstreams
 
 
@@ -382,8 +457,8 @@ class Remote(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Remote)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Remote)
         self.entry: Json = {
             "name": "remote",
             "prefix": "remote",

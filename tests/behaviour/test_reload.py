@@ -18,6 +18,7 @@ import pytest
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from behaviour.compact import held_up
 from behaviour.raw import (
     BOTH,
     MCPX,
@@ -372,6 +373,32 @@ def test_what_comes_later_than_three_seconds_is_announced_when_it_comes(tmp_path
             ear.wait(TOOLS, 2)
             assert "slow_echo" in client.tools()
             assert ear.heard() == {TOOLS: 2}
+
+
+def test_a_server_that_no_longer_starts_keeps_its_tools_and_calls_say_why(tmp_path: Path) -> None:
+    """CFG-5, LIF-4: the old process serves until the new state is shown; then what it offered stays listed, as of any
+    server that is down, until the new one says itself what it offers."""
+    broken = tmp_path / "broken"
+    broken.touch()
+    fails = held_up(raw_server("b", "--name-count", "1", retry_delay=60), broken, exits=True)
+    with Gateway(config(raw_server("a"), raw_server("b"))) as gateway:
+        client = Session(gateway.port)
+        before, kept, old = client.tools(), pid_of(client, "a"), pid_of(client, "b")
+        with listening(client) as ear, Watch([old]) as watch:
+            began = time.monotonic()
+            assert change(gateway, config(raw_server("a"), fails)) == "1 restarted (b), 1 kept"
+            assert time.monotonic() - began > 2.5
+            assert client.tools() == before
+            message = client.call("b_echo", text="x")["error"]["message"]
+            assert message.startswith("b: ") and "exited with code 7" in message, message
+            assert watch.left(WAIT) == []
+            assert settled(gateway.port)["b"]["status"] == "disconnected"
+            broken.unlink()
+            assert text_of(client.call("b_tool_0", text="new")) == "new"
+            ear.wait(TOOLS, 1)
+            assert client.tools() == [*before, "b_tool_0"]
+            assert ear.heard() == {TOOLS: 1}
+        assert pid_of(client, "a") == kept
 
 
 # ---- files that are no good

@@ -1,6 +1,7 @@
 """CFG-5: taking up another configuration, inside one process."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from mcpx.config import Config, Global, Server
 from mcpx.core import gateway as module
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Json
-from mcpx.model.errors import NotFound
+from mcpx.model.errors import INTERNAL_ERROR, NotFound, RpcError, Unavailable
 from mcpx.model.events import OffersChanged
 
 
@@ -19,8 +20,8 @@ def config(*servers: Server, **fields: Any) -> Config:
 
 
 class House:
-    def __init__(self, *servers: Server) -> None:
-        self.gateway = Gateway(config(*servers), {})
+    def __init__(self, *servers: Server, state: Path | None = None) -> None:
+        self.gateway = Gateway(config(*servers), {}, state)
         self.announced: list[set[str]] = []
         self.gateway.bus.subscribe(self._hear)
 
@@ -107,6 +108,93 @@ def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch
             slow.opening.set()
             await until(lambda: len(house.announced) == 2)
             assert await house.names() == ["x_a", "slow"]
+
+    run(main())
+
+
+def test_a_failed_start_is_no_reason_to_show_the_new_state() -> None:
+    """CFG-5: the old server serves until the new one has listed, which a later attempt may bring."""
+
+    async def main() -> None:
+        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        new.down = "not yet"
+        async with House(old.server("a")) as house:
+            applying = asyncio.create_task(
+                house.gateway.apply(config(new.server("a", retry_delay=0.01, max_retries=99)))
+            )
+            await until(lambda: new.attempts > 2)
+            assert not applying.done() and await house.call("old")
+            new.down = None
+            await applying
+            assert await house.names() == ["new"]
+
+    run(main())
+
+
+def test_what_the_predecessor_offered_stays_until_the_new_one_says_what_it_offers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CFG-5, LIF-4: also over several edits; a list that cannot be read is then empty, not another program's."""
+    monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
+
+    async def main() -> None:
+        async def fails(line: Line, params: Json) -> Json:
+            raise RpcError(INTERNAL_ERROR, "no list today")
+
+        old, worse, other = Toy(tools=("old",)), Toy(), Toy(answers={"tools/list": fails})
+        worse.down = other.down = "exited with code 1"
+        async with House(old.server("a")) as house:
+            for toy in (worse, other):
+                await house.gateway.apply(config(toy.server("a", retry_delay=60)))
+                assert await house.names() == ["old"]
+                assert len(house.gateway.tool_index()) == 1
+                with pytest.raises(Unavailable, match=r"^a: exited with code 1$"):
+                    await house.call("old")
+            assert house.announced == []
+            await until(lambda: not old.alive)
+            other.down = None
+            with pytest.raises(RpcError, match="no such tool"):
+                await house.call("old")
+            assert await house.names() == []
+
+    run(main())
+
+
+def test_a_snapshot_of_the_new_server_is_better_than_what_the_old_one_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """CFG-5, LIF-1."""
+    monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
+
+    async def main() -> None:
+        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        # Toys have no address; in a config that is what makes one server another.
+        old.url, new.url = "old", "new"  # pyright: ignore[reportAttributeAccessIssue]
+        async with House(new.server("a"), state=tmp_path):
+            pass
+        new.down = "exited with code 1"
+        async with House(old.server("a"), state=tmp_path) as house:
+            await house.gateway.apply(config(new.server("a")))
+            assert await house.names() == ["new"]
+
+    run(main())
+
+
+def test_nobody_waits_for_a_lazy_server_or_one_that_is_switched_off_and_the_latter_bequeaths_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CFG-5, LIF-4, LIF-5."""
+    monkeypatch.setattr(module, "PUBLISH_AFTER", 3600.0)
+
+    async def main() -> None:
+        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        new.opening.clear()
+        async with House(old.server("a")) as house:
+            await house.gateway.apply(config(new.server("a", lazy=True)))
+            assert not new.lines and list(house.gateway.catalog.names().values()) == ["old"]
+            await house.gateway.apply(config(new.server("a", enabled=False)))
+            await house.gateway.apply(config(new.server("a", lazy=True)))
+            assert house.gateway.catalog.count("a", "tools") == 0
 
     run(main())
 

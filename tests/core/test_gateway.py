@@ -15,6 +15,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.events import Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
+from mcpx.upstreams.recovery import BARREN_LIVES
 
 
 class House:
@@ -243,6 +244,58 @@ def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() ->
             for call in calls:
                 with pytest.raises(NotFound):
                     await call
+
+    run(main())
+
+
+def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_not_beyond_an_open_circuit() -> None:
+    """LIF-4: names that a model makes up have nobody tried who has nothing to do with them."""
+
+    async def main() -> None:
+        absent, bare = Toy(tools=("echo",)), Toy()
+        absent.down = bare.down = "not there"
+        quiet = {"max_retries": 0}
+        async with House(
+            absent=(absent, {"prefix": "x", **quiet}), bare=(bare, quiet), good=Toy(tools=("x_own",))
+        ) as on:
+            await on.settled()
+            for name in ("echo", "xecho", "absent_echo", "bare_echo"):
+                with pytest.raises(NotFound):
+                    await on.ask("tools/call", name=name)
+            assert (await on.ask("tools/call", name="x_own"))["content"]
+            assert absent.attempts == bare.attempts == 1
+            for _ in range(BARREN_LIVES):
+                with pytest.raises(Unavailable, match=r"^absent: not there"):
+                    await on.ask("tools/call", name="x_echo")
+            with pytest.raises(Unavailable, match="next try in"):
+                await on.ask("tools/call", name="x_echo")
+            with pytest.raises(Unavailable, match="next try in"):
+                await on.gateway.room(older()).pick("absent", "echo")
+            assert (absent.attempts, bare.attempts) == (BARREN_LIVES, 1)
+            with pytest.raises(Unavailable, match=r"^bare: not there"):
+                await on.gateway.room(older()).pick("bare", "echo")
+            bare.down = None
+            assert await on.gateway.room(older()).pick("bare", "echo") is not None
+            assert await on.gateway.room(older()).pick("bare", "other") is None
+            assert bare.attempts == 3
+
+    run(main())
+
+
+def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_starts_no_other() -> None:
+    """LIF-4."""
+
+    async def main() -> None:
+        late = held()
+        late.down = "not there"
+        async with House(late=(late, {"prefix": "late", "max_retries": 0})) as on:
+            picking = asyncio.create_task(on.gateway.room(older()).pick("late", "echo"))
+            calling = asyncio.create_task(on.ask("tools/call", name="late_echo"))
+            await turns()
+            late.opening.set()
+            await asyncio.wait([picking, calling])
+            assert picking.result() is None and isinstance(calling.exception(), NotFound)
+            assert late.attempts == 1
 
     run(main())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpx.catalog.catalog import Catalog
+from mcpx.catalog.naming import public_name
 from mcpx.config import Config
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
@@ -117,9 +118,9 @@ class Gateway:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
                         upstream.inherit(replaced)
                     upstream.start(self._solo)
-                # Not `settled`: with a snapshot that is at once, and the old process must not go before the new is up.
-                tried = [u.tried for u in fresh if u.server.enabled and not u.server.lazy]
-                await _set(tried, PUBLISH_AFTER, all_of_them=True)
+                # Not `settled`: with a snapshot or after a failed start the old process must not go yet.
+                coming = [u.came for u in fresh if u.server.enabled and not u.server.lazy]
+                await _set(coming, PUBLISH_AFTER, all_of_them=True)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
@@ -269,6 +270,21 @@ class Gateway:
         work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)
+
+    def strangers(self, server: str | None, name: str) -> list[Upstream]:
+        """Servers that did not come up and never said what they offer: that one, else those whose prefix the name has.
+
+        Not every one: else each name that a model makes up would have all of them tried."""
+        naming = self.generation.config.naming
+
+        def is_meant(upstream: Upstream) -> bool:
+            if server is not None:
+                return upstream.name == server
+            prefix = public_name(upstream.name, "", upstream.server.prefix, naming)
+            return prefix != "" and name.startswith(prefix)
+
+        down = [u for u in self.generation.upstreams.values() if u.server.enabled and u.settled.is_set()]
+        return [upstream for upstream in down if not upstream.known and is_meant(upstream)]
 
     async def as_servers_settle(self, server: str | None = None) -> AsyncIterator[None]:
         """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""

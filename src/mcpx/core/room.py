@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Caller, Json, as_object
-from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError
+from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.view import Service
 
@@ -53,7 +53,7 @@ class CallersRoom:
             raise RpcError(INVALID_PARAMS, f"the name of the {NOUNS[kind]} must be a string")
         offer = self.catalog.find(kind, name)
         if offer is None:
-            async for catalog in self._later():
+            async for catalog in self._later(name=name):
                 if (offer := catalog.find(kind, name)) is not None:
                     break
             else:
@@ -76,9 +76,17 @@ class CallersRoom:
                     break
         return found
 
-    async def _later(self, server: str | None = None) -> AsyncIterator[Catalog]:
+    async def _later(self, server: str | None = None, name: str = "") -> AsyncIterator[Catalog]:
         """The catalog as it grows: with what is offered to callers like this one, and while servers (or that one
-        server) are starting."""
+        server) are starting. A server that is down, is not known and is meant is tried (LIF-4)."""
+        problem: Unavailable | None = None
+        for stranger in self._gateway.strangers(server, name):
+            try:
+                await stranger.introduced()
+            except Unavailable as error:
+                problem = error  # to be told only if nobody else has what is wanted
+            else:
+                yield self.catalog
         special = bool(self._caller.answers) and not self._caller.solo
         if special:
             await self._gateway.learn(self._caller, LEARNING)
@@ -87,6 +95,8 @@ class CallersRoom:
             if special:
                 await self._gateway.learn(self._caller, LEARNING)
             yield self.catalog
+        if problem is not None:
+            raise problem
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:
         hints = as_object(offer.definition.get("annotations"))

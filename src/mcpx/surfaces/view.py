@@ -56,7 +56,8 @@ class View(Protocol):
         ...
 
     async def pick(self, server: str, tool: str) -> Offer | None:
-        """The tool of one server, by the server's own name for it; waits while that server is starting."""
+        """The tool of one server, by the server's own name for it; waits while that server is starting, and tries
+        one that never came up."""
         ...
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:

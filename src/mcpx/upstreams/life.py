@@ -64,8 +64,8 @@ class Life:
         self.recovery = Recovery(server.retry_delay, server.max_retries)
         self.settled = asyncio.Event()
         """Set once it is known what the server offers, or that it cannot be known yet."""
-        self.tried = asyncio.Event()
-        """Set once the first attempt is over."""
+        self.came = asyncio.Event()
+        """Set once it was connected, and has listed what it offers, for the first time."""
         self.next_try: float | None = None
         """While it pauses: when the next attempt comes, by the monotonic clock."""
         self._connect = connect
@@ -153,10 +153,10 @@ class Life:
                 self._gate.leave()
         if problem is None:
             self.set("connected")
+            self.came.set()
         else:
             self.set("disconnected", problem)
         self.settled.set()
-        self.tried.set()
         self._conclude()
         return problem
 

@@ -49,6 +49,8 @@ class Shelf:
     ) -> None:
         self.definitions: Offers = {kind: [] for kind in KINDS}
         """What it offers to everybody."""
+        self.known = False
+        """Whether it said so itself, now or in an earlier run."""
         self.instructions = ""
         self.dates: dict[str, Dates] = {}
         self.variants = Variants()
@@ -61,15 +63,20 @@ class Shelf:
         self._keeping: asyncio.TimerHandle | None = None
         self._learning: dict[str, asyncio.Task[None]] = {}
 
-    def remember(self) -> bool:
-        """Take up what the server offered when it was last seen; whether that is known."""
+    def remember(self) -> None:
+        """Take up what the server offered when it was last seen, if that is known."""
         snapshot = self._snapshots.load(self._key)
         if snapshot is None:
-            return False
+            return
+        self.known = True
         self.definitions = {kind: list(snapshot.definitions[kind]) for kind in KINDS}
         self.instructions = snapshot.instructions
         self._date([])
-        return True
+
+    def inherit(self, other: "Shelf") -> None:
+        """Show what the server's predecessor offered until it says itself what it offers."""
+        self.definitions, self.instructions, self.dates = other.definitions, other.instructions, other.dates
+        self.variants.inherit(other.variants)
 
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
@@ -82,7 +89,10 @@ class Shelf:
         kinds = tuple(kinds)
         found = await self._lists(link, kinds)
         before = self.definitions["tools"]
-        self.definitions = {**self.definitions, **found}  # as it is now: another reading may have ended meanwhile
+        # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
+        own: Offers = self.definitions if self.known else {kind: [] for kind in KINDS}
+        self.definitions = {**own, **found}
+        self.known = True
         if "tools" in found:
             self._date(before)
         self._announcer.offers_changed(self._name, kinds, said_so)

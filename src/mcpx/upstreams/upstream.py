@@ -83,9 +83,9 @@ class Upstream:
         """URIs that modern clients listen for -> who."""
         self._orphaned: dict[str, set[str]] = {}
         """Subscriptions whose link was lost; they are renewed on the shared one, now or when it is back."""
-        self.remembered = server.enabled and self._shelf.remember()
-        """What it offers is known from an earlier run."""
-        if self.remembered or not server.enabled:
+        if server.enabled:
+            self._shelf.remember()
+        if self.known or not server.enabled:
             self.settled.set()
 
     @property
@@ -102,9 +102,9 @@ class Upstream:
         return self._life.recovery.restarts
 
     @property
-    def tried(self) -> asyncio.Event:
-        """Set once the first attempt to connect is over."""
-        return self._life.tried
+    def came(self) -> asyncio.Event:
+        """Set once it was connected, and has listed what it offers, for the first time."""
+        return self._life.came
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Upstream:
         self._solo = caller
         if self._living is None and self.server.enabled:
             # A lazy server is started once to learn what it offers; from then on only when it is called.
-            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self.remembered))
+            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self.known))
 
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
@@ -212,6 +212,11 @@ class Upstream:
         return self._shelf.definitions
 
     @property
+    def known(self) -> bool:
+        """Whether it said itself what it offers, now or in an earlier run."""
+        return self._shelf.known
+
+    @property
     def variants(self) -> Variants:
         return self._shelf.variants
 
@@ -228,7 +233,10 @@ class Upstream:
     # Changes of its configuration --------------------------------------------------------------------------------
 
     def inherit(self, other: "Upstream") -> None:
-        """Take over what clients asked of the upstream this one replaces: levels and subscriptions."""
+        """Take over what clients asked of the upstream this one replaces (levels and subscriptions), and what it
+        offered, unless it is known what this one offers."""
+        if self.server.enabled and not self.known:
+            self._shelf.inherit(other._shelf)
         self._level = other._level
         self._watched = {uri: set(users) for uri, users in other._watched.items()}
         for link in other._links.all():
@@ -330,8 +338,15 @@ class Upstream:
 
     async def _connected(self) -> None:
         """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
-        if self._main is not None and self._main.alive:
-            return
+        if self._main is None or not self._main.alive:
+            await self._tried()
+
+    async def introduced(self) -> None:
+        """The same, for one that is not known: until it has said what it offers."""
+        if not self.known:
+            await self._tried()
+
+    async def _tried(self) -> None:
         self.start(self._solo)
         await self._life.ready()
         if self._main is None or not self._main.alive:

@@ -50,6 +50,10 @@ class Variants:
     def forget_session(self, session: str) -> bool:
         return self._by_session.pop(session, None) is not None
 
+    def inherit(self, other: "Variants") -> None:
+        """What a session made on its own link is not among it: that link goes."""
+        self._by_answers = dict(other._by_answers)
+
     def forget_answers(self) -> None:
         """The server was started anew, perhaps another version of it: find out again."""
         self.known.clear()
