@@ -43,10 +43,14 @@ nothing. `enabled: false` switches a server of the base off. An environment with
 
 **Other shapes** load as they are: the `mcpServers` map of Claude, Cursor and others, VS Code's `servers`, a flat
 `mcp_servers` list with `command` or `url` at the top of each entry, and `servers: [{id, command: [...]}]`. Keys there
-that are not ours are passed over with one warning; in the native shape below they are errors. `$schema` and keys that
-begin with `x-` are always allowed. The server name `mcpx` is reserved.
+that are not ours are passed over with one warning; in the native shape below they are errors. A server that needs
+VS Code's `${input:…}` is switched off with a warning, until that says `${VAR}` or `${file:path}`. `$schema` and keys
+that begin with `x-` are always allowed. The server name `mcpx` is reserved.
 
 **Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder.
+
+**Not applied yet.** Keys marked so are accepted and checked but do nothing in this version. `mcpx check` and the
+start name those that a file uses.
 
 A key of `global` marked ◦ may also stand at a server and then counts for that server.
 """
@@ -66,17 +70,17 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("global", "`global`", schema.Global),
     ("global.tool_proxy", "`global.tool_proxy`", schema.ToolProxy),
     ("global.auto_rules[]", "`global.auto_rules[]`", settings.AutoRule),
-    ("commands[]", "`commands[]` (validated and kept; not served yet)", sections.Command),
+    ("commands[]", "`commands[]` (not applied yet)", sections.Command),
     ("commands[].parameters[]", "`commands[].parameters[]`", sections.Parameter),
     ("commands[].http", "`commands[].http`", sections.HttpRequest),
     ("commands[].script", "`commands[].script`", sections.Script),
-    ("auth_configs[]", "`auth_configs[]` (validated and kept; not applied yet)", sections.AuthConfig),
+    ("auth_configs[]", "`auth_configs[]` (not applied yet)", sections.AuthConfig),
     ("auth api_key", "`auth_configs[].api_key`", sections.ApiKey),
     ("auth bearer_token", "`auth_configs[].bearer_token`", sections.BearerToken),
     ("auth basic_auth", "`auth_configs[].basic_auth`", sections.BasicAuth),
     ("auth oauth2", "`auth_configs[].oauth2`", sections.OAuth2),
     ("auth custom_header", "`auth_configs[].custom_header`", sections.CustomHeader),
-    ("profiles[]", "`profiles[]` (validated and kept; not applied yet)", schema.Profile),
+    ("profiles[]", "`profiles[]` (not applied yet)", schema.Profile),
 ]
 
 SHOWN_AS = {"global_": "global"}
@@ -136,7 +140,8 @@ def rows(part: type) -> list[str]:
         name = SHOWN_AS.get(field.name, field.name)
         mark = " ◦" if part is schema.Global and field.name in shared else ""
         kind = "section" if name == "connection" else type_of(hints[field.name])
-        lines.append(f"| `{name}`{mark} | {kind} | {default_of(field)} | {docs.get(field.name, '')} |")
+        meaning = docs.get(field.name, "") + ("" if field.metadata.get("applied", True) else " *Not applied yet.*")
+        lines.append(f"| `{name}`{mark} | {kind} | {default_of(field)} | {meaning} |")
     return lines
 
 

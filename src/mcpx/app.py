@@ -13,12 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
 from mcpx import __version__
-from mcpx.config import Config
+from mcpx.config import Config, Plan, refuse_exposure
 from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
 from mcpx.front.control import Control, socket_path
@@ -59,11 +58,11 @@ class Run:
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
     """Run the gateway in this process until it ends; the exit code."""
-    _check_bind(run)
+    if run.transport == "http":
+        refuse_exposure(run.host, run.config)
     _start_log(run)
     for warning in run.config.warnings:
         log.warning("%s", warning)
-    _tell_what_is_to_come(run.config)
     try:
         import uvloop
 
@@ -89,7 +88,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
         if run.transport == "stdio":
             await _serve_stdio(run, desk, stop)
         else:
-            return await _serve_http(run, desk, stop)
+            return await _serve_http(run, desk, stop, upkeep)
     finally:
         try:
             async with asyncio.timeout(ENDING):
@@ -147,6 +146,10 @@ class Upkeep:
         self._tasks = tasks
         self._control: Control | None = None
         self._last: Json | None = None
+        self._unheard: str | None = None
+        """What was taken up unasked since somebody last asked for a reload, and when."""
+        self.url: str | None = None
+        """Where clients find it over HTTP, once it listens."""
         self._sources = run.config.sources
 
     async def start(self) -> None:
@@ -155,7 +158,7 @@ class Upkeep:
             return
         if self._run.state is not None:
             path = socket_path(self._run.state, config.path, self._run.env)
-            self._control = Control(path, {"status": self.status, "reload": self.reload})
+            self._control = Control(path, {"status": self.status, "reload": self.reload_asked})
             await self._control.start()
         if self._run.reload is not None:
             watcher = Watcher(
@@ -196,17 +199,25 @@ class Upkeep:
             plan = await self._gateway.apply(config)
             log.info("reloaded: %s", plan)
             if not plan.empty:
-                _tell_what_is_to_come(config)
+                self._unheard = f"{time.strftime('%H:%M:%S')}: {plan}"
             if not self._run.log_level_given:
                 _set_level(config.global_.log_level)
             answer = {"ok": True, "plan": str(plan)}
         self._last = {**answer, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         return answer
 
+    async def reload_asked(self) -> Json:
+        """For somebody who edited and asked, and whom the watcher or a signal may have forestalled."""
+        answer = await self.reload()
+        if answer.get("plan") == str(Plan()) and self._unheard is not None:
+            answer = {**answer, "plan": f"{Plan()} (taken up already at {self._unheard})"}
+        if answer["ok"]:
+            self._unheard = None
+        return answer
+
     async def status(self) -> Json:
-        path = self._run.config.path
-        told = self._gateway.describe()
-        return {"ok": True, "version": __version__, "config": str(path), "last_reload": self._last, **told}
+        about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
+        return {"ok": True, **about, "last_reload": self._last, **self._gateway.describe()}
 
 
 async def _serve_stdio(run: Run, desk: Desk, stop: asyncio.Event) -> None:
@@ -218,7 +229,7 @@ async def _serve_stdio(run: Run, desk: Desk, stop: asyncio.Event) -> None:
     await front.close(GRACE)
 
 
-async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event) -> int:
+async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event, upkeep: Upkeep) -> int:
     from mcpx.front.guard import Guard
     from mcpx.front.http import HttpFront
 
@@ -232,15 +243,15 @@ async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event) -> int:
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
     desk.gateway.start()
-    _greet(run, port)
+    host = f"[{run.host}]" if ":" in run.host else run.host
+    upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
+    _greet(run, upkeep.url)
     await stop.wait()
     await front.close(GRACE)
     return 0
 
 
-def _greet(run: Run, port: int) -> None:
-    host = f"[{run.host}]" if ":" in run.host else run.host
-    url = f"{'https' if run.config.server.tls else 'http'}://{host}:{port}/mcp"
+def _greet(run: Run, url: str) -> None:
     enabled = [server.name for server in run.config.mcp_servers if server.enabled]
     names = ", ".join(enabled[:NAMED]) + (f" and {len(enabled) - NAMED} more" if len(enabled) > NAMED else "") or "none"
     if run.config.path is not None:
@@ -259,35 +270,6 @@ async def _first_of(*events: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-def _check_bind(run: Run) -> None:
-    """SEC-1: nobody opens a machine's tools to the network by accident."""
-    if run.transport == "stdio" or run.host == "localhost":
-        return
-    try:
-        loopback = ip_address(run.host).is_loopback
-    except ValueError:
-        loopback = False
-    auth = run.config.server.auth
-    if not loopback and (auth is None or not auth.tokens):
-        raise ConfigError(
-            [
-                f"error: {run.host} can be reached from other machines, and no token protects the tools behind it\n"
-                "  Bind 127.0.0.1, or set server.auth with at least one token in the config."
-            ]
-        )
-
-
-def _tell_what_is_to_come(config: Config) -> None:
-    """What the file may say already, and this version does not do yet, is said; never passed over in silence."""
-    if config.commands:
-        log.warning("%d commands are configured; this version does not serve commands yet", len(config.commands))
-    if config.profiles or config.policy:
-        log.warning("profiles and policy are configured; this version does not apply them yet")
-    for server in config.mcp_servers:
-        if server.enabled and server.auth is not None:
-            log.warning("[%s] auth %r is configured; this version does not apply it yet", server.name, server.auth)
 
 
 class _Plain(logging.Formatter):

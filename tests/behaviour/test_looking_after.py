@@ -117,7 +117,7 @@ def test_servers_of_a_running_gateway_are_a_table_or_an_object(folder: Path, env
         assert head.split() == ["SERVER", "STATE", "TOOLS", "LATENCY", "RESTARTS", "DETAIL"]
         assert a.split()[:3] == ["a", "connected", "8"] and a.endswith("first")
         assert off.split()[:3] == ["off", "disabled", "0"]
-        assert last == f"2 servers · mode direct · running on {file}"
+        assert last == f"2 servers · mode direct · http://127.0.0.1:{port}/mcp · running on {file}"
         answer = json.loads(run(folder, env, "servers", str(file), "--json").stdout)
         assert (answer["ok"], answer["running"], answer["config"]) == (True, True, str(file))
         assert [(one["name"], one["status"], one["tools"]) for one in answer["servers"]] == [

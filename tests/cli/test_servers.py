@@ -1,15 +1,21 @@
 """RUN-2, RUN-6: `mcpx servers` and `mcpx reload` as functions, and where state is kept."""
 
 import json
+import re
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fixtures.process import stdio_command
+from behaviour.raw import eventually
+from fixtures.gateway import Gateway
+from fixtures.process import START, stdio_command
 from mcpx.cli.servers import reload, servers
 from mcpx.cli.state import state_folder
 from mcpx.config import Config, Server, load
+from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
 
@@ -40,11 +46,14 @@ def test_a_relative_state_folder_is_made_absolute(tmp_path: Path, monkeypatch: p
     assert state_folder({"MCPX_STATE_DIR": "state"}) == tmp_path / "state"
 
 
-def written(folder: Path, *names: str) -> Path:
+def entry(name: str) -> Json:
     command, *args = stdio_command("raw_server.py")
-    entries = [{"name": name, "connection": {"type": "stdio", "command": command, "args": args}} for name in names]
+    return {"name": name, "connection": {"type": "stdio", "command": command, "args": args}}
+
+
+def written(folder: Path, *names: str) -> Path:
     file = folder / "mcpx.json"
-    file.write_text(json.dumps({"mcp_servers": entries}))
+    file.write_text(json.dumps({"mcp_servers": [entry(name) for name in names]}))
     file.chmod(0o600)
     return file
 
@@ -87,6 +96,9 @@ def test_a_server_that_is_down_gives_exit_code_4(tmp_path: Path, capsys: pytest.
     assert servers(tmp_path / "x.json", lambda: config, {"MCPX_STATE_DIR": str(tmp_path)}, None, False) == 4
     out = capsys.readouterr().out
     assert "disconnected" in out and "\x1b" not in out
+    head, row, last = out.splitlines()
+    assert "down" not in row[head.index("DETAIL") :], "the row names the server once"
+    assert last.startswith("1 server · ")
 
 
 def test_a_bad_config_is_told_when_nobody_runs_on_it(tmp_path: Path) -> None:
@@ -101,3 +113,32 @@ def test_reload_without_a_gateway_is_exit_code_3(tmp_path: Path, capsys: pytest.
     """RUN-2."""
     assert reload(tmp_path / "x.json", tmp_path, None) == 3
     assert "no gateway runs on" in capsys.readouterr().err
+
+
+@pytest.fixture
+def watched() -> Iterator[Gateway]:
+    """A gateway that takes up its file by itself."""
+    config = {"mcp_servers": [entry("a")], "global": {"hot_reload_interval": 0.05}}
+    with Gateway(config) as gateway:
+        yield gateway
+
+
+def asked(gateway: Gateway, verb: str) -> str:
+    command = [sys.executable, "-m", "mcpx", verb, str(gateway.file)]
+    return subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=START, check=False).stdout
+
+
+def test_servers_says_where_clients_find_the_gateway(watched: Gateway) -> None:
+    """RUN-2: in the last line of the table."""
+    *_, last = asked(watched, "servers").splitlines()
+    assert last == f"1 server · mode direct · {watched.url} · running on {watched.file}"
+
+
+def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(watched: Gateway) -> None:
+    """CFG-5: who edits and asks at once is not told that nothing changed and left to wonder."""
+    assert asked(watched, "reload") == "nothing changed\n"
+    watched.file.write_text(json.dumps({**watched.config, "mcp_servers": [entry("a"), entry("b")]}))
+    eventually(lambda: "reloaded: 1 started (b), 1 kept" in watched.stderr())
+    told = asked(watched, "reload")
+    assert re.fullmatch(r"nothing changed \(taken up already at \d\d:\d\d:\d\d: 1 started \(b\), 1 kept\)\n", told)
+    assert asked(watched, "reload") == "nothing changed\n"

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpx.config import Config, Naming
+from mcpx.config import Config, Naming, load
 from mcpx.transports import Http, Sse, Stdio, Transport, Websocket
 
 Loaded = Callable[..., Config]
@@ -61,6 +62,40 @@ def test_keys_of_a_client_are_passed_over_with_one_warning(loaded: Loaded) -> No
 def test_many_foreign_keys_make_a_bounded_warning(loaded: Loaded) -> None:
     (warning,) = loaded(json.dumps({"mcpServers": {}, **{f"k{n}": 1 for n in range(60)}}), "mcp.json").warnings
     assert warning.endswith("k9 and 50 more")
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "x", "env": {"KEY": "${input:key}"}},
+        {"command": "x", "args": ["--key=${input:key}", "${NOT_SET}"]},
+        {"url": "https://${input:host}/mcp", "headers": {"Authorization": "Bearer ${input:key}"}},
+    ],
+)
+def test_a_server_that_only_the_client_could_ask_for_is_switched_off_and_the_others_load(
+    key: str, entry: dict[str, Any], loaded: Loaded
+) -> None:
+    """CFG-2, CFG-3: a literal `${input:…}` is never sent, and one such server does not cost the whole file."""
+    config = loaded(json.dumps({"inputs": [{"id": "key"}], key: {"asks": entry, "b": {"command": "y"}}}), "mcp.json")
+    assert [(server.name, server.enabled) for server in config.mcp_servers] == [("asks", False), ("b", True)]
+    (warning,) = config.warnings
+    assert "server 'asks' is switched off" in warning and "${VAR}" in warning
+
+
+def test_a_server_that_is_off_or_was_given_its_input_by_an_overlay_is_not_warned_of(
+    loaded: Loaded, folder: Path
+) -> None:
+    """CFG-2, CFG-7: nor is one that escapes its dollar."""
+    asks = {"command": "x", "env": {"KEY": "${input:key}"}}
+    assert loaded(client({**asks, "disabled": True}), "mcp.json").warnings == ()
+    assert loaded(client({"command": "x", "args": ["$${input:key}"]}), "mcp.json").mcp_servers[0].enabled
+    loaded(client(asks), "mcp.json")
+    (folder / "mcp.prod.json").write_text(client({"env": {"KEY": "${KEY}"}}))
+    (folder / "mcp.prod.json").chmod(0o600)
+    config = load(folder / "mcp.json", {"KEY": "k"}, "prod")
+    assert (config.warnings, config.mcp_servers[0].enabled) == ((), True)
+    assert config.mcp_servers[0].connection == Stdio(command="x", env={"KEY": "k"})
 
 
 def test_a_typo_in_a_client_file_is_found_by_what_is_missing(refused: Refused) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.cli.main import COMMANDS
+from mcpx.config import load
 from mcpx.model import errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,23 @@ def test_the_readme_and_its_chinese_twin_show_the_same_commands() -> None:
         return [line.split("#")[0].strip() for line in read(page).splitlines() if line.startswith("$ ")]
 
     assert commands("README.md") == commands("README.zh-CN.md") != []
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/usage.md", "docs/usage.zh-CN.md"])
+def test_every_example_config_is_good_as_it_stands(page: str, tmp_path: Path) -> None:
+    """CFG-8: copied without a change, with nothing set in the environment."""
+    examples = re.findall(r"^```yaml\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        file = tmp_path / "mcpx.yaml"
+        file.write_text(example, encoding="utf-8")
+        assert load(file, {}).warnings == ()
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/usage.md", "docs/usage.zh-CN.md"])
+def test_users_are_not_told_to_install_what_only_developers_need(page: str) -> None:
+    """RUN-1."""
+    assert re.findall(r"uv run (?!--no-dev )\S*mcpx.*", read(page)) == []
 
 
 def test_every_link_inside_the_docs_leads_somewhere() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mcpx.config import Config
 
 MODES = ("direct", "inspect", "describe", "search", "auto")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 EPILOG = """\
 commands:
@@ -71,7 +72,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
         parser.add_argument("--port", type=int, help="port to bind (default 8000; 0 takes any free one)")
         parser.add_argument("--mode", choices=MODES, help="what clients see by default")
-        parser.add_argument("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR")
+        parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
         parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
         parser.add_argument("--admin-port", type=int, metavar="PORT", help="port of the admin UI")
         parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
@@ -120,16 +121,25 @@ def _env(options: argparse.Namespace) -> str | None:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from mcpx.config import refuse_exposure
+
     path = _required(options, "check")
     config = _load(path, options)
     for warning in config.warnings:
         sys.stderr.write(f"warning: {warning}\n")
+    if os.environ.get("MCPX_TRANSPORT") != "stdio":
+        refuse_exposure(os.environ.get("MCPX_HOST") or config.server.host, config)
     enabled = sum(server.enabled for server in config.mcp_servers)
     sys.stdout.write(
-        f"{path}: good · {config.dialect} shape · mode {config.mode} · {enabled} of {len(config.mcp_servers)}"
-        f" servers enabled · {len(config.commands)} commands\n"
+        f"{path}: good · {config.dialect} shape · mode {config.mode}"
+        f" · {enabled} of {counted(len(config.mcp_servers), 'server')} enabled"
+        f" · {counted(len(config.commands), 'command')}\n"
     )
     return 0
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _servers(options: argparse.Namespace) -> int:

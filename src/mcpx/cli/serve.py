@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcpx import app
+from mcpx.cli.main import LEVELS, MODES
 from mcpx.config import Config, load
 from mcpx.model.errors import ConfigError
-
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-MODES = ("direct", "inspect", "describe", "search", "auto")
 
 
 def serve(

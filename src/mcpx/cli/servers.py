@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcpx.cli.main import counted
 from mcpx.cli.state import state_folder
 from mcpx.config import Config
 from mcpx.model.call import Json
@@ -80,7 +81,8 @@ def _print_table(answer: Json) -> None:
     rows = [("SERVER", "STATE", "TOOLS", "LATENCY", "RESTARTS", "DETAIL")]
     for server in answer["servers"]:
         latency = "-" if server["latency_ms"] is None else f"{server['latency_ms']:g} ms"
-        detail = server["last_error"] or server["description"] or ""
+        # The row names the server already.
+        detail = (server["last_error"] or server["description"] or "").removeprefix(f"{server['name']}: ")
         rows.append(
             (server["name"], server["status"], str(server["tools"]), latency, str(server["restarts"]), _plain(detail))
         )
@@ -89,7 +91,8 @@ def _print_table(answer: Json) -> None:
         sys.stdout.write("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
         sys.stdout.write("\n")
     where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
-    sys.stdout.write(f"{len(answer['servers'])} servers · mode {answer.get('mode', '?')} · {where}\n")
+    facts = [counted(len(answer["servers"]), "server"), f"mode {answer.get('mode', '?')}", answer.get("url"), where]
+    sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
     for choice in answer.get("auto", ()):
         client = _plain(choice["client"]) or "a client"
         sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {_plain(choice['reason'])}\n")

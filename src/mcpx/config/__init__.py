@@ -1,6 +1,7 @@
 """Configuration: text in, one frozen `Config` out, or every mistake at once with its place."""
 
 from mcpx.catalog.naming import Naming
+from mcpx.config.exposure import refuse_exposure
 from mcpx.config.load import find, load
 from mcpx.config.plan import Plan, plan
 from mcpx.config.problems import Refused
@@ -50,4 +51,5 @@ __all__ = [
     "find",
     "load",
     "plan",
+    "refuse_exposure",
 ]

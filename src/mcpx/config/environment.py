@@ -2,7 +2,9 @@
 
 Promised: values only, never keys; what a variable or a file holds is text and is not looked into again; an
 unset variable without default is a finding, never a literal; the references of a disabled entry are left
-alone. The process environment wins over the `.env` file beside the config. Not done here: what values mean.
+alone. The process environment wins over the `.env` file beside the config. In a client's file a server that needs
+`${input:…}`, which VS Code asks its user for, is switched off with a warning: the other servers can do without it.
+Not done here: what values mean.
 """
 
 import os
@@ -15,7 +17,18 @@ from typing import Any
 from mcpx.config import dotenv
 from mcpx.config.problems import Findings, Spot
 from mcpx.config.source import UnreadableError, read_text
-from mcpx.config.tree import Expanded, KeyPath, Tree, Unresolved, as_bool, as_list, as_map, is_extra, shorten
+from mcpx.config.tree import (
+    Expanded,
+    KeyPath,
+    Tree,
+    Unresolved,
+    as_bool,
+    as_list,
+    as_map,
+    children,
+    is_extra,
+    shorten,
+)
 
 ENTRY_SECTIONS = ("mcp_servers", "commands")
 """Top keys whose entries can be switched off."""
@@ -29,6 +42,7 @@ MAX_FAILURES = 5
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _BRACES = re.compile(r"\$\$|\$\{|\}")
 _NOT_YET = ("input", "keyring", "command")
+_INPUT = re.compile(r"(?<!\$)(?:\$\$)*\$\{input:")
 
 
 class Environment:
@@ -110,6 +124,12 @@ class _Expander:
         if table is None:
             return self.value(value, path)
         enabled = self.value(table.get("enabled"), (*path, "enabled"))
+        of_client = self._environment.words and path[0] == "mcp_servers"
+        if of_client and as_bool(enabled) is not False and _asks(table):
+            name = shorten(str(table.get("name")))
+            advice = "write ${VAR} or ${file:path} instead of ${input:…}, which only the client itself can ask for"
+            self._environment.warnings.append(f"server {name!r} is switched off: {advice}")
+            enabled = False
         return {**_leave(table), "enabled": enabled} if as_bool(enabled) is False else self.value(table, path)
 
     def value(self, value: Any, path: KeyPath) -> Any:
@@ -195,6 +215,10 @@ def _leave(value: Any) -> Any:
     if (items := as_list(value)) is not None:
         return [_leave(item) for item in items]
     return value
+
+
+def _asks(value: Any) -> bool:
+    return bool(_INPUT.search(value)) if isinstance(value, str) else any(map(_asks, children(value)))
 
 
 def _closing_brace(text: str, start: int) -> int:

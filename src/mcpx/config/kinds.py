@@ -40,3 +40,5 @@ AuthRef = Annotated[str, Inside("ref")]
 
 NOT_IN_FILE = {"in_file": False}
 """Metadata of a field that is ours to fill; in a file its key is unknown."""
+NOT_APPLIED = {"applied": False}
+"""Metadata of a field that a file may hold already and that does nothing yet; `unapplied` says so to the user."""

@@ -21,6 +21,7 @@ from mcpx.config.schema import Config, Dialect
 from mcpx.config.settle import settle
 from mcpx.config.source import MAX_BYTES, Source, UnreadableError, read_text
 from mcpx.config.tree import Tree, children, is_extra
+from mcpx.config.unapplied import unapplied
 from mcpx.config.validate import build
 from mcpx.model.errors import ConfigError
 
@@ -79,6 +80,7 @@ def _load(
         whole = lay(layer(written[len(files.base) :], whole.dialect), whole)
     told = findings.through(whole.origins.trace)
     whole.tree = expand(whole.tree, environment, told)
+    warnings += unapplied(whole.tree)
     tree = settle(whole, folder)
     warnings += check(tree, told)
     config = build(Config, tree, told, whole.origins.literal)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcpx.catalog.naming import Naming
-from mcpx.config.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
+from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.config.sections import AuthConfig, Command, FrontServer
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
@@ -82,11 +82,11 @@ class Server(PerServer):
     """Seconds after which a connection is replaced once it is idle; absent: never."""
     max_memory: Size | None = None
     """Bytes of memory from which its process is replaced once it is idle; absent: never."""
-    cache_ttl: Seconds | None = None
+    cache_ttl: Seconds | None = field(default=None, metadata=NOT_APPLIED)
     """Seconds a result of a read-only tool may be answered again; absent: never."""
-    auth: AuthRef | None = None
+    auth: AuthRef | None = field(default=None, metadata=NOT_APPLIED)
     """Name of the auth config used towards it."""
-    trust: str | None = None
+    trust: str | None = field(default=None, metadata=NOT_APPLIED)
     """How far its definitions are trusted."""
 
 
@@ -148,7 +148,7 @@ class Global(PerServer):
     """What `auto` shows to clients of a name; they come before the built-in rules."""
     max_request: Size = 4 * 1024 * 1024
     """Largest request taken from a client, in bytes."""
-    script_paths: tuple[str, ...] = ()
+    script_paths: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
     """Folders scripts may stand in; the config's own where it says nothing."""
 
 
@@ -164,13 +164,13 @@ class Config:
     """Where clients find the gateway over HTTP."""
     mcp_servers: tuple[Server, ...] = ()
     """Upstream MCP servers, in the order of their tools."""
-    commands: tuple[Command, ...] = ()
+    commands: tuple[Command, ...] = field(default=(), metadata=NOT_APPLIED)
     """Local tools."""
-    auth_configs: tuple[AuthConfig, ...] = ()
+    auth_configs: tuple[AuthConfig, ...] = field(default=(), metadata=NOT_APPLIED)
     """How the gateway proves itself, by name."""
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[Profile, ...] = field(default=(), metadata=NOT_APPLIED)
     """Named views."""
-    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=NOT_APPLIED)
     """Rules over callers and tools."""
     global_: Global = Global()
     """What counts for the whole gateway, and for servers that say nothing themselves."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mcpx.config.kinds import AuthRef, NonEmpty, Port, Seconds
+from mcpx.config.kinds import NOT_APPLIED, AuthRef, NonEmpty, Port, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class FrontServer:
     """Address to bind."""
     port: Port = 8000
     """Port to bind; 0 is any free one."""
-    admin_port: Port = 8080
+    admin_port: Port = field(default=8080, metadata=NOT_APPLIED)
     """Port of the admin UI and API."""
-    admin_token: NonEmpty | None = field(default=None, repr=False)
+    admin_token: NonEmpty | None = field(default=None, repr=False, metadata=NOT_APPLIED)
     """Token of the admin UI and API; absent: generated at start."""
     auth: FrontAuth | None = None
     """What clients must show; absent: nothing, and only loopback may be bound."""

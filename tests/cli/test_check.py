@@ -1,0 +1,87 @@
+"""CFG-8, SEC-1, RUN-2: `mcpx check` through the real program: it judges as `mcpx` does, and says what has no effect."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.gateway import Gateway
+from fixtures.process import START, stdio_command
+
+COMMAND, *ARGS = stdio_command("raw_server.py")
+SERVER = {"name": "a", "connection": {"type": "stdio", "command": COMMAND, "args": ARGS}}
+
+
+def mcpx(folder: Path, *args: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
+    return subprocess.run(
+        [sys.executable, "-m", "mcpx", *args],
+        cwd=folder,
+        env={**ours, "MCPX_STATE_DIR": str(folder / "state"), **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=START,
+        check=False,
+    )
+
+
+def written(folder: Path, **config: Any) -> str:
+    file = folder / "mcpx.json"
+    file.write_text(json.dumps({"mcp_servers": [SERVER], **config}))
+    file.chmod(0o600)
+    return file.name
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.com"])
+def test_check_and_start_refuse_an_open_address_in_the_same_words(tmp_path: Path, host: str) -> None:
+    """SEC-1."""
+    file = written(tmp_path, server={"host": host})
+    checked, started = mcpx(tmp_path, "check", file), mcpx(tmp_path, file)
+    assert (checked.returncode, checked.stdout) == (started.returncode, started.stdout) == (2, "")
+    assert checked.stderr == started.stderr and host in checked.stderr
+
+
+def test_check_sees_the_address_and_the_transport_that_the_environment_names(tmp_path: Path) -> None:
+    """SEC-1, RUN-2: as the start does."""
+    file = written(tmp_path)
+    assert mcpx(tmp_path, "check", file, MCPX_HOST="0.0.0.0").returncode == 2
+    assert mcpx(tmp_path, "check", file, MCPX_HOST="0.0.0.0", MCPX_TRANSPORT="stdio").returncode == 0
+    file = written(tmp_path, server={"host": "0.0.0.0"})
+    assert mcpx(tmp_path, "check", file, MCPX_HOST="localhost").returncode == 0
+
+
+def test_check_takes_an_open_address_that_a_token_protects(tmp_path: Path) -> None:
+    """SEC-1."""
+    file = written(tmp_path, server={"host": "0.0.0.0", "auth": {"tokens": [{"name": "me", "token": "t"}]}})
+    assert mcpx(tmp_path, "check", file).returncode == 0
+
+
+def test_check_and_start_name_the_same_keys_without_effect(tmp_path: Path) -> None:
+    """CFG-1."""
+    config = {"mcp_servers": [{**SERVER, "cache_ttl": 5}], "policy": {"x": 1}, "server": {"admin_port": 8080}}
+    said = "not applied by this version yet, without effect: policy; server.admin_port; cache_ttl of a"
+    done = mcpx(tmp_path, "check", written(tmp_path, **config))
+    assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")
+    with Gateway(config) as gateway:
+        assert gateway.stderr().count(said) == 1
+
+
+def test_check_counts_in_words_people_use(tmp_path: Path) -> None:
+    """CFG-8: one server, two servers."""
+    command = {"name": "c", "type": "http", "http": {"url": "http://h"}}
+    assert mcpx(tmp_path, "check", written(tmp_path)).stdout.endswith(" · 1 of 1 server enabled · 0 commands\n")
+    two = [SERVER, {**SERVER, "name": "b"}]
+    file = written(tmp_path, mcp_servers=two, commands=[command])
+    assert mcpx(tmp_path, "check", file).stdout.endswith(" · 2 of 2 servers enabled · 1 command\n")
+
+
+def test_help_lists_every_log_level_that_works(tmp_path: Path) -> None:
+    """RUN-2."""
+    refused = mcpx(tmp_path, "--log-level", "LOUD").stderr
+    levels = refused.partition("is not one of ")[2].strip()
+    assert "CRITICAL" in levels and levels in " ".join(mcpx(tmp_path, "--help").stdout.split())

@@ -1,0 +1,66 @@
+"""CFG-1: a key that is accepted and does nothing yet is said aloud, wherever a configuration is loaded."""
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+
+from mcpx.config import Config, FrontServer, Global, Server
+
+Loaded = Callable[..., Config]
+
+SAYS = "not applied by this version yet, without effect: "
+
+SERVER = "name: a, connection: {type: stdio, command: x}"
+AUTH = "auth_configs: [{name: k, type: bearer_token, bearer_token: {token: '${T}'}}]"
+
+USES = {
+    "commands": "commands: [{name: c, type: http, http: {url: 'http://h'}}]",
+    "auth_configs": AUTH,
+    "profiles": "profiles: [{name: p}]",
+    "policy": "policy: {anything: at all}",
+    "server.admin_port": "server: {admin_port: 8080}",
+    "server.admin_token": "server: {admin_token: '${T}'}",
+    "global.script_paths": "global: {script_paths: [.]}",
+    "cache_ttl of a": f"mcp_servers: [{{{SERVER}, cache_ttl: 5}}]",
+    "trust of a": f"mcp_servers: [{{{SERVER}, trust: low}}]",
+}
+
+
+@pytest.mark.parametrize("key", USES)
+def test_a_key_without_effect_is_named(key: str, loaded: Loaded) -> None:
+    """Also where it says what is the default anyway."""
+    assert loaded(USES[key], T="t").warnings == (SAYS + key,)
+
+
+def test_all_keys_without_effect_are_one_warning(loaded: Loaded) -> None:
+    config = loaded(
+        f"{AUTH}\nserver: {{admin_port: 1}}\nmcp_servers:\n"
+        f"  - {{{SERVER}, auth: k, trust: low}}\n  - {{name: b, connection: {{type: stdio, command: x}}, auth: k}}\n",
+        T="t",
+    )
+    assert config.warnings == (f"{SAYS}auth_configs; server.admin_port; auth of a, b; trust of a",)
+
+
+def test_every_key_that_is_marked_has_a_test_here() -> None:
+    sections = (("", Config), ("server.", FrontServer), ("global.", Global), ("", Server))
+    marked = {f"{where}{f.name}" for where, s in sections for f in fields(s) if not f.metadata.get("applied", True)}
+    assert marked == {key.removesuffix(" of a") for key in USES} | {"auth"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mode: direct",
+        "commands: []\npolicy: {}\nprofiles:\nserver: {admin_token: }",
+        "commands: [{name: c, enabled: false, type: http, http: {url: 'http://h'}}]",
+        f"mcp_servers: [{{{SERVER}, enabled: false, cache_ttl: 5, trust: low}}]",
+    ],
+)
+def test_what_says_nothing_or_is_switched_off_is_not_warned_of(text: str, loaded: Loaded) -> None:
+    assert loaded(text).warnings == ()
+
+
+def test_a_server_of_any_shape_is_warned_of(loaded: Loaded) -> None:
+    assert loaded("mcpServers: {a: {command: x, cache_ttl: 5}}").warnings == (f"{SAYS}cache_ttl of a",)
+    assert loaded("mcp_servers: [{name: a, command: x, trust: low}]").warnings == (f"{SAYS}trust of a",)
