@@ -236,6 +236,23 @@ def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(client: Visito
         assert offset == len(kept["preview"])
 
 
+def test_what_is_read_on_comes_as_json_for_programs(client: Visitor) -> None:
+    """SUR-7, SUR-11: the rows or keys of the page; a text is a text."""
+    handle = handle_of(client, large(client, json.dumps(ROWS)))
+
+    def raw(**asked: Any) -> Any:
+        found = client.structured(client.run("mcpx", "result", {"handle": handle, **asked}))
+        return found["result"] if isinstance(found, dict) and found.keys() == {"result"} else found
+
+    assert raw(offset=7, limit=2) == ROWS[7:9]
+    assert raw(grep="number 899") == ROWS[899:]
+    assert raw(jmespath="[3]") == ROWS[3]
+    assert raw(jmespath="[0:2].name") == ["row number 0", "row number 1"]
+    assert raw(jmespath="length(@)") == 900
+    lines = client.run("mcpx", "result", {"handle": handle_of(client, large(client, LINES)), "limit": 1})
+    assert client.mode == "search" or "structuredContent" not in lines
+
+
 def test_a_repaired_argument_of_the_reader_is_told_too(client: Visitor) -> None:
     """SUR-7, SUR-11."""
     handle = handle_of(client, large(client, LINES))

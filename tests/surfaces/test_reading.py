@@ -25,7 +25,7 @@ def raw(value: Any) -> bytes:
 
 def ask(text: bytes, most: int = 16_000, toon: bool = False, **arguments: Any) -> str:
     """One answer, within its bounds."""
-    answer = read(text, {"handle": "h", **arguments}, limit_bytes=most, toon=toon)
+    answer = read(text, {"handle": "h", **arguments}, limit_bytes=most, toon=toon).text
     assert len(answer.encode("utf-8", "surrogatepass")) <= max(most, LEAST)
     return answer
 

@@ -13,13 +13,13 @@ from typing import Any, TypeVar, cast
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.typescript import signature
-from mcpx.model.call import Call, Caller, Json
+from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.kept import KeptResults
-from mcpx.surfaces.large.preview import Preview
+from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
 from mcpx.surfaces.settings import Rendering, Settings
@@ -161,10 +161,13 @@ class Compact:
         if text is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            shown = await aside(lambda: read(text, arguments)) if len(text) > AT_ONCE else read(text, arguments)
+            page = await aside(lambda: read(text, arguments)) if len(text) > AT_ONCE else read(text, arguments)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
-        return {"content": [said(shown)]}
+        result: Json = {"content": [said(page.text)]}
+        if how.structured and page.value is not NOT_JSON and codec.is_writable(page.value):
+            result["structuredContent"] = page.value if is_object(page.value) else {"result": page.value}
+        return result
 
     def _go_on(self, handle: str, begins: Preview) -> str:
         at = (

@@ -127,9 +127,9 @@ class Shelf:
 
     def _writable(self, kind: Kind, found: list[Json]) -> list[Json]:
         """Without what no list could carry: one infinity in one definition must not cost anybody the whole list."""
-        if _is_writable(found):
+        if codec.is_writable(found):
             return found
-        kept = [definition for definition in found if _is_writable(definition)]
+        kept = [definition for definition in found if codec.is_writable(definition)]
         log.warning(
             "[%s] %d of its %s left out: they cannot be written as JSON", self._name, len(found) - len(kept), kind
         )
@@ -209,11 +209,3 @@ class Shelf:
         if self._keeping is not None:
             self._keeping.cancel()
             self._keep()
-
-
-def _is_writable(value: object) -> bool:
-    try:
-        codec.dump(value)
-    except codec.Unencodable:
-        return False
-    return True

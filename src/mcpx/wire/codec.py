@@ -110,3 +110,12 @@ def dump(value: Any) -> bytes:
         raise Unencodable(str(e)) from None
     except RecursionError:
         raise Unencodable("nested too deeply") from None
+
+
+def is_writable(value: object) -> bool:
+    """Whether `dump` can write it."""
+    try:
+        dump(value)
+    except Unencodable:
+        return False
+    return True

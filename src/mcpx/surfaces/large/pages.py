@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mcpx.surfaces.large.excerpt import TIGHTEST, clip, cut, fit, size_of, weigh
 from mcpx.surfaces.large.finding import Needle, fold, lines_with, rows_with, to_json
 from mcpx.surfaces.large.lines import count_lines, has_line_over, start_of_line
-from mcpx.surfaces.large.preview import LONG_LINE, counted
+from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, counted
 
 NOTE_BYTES = 400
 _PLAIN = "grep is a plain substring, not a regular expression"
@@ -43,6 +43,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    text: str
+    value: object = NOT_JSON
+    """The rows or keys that are shown, where each is shown whole."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Items:
     """What paging needs to know of rows, keys or lines. Functions take positions in the whole."""
 
@@ -62,9 +69,11 @@ class _Items:
     """The expression that selects all from one of them on."""
     numbered: bool = True
     """Whether it can be seen which of them are shown."""
+    value: Callable[[Sequence[int]], object] | None = None
+    """Some of them as JSON."""
 
 
-def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> str:
+def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> Page:
     positions, looked_at = _matching(asked, room, len(rows), lambda first, end: rows[first:end])
     items = _Items(
         unit="row",
@@ -77,11 +86,12 @@ def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> str
         path=lambda at: f"[{at}]",
         rest=lambda at: f"[{at}:]",
         numbered=asked.grep is None,
+        value=lambda positions: [rows[at] for at in positions],
     )
     return _page(items, asked, room)
 
 
-def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show) -> str:
+def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show) -> Page:
     names = list(fields)
 
     def some(positions: Sequence[int]) -> dict[str, object]:
@@ -104,11 +114,12 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
         cut=lambda whole, at, left: show({**some(whole), names[at]: clip(fields[names[at]], left)}),
         path=path,
         rest=lambda at: f"values(@)[{at}:]",
+        value=some,
     )
     return _page(items, asked, room)
 
 
-def page_of_text(text: str, asked: Asked, room: int) -> str:
+def page_of_text(text: str, asked: Asked, room: int) -> Page:
     if has_line_over(text, min(LONG_LINE, room - 20)):
         return _page_of_matches(text, asked, room) if asked.grep else _page_of_characters(text, asked, room)
     total = count_lines(text)
@@ -152,14 +163,14 @@ def _matches(text: str, total: int, asked: Asked, room: int) -> _Items:
     )
 
 
-def _page(items: _Items, asked: Asked, room: int) -> str:
+def _page(items: _Items, asked: Asked, room: int) -> Page:
     chosen = items.positions
     unfinished = items.looked_at < items.total
     if unfinished and not items.looked_at:
         raise BadReading("grep: the jmespath expression selects too much; select less")
     if not chosen and asked.grep is not None:
         what = f"nothing in {_looked_at(items)} contains {Needle(asked.grep).quoted()}; "
-        return f"[{what}{_further(items, asked) if unfinished else _PLAIN}]"
+        return Page(f"[{what}{_further(items, asked) if unfinished else _PLAIN}]")
     start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit, items)
     count, text = fit(
         stop - start,
@@ -169,10 +180,11 @@ def _page(items: _Items, asked: Asked, room: int) -> str:
     )
     notes: list[str] = []
     end = start + count
+    value = NOT_JSON if items.value is None else items.value(chosen[start:end])
     if end < stop and (not count or items.weight(chosen[end]) > room):  # no page has room for the next one
         with_cut = _with_one_cut(items, chosen[start:end], chosen[end], room, text)
         if with_cut is not None:
-            text = with_cut
+            text, value = with_cut, NOT_JSON
             notes.append(f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked))
             end += 1
     if asked.grep is not None:
@@ -183,8 +195,8 @@ def _page(items: _Items, asked: Asked, room: int) -> str:
         notes.insert(0, _range(items.unit, start, end, len(chosen)))
     if unfinished and end == len(chosen):
         notes.append(_further(items, asked))
-        return _with_notes(text, notes, None, paged=False)
-    return _with_notes(text, notes, end if end < len(chosen) else None, paged=start > 0)
+        return Page(_with_notes(text, notes, None, paged=False), value)
+    return Page(_with_notes(text, notes, end if end < len(chosen) else None, paged=start > 0), value)
 
 
 def _with_one_cut(items: _Items, whole: Sequence[int], large: int, room: int, text: str) -> str | None:
@@ -200,15 +212,15 @@ def _with_one_cut(items: _Items, whole: Sequence[int], large: int, room: int, te
     return None
 
 
-def _page_of_characters(text: str, asked: Asked, room: int) -> str:
+def _page_of_characters(text: str, asked: Asked, room: int) -> Page:
     start, stop = _bounds(asked, len(text), "character")
     shown = cut(text[start : min(stop, start + room)], room)
     end = start + len(shown)
     notes = [_range("character", start, end, len(text))] if start or end < len(text) else []
-    return _with_notes(shown, notes, end if end < len(text) else None, paged=start > 0)
+    return Page(_with_notes(shown, notes, end if end < len(text) else None, paged=start > 0))
 
 
-def _page_of_matches(text: str, asked: Asked, room: int) -> str:
+def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
     """Lines are too long to be shown: what is around each match instead, with the place where it begins."""
     needle = Needle(asked.grep or "")
     compared = fold(text) if needle.folded else text
@@ -232,7 +244,7 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> str:
         cut=lambda _, nth, left: cut(line(nth), left),
     )
     answer = _page(items, asked, room)
-    return answer.removesuffix("]") + "; each begins with its offset]" if found else answer
+    return Page(answer.text.removesuffix("]") + "; each begins with its offset]") if found else answer
 
 
 def _bounds(asked: Asked, count: int, unit: str, items: _Items | None = None) -> tuple[int, int]:

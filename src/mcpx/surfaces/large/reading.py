@@ -17,7 +17,7 @@ from typing import Any, cast
 from mcpx.formats.values import render
 from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
-from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, page_of_keys, page_of_rows, page_of_text
+from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, Page, page_of_keys, page_of_rows, page_of_text
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
 from mcpx.surfaces.large.querying import LONGEST, only_selects, query
 from mcpx.wire.codec import BadJson, load
@@ -67,7 +67,7 @@ TOOL: Json = {
 }
 
 
-def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: bool = True, min_size: int = 3) -> str:
+def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: bool = True, min_size: int = 3) -> Page:
     """The part of a kept result that was asked for."""
     asked = _asked(arguments)
     whole = _parsed(text)
@@ -88,9 +88,11 @@ def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: b
         weigh(small, room)
     except NotJson:
         raise BadReading("jmespath: an expression that begins with & only goes into a function") from None
-    if asked.jmespath is None or not (small is None or isinstance(small, (list, dict))):
-        return cut(show(small), room)
-    return f"{show(cast(object, small))}\n[jmespath found nothing; the result is: {cut(shape_of(whole), 200)}]"
+    nothing = small is None or small == [] or small == {}
+    if asked.jmespath is None or not nothing:
+        return Page(cut(show(small), room), small)
+    note = f"[jmespath found nothing; the result is: {cut(shape_of(whole), 200)}]"
+    return Page(f"{show(small)}\n{note}", small)
 
 
 def _parsed(text: bytes) -> object:
