@@ -1,6 +1,21 @@
-"""For every test: no property is judged by how long a busy machine takes over one example."""
+"""For every test: no property is judged by how long a busy machine takes over one example; what is slow as a whole."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")
+
+HERE = Path(__file__).parent
+SLOW = [HERE / part for part in ("e2e", "conformance", "behaviour/test_matrix.py", "bench/test_bench_smoke.py")]
+"""Many processes, or other people's programs: left out of the quick suite (`-m "not slow"`)."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(part) for part in SLOW):
+            item.add_marker(pytest.mark.slow)
