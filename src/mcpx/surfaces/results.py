@@ -5,6 +5,7 @@ Text is rendered anew only where it certainly is data: JSON on one line, or JSON
 `structuredContent`. A text of several lines may be a file that somebody wants to edit; it stays as it is.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -22,7 +23,9 @@ CLAIMED = 100
 """Characters of a client's name that tell it from others."""
 DEEPEST = 250
 """Levels of nesting up to which a text is taken for data: what is deeper can hardly be written again."""
-_JSON_BEGINS = frozenset('{["-0123456789tfn')
+_SPACE = " \t\r\n"
+_ENDS = {"{": "}", "[": "]", '"': '"'}
+_SCALAR = re.compile(r"true|false|null|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def owner_of(caller: Caller) -> str:
@@ -41,6 +44,8 @@ def shaped(result: Json, how: Rendering, kept: KeptResults, owner: str, go_on: C
     """`go_on` says how a handle is read through this surface."""
     content: Any = result.get("content")
     own = result.get("structuredContent")
+    if "structuredContent" not in result and _is_plain(content, how.result_limit):
+        return result
     shape = _Shaping(how, kept, owner, go_on)
     shown = {key: value for key, value in result.items() if key != "structuredContent"}
     if isinstance(content, list):
@@ -97,9 +102,10 @@ class _Shaping:
 
     def _rendered(self, text: str, own: Any, *, alone: bool) -> "_Text":
         plain = _Text(text, text, NOT_JSON)
-        if not text or text.lstrip(" \t\r\n")[:1] not in _JSON_BEGINS:
+        bare = text.strip(_SPACE)
+        if not _may_be_json(bare):
             return plain
-        one_line = "\n" not in text.strip()
+        one_line = "\n" not in bare
         if not one_line and not alone and own is None:
             return plain
         try:
@@ -144,6 +150,20 @@ def _text_of(block: Any) -> str | None:
         if fields.get("type") == "text" and isinstance(text := fields.get("text"), str):
             return text
     return None
+
+
+def _is_plain(content: Any, limit: int) -> bool:
+    """One short text that is no data: what most tools say, and nothing is to be done with it."""
+    if not isinstance(content, list) or len(cast(list[Any], content)) != 1:
+        return False
+    text = _text_of(content[0])
+    return text is not None and 4 * len(text) <= limit and not _may_be_json(text.strip(_SPACE))
+
+
+def _may_be_json(bare: str) -> bool:
+    """A look at its two ends: most texts are none, and to find that out by parsing takes as long as the rest."""
+    end = _ENDS.get(bare[:1])
+    return bare.endswith(end) if end is not None else _SCALAR.fullmatch(bare) is not None
 
 
 def _size(text: str) -> int:

@@ -74,7 +74,6 @@ class Survey:
     """By depth of a value (0: nothing inside it): how many rules are held against it, if each list has one item."""
     settled: bool
     """The last effort is that of every greater depth. Else deeper values are too much."""
-    schemas: int
     patterns: tuple[str, ...]
     negates: bool
     content: bool
@@ -154,7 +153,6 @@ def survey(root: Json, size: Size) -> Survey | None:
     return Survey(
         tuple(efforts),
         settled,
-        len(order),
         tuple(graph.patterns),
         negates=not words.isdisjoint(_NEGATES),
         content="contentEncoding" in words or "contentMediaType" in words,
