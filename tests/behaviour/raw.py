@@ -157,6 +157,12 @@ class Stream:
     def status(self) -> int:
         return self.response.status
 
+    def data(self) -> Any:
+        """What the next event carries; there must be one."""
+        event = self.event()
+        assert event is not None, "the stream has ended"
+        return event["data"]
+
     def event(self) -> Json | None:
         """The next event, its `data` parsed when there is any; None at the end. Comments are left out."""
         event: Json = {}

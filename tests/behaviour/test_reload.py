@@ -485,11 +485,9 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
         client.tools()
         ears = [stack.enter_context(listening(client)), stack.enter_context(modern_listener(gateway.port))]
         events = stack.enter_context(Stream(gateway.port, "GET", "/sse", [("Accept", "text/event-stream")]))
-        endpoint = events.event()
-        assert endpoint is not None
-        path = endpoint["data"]
+        path = events.data()
         assert post(gateway.port, initialize(), path=path).status == 202
-        assert events.event()["data"]["id"] == 0  # type: ignore[index]
+        assert events.data()["id"] == 0
         assert post(gateway.port, notification("notifications/initialized"), path=path).status == 202
         url = f"ws://127.0.0.1:{gateway.port}/ws"
         socket = stack.enter_context(connect(url, subprotocols=[Subprotocol("mcp")], open_timeout=WAIT))
@@ -505,9 +503,9 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
         assert json.loads(socket.recv(WAIT))["method"] == TOOLS
         socket.send(json.dumps(request("tools/call", call, 2)))
         assert text_of(json.loads(socket.recv(WAIT))) == "hello"
-        assert events.event()["data"]["method"] == TOOLS  # type: ignore[index]
+        assert events.data()["method"] == TOOLS
         assert post(gateway.port, request("tools/call", call, 3), path=path).status == 202
-        assert text_of(events.event()["data"]) == "hello"  # type: ignore[index]
+        assert text_of(events.data()) == "hello"
         assert text_of(client.call("b_echo", text="hello")) == "hello"
         assert text_of(post_modern(gateway.port, modern("tools/call", call)).message) == "hello"
 

@@ -370,7 +370,9 @@ def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypat
             await on.names()
             toy.lines[0].die()
             await on.ask("tools/call", name="echo")
-            await asyncio.sleep(0.02)  # longer than the gap: it would have been announced by now
+            looking = on.gateway._announcing
+            assert looking is not None
+            await until(looking.done)
             assert on.announced == []
 
     run(main())

@@ -5,6 +5,7 @@ that lets it correct itself (SUR-9); an error the server itself sent stays as it
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
@@ -52,7 +53,7 @@ class Mistake(Exception):
     """What a model did wrong, in words that help it to do right. Caught in `Compact.call_tool`."""
 
 
-class Compact:
+class Compact(ABC):
     """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
 
     def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
@@ -63,21 +64,21 @@ class Compact:
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         """The tools of this surface."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         """Serve one of its tools; None: there is no such tool here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spelled(self, offer: Offer) -> str:
         """How a model names this tool here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def how_to_call(self, offer: Offer, arguments: str) -> str:
         """The whole call, as text."""
-        raise NotImplementedError
 
     def by_name(self, caller: Caller) -> bool:
         return False

@@ -15,7 +15,7 @@ Not promised: words about what is wrong (`faults`), and a second look: a definit
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcpx.model.call import Json, as_object, is_array, is_object
 from mcpx.surfaces.checking.effort import MOST_NODES, Size, Survey, measure, survey
@@ -23,6 +23,7 @@ from mcpx.surfaces.checking.effort import MOST_NODES, Size, Survey, measure, sur
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
+Made = TypeVar("Made")
 TYPES = ("string", "number", "integer", "boolean", "null", "array", "object")
 
 MOST_COMPILED = 4_096
@@ -145,13 +146,19 @@ def holds(rules: Json, draft: int, value: object) -> bool:
 
 
 def _accepts(is_valid: Callable[[Any], bool], value: object) -> bool:
+    """Half an emoji, an infinity: nothing to judge, so not ours to refuse."""
+    return _attempted(is_valid, value) is not False
+
+
+def _attempted(work: Callable[..., Made], *given: object, **options: object) -> Made | None:
+    """What the validator makes of what strangers wrote; None where it fails, or panics."""
     try:
-        return is_valid(value)
-    except Exception:  # noqa: BLE001 - half an emoji, an infinity: nothing to judge, so not ours to refuse
-        return True
+        return work(*given, **options)
+    except Exception:  # noqa: BLE001 - no list of what it raises is known
+        return None
     except BaseException as e:
-        if _is_panic(e):
-            return True
+        if type(e).__name__ == "PanicException":  # a class in no module that could be imported
+            return None
         raise
 
 
@@ -165,21 +172,9 @@ def _validator(schema: Json, draft: int) -> "Validator | None":
 
     kind = {4: rs.Draft4Validator, 6: rs.Draft6Validator, 7: rs.Draft7Validator, 2019: rs.Draft201909Validator}
     named = {key: value for key, value in schema.items() if key != "$schema"}
-    try:
-        return kind.get(draft, rs.Draft202012Validator)(
-            named, validate_formats=False, offline=True, pattern_options=rs.RegexOptions(size_limit=_PATTERN_BYTES)
-        )
-    except Exception:  # noqa: BLE001 - a schema that is none; also lone surrogates in it
-        return None
-    except BaseException as e:
-        if _is_panic(e):
-            return None
-        raise
-
-
-def _is_panic(error: BaseException) -> bool:
-    """A panic in the validator. Its class is in no module that could be imported."""
-    return type(error).__name__ == "PanicException"
+    options = rs.RegexOptions(size_limit=_PATTERN_BYTES)
+    make: Callable[..., Validator] = kind.get(draft, rs.Draft202012Validator)
+    return _attempted(make, named, validate_formats=False, offline=True, pattern_options=options)
 
 
 def _is_linear(pattern: str) -> bool:

@@ -79,23 +79,22 @@ def rows_with(
     """
     search = _Search(needle, some, endless)
     found: list[int] = []
-    at = 0
     try:
-        for at in range(0, count, _BLOCK):
-            block_end = min(at + _BLOCK, count)
-            if not search.look(at, block_end):
+        for block in range(0, count, _BLOCK):
+            block_end = min(block + _BLOCK, count)
+            if not search.look(block, block_end):
                 continue
-            for at in range(at, block_end, _GROUP):  # noqa: B020 - `at` is where it is, whoever asks
-                group_end = min(at + _GROUP, block_end)
-                if not search.look(at, group_end):
+            for group in range(block, block_end, _GROUP):
+                group_end = min(group + _GROUP, block_end)
+                if not search.look(group, group_end):
                     continue
-                for at in range(at, group_end):  # noqa: B020
-                    if search.look(at, at + 1):
-                        found.append(at)
+                for row in range(group, group_end):
+                    if search.look(row, row + 1):
+                        found.append(row)
                         if len(found) == enough:
                             search.left = min(search.left, WORK // 4)
     except _NoWorkLeft:
-        return Found(found, at)
+        return Found(found, search.at)
     return Found(found, count)
 
 
@@ -106,7 +105,7 @@ class _NoWorkLeft(Exception):
 class _Search:
     """What is looked for, in what, and how much work is left."""
 
-    __slots__ = ("_endless", "_folded", "_needles", "_some", "left")
+    __slots__ = ("_endless", "_folded", "_needles", "_some", "at", "left")
 
     def __init__(self, needle: Needle, some: Callable[[int, int], object], endless: bool) -> None:
         self._needles = tuple({needle.text, to_json(needle.text)[1:-1]})
@@ -114,9 +113,12 @@ class _Search:
         self._some = some
         self._endless = endless
         self.left = WORK
+        self.at = 0
+        """The first row of those that were looked at last."""
 
     def look(self, first: int, end: int) -> bool:
         """Whether these rows contain it; of more than one: whether one of them may."""
+        self.at = first
         if self.left < 0:
             raise _NoWorkLeft
         self.left -= _LOOK + _ROW * (end - first)
