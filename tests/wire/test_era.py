@@ -28,7 +28,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-OBJECTS = st.dictionaries(st.text(max_size=8), JSON, max_size=4)
+# Words that mean something here have tests of their own; hypothesis reads them off the sources and tries them.
+NAMES = st.text(max_size=8).filter(lambda name: name not in ("_meta", "ttlMs"))
+OBJECTS = st.dictionaries(NAMES, JSON, max_size=4)
 
 
 def envelope(**more: Any) -> Json:
@@ -398,9 +400,7 @@ def test_a_stamped_request_carries_the_envelope_and_everything_else(
     assert stamped["_meta"][CAPABILITIES_KEY] == capabilities
     assert stamped["_meta"][CLIENT_KEY] == {"name": "c"}
     assert (LEVEL_KEY in stamped["_meta"]) == (level is not None)
-    assert {k: v for k, v in stamped.items() if k != "_meta"} == params | {
-        k: v for k, v in before.items() if k != "_meta"
-    }
+    assert {k: v for k, v in stamped.items() if k != "_meta"} == {k: v for k, v in params.items() if k != "_meta"}
     assert meta.items() <= stamped["_meta"].items()
     bare = era.unstamped(stamped)
     assert {k: v for k, v in bare.items() if k != "_meta"} == {k: v for k, v in before.items() if k != "_meta"}
