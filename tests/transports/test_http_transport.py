@@ -86,7 +86,7 @@ class Site:
 
 
 class Owner:
-    """`wire.peer.Inbound` and `wire.peer.Errand` in one: keeps what it hears, answers what it is asked."""
+    """`wire.peer.Inbound` and `wire.peer.Meanwhile` in one: keeps what it hears, answers what it is asked."""
 
     def __init__(self, answer: Any = None) -> None:
         self.heard: list[tuple[str, Json]] = []
@@ -165,8 +165,8 @@ class Talking:
     async def ask(self, method: str = "m", timeout: float | None = 2.0, **params: Any) -> Json:
         return await self.talk.request(method, params, timeout=timeout)
 
-    async def call(self, errand: Owner, timeout: float | None = 2.0, **params: Any) -> Json:
-        return await self.talk.request("tools/call", params, errand=errand, timeout=timeout)
+    async def call(self, meanwhile: Owner, timeout: float | None = 2.0, **params: Any) -> Json:
+        return await self.talk.request("tools/call", params, meanwhile=meanwhile, timeout=timeout)
 
 
 # --- replies
@@ -219,14 +219,14 @@ def test_what_comes_before_the_reply_belongs_to_its_request() -> None:
 
         self_done: list[Callable[[], None]] = []
         async with Talking(Site(tools_call=busy)) as on:
-            errand = Owner({"roots": []})
-            call = asyncio.create_task(on.call(errand, _meta={"progressToken": "mine"}))
+            meanwhile = Owner({"roots": []})
+            call = asyncio.create_task(on.call(meanwhile, _meta={"progressToken": "mine"}))
             await until(lambda: on.site.methods().count("answer") == 2)
             self_done[0]()
             await call
-            assert errand.steps == [{"progressToken": "mine", "progress": 1}]
-            assert errand.heard == [("notifications/message", {"level": "info"})]
-            assert errand.asked == [("roots/list", None)]
+            assert meanwhile.steps == [{"progressToken": "mine", "progress": 1}]
+            assert meanwhile.heard == [("notifications/message", {"level": "info"})]
+            assert meanwhile.asked == [("roots/list", None)]
             answers = {m["id"]: m["result"] for _, m in on.site.posts if "method" not in m}
             assert answers == {"q1": {"roots": []}, 2: {}}
             assert on.owner.heard == on.owner.asked == []
@@ -244,9 +244,9 @@ def test_progress_for_nothing_that_runs_is_nobodys() -> None:
             exchange.end()
 
         async with Talking(Site(tools_call=odd)) as on:
-            errand = Owner()
-            await on.call(errand, _meta={"progressToken": 5})
-            assert errand.steps == errand.heard == []
+            meanwhile = Owner()
+            await on.call(meanwhile, _meta={"progressToken": 5})
+            assert meanwhile.steps == meanwhile.heard == []
 
     run(main())
 
@@ -314,16 +314,16 @@ def test_a_question_taken_back_by_the_server_is_taken_back_from_the_client() -> 
             streams.append((exchange, message))
 
         async with Talking(Site(tools_call=asks)) as on:
-            errand = Owner(endless)
-            call = asyncio.create_task(on.call(errand))
-            await until(lambda: errand.asked)
+            meanwhile = Owner(endless)
+            call = asyncio.create_task(on.call(meanwhile))
+            await until(lambda: meanwhile.asked)
             exchange, message = streams[0]
             exchange.write(frame({"method": "notifications/cancelled", "params": {"requestId": 7}}))
             await stopped.wait()
             exchange.write(frame({"id": message["id"], "result": {}}))
             await call
             assert "answer" not in on.site.methods()
-            assert errand.heard == []
+            assert meanwhile.heard == []
 
     run(main())
 
@@ -585,7 +585,7 @@ def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_t
 
 
 def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event() -> None:
-    """The server names the time; the errand is told of the pause."""
+    """The server names the time; the meanwhile is told of the pause."""
 
     async def main() -> None:
         asked: list[Json] = []
@@ -608,12 +608,12 @@ def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event() -> None:
         site = Site(tools_call=pauses)
         site.on_get = resumed
         async with Talking(site, session="s") as on:
-            errand = Owner()
-            assert await on.call(errand) == {"late": True}
+            meanwhile = Owner()
+            assert await on.call(meanwhile) == {"late": True}
             assert [get.headers.get("last-event-id") for get in site.gets] == ["e2", "e3"]
             assert [get.headers.get("mcp-session-id") for get in site.gets] == ["s", "s"]
-            assert [params["n"] for _, params in errand.heard] == [1, 2]
-            assert errand.pauses == [10, 10]
+            assert [params["n"] for _, params in meanwhile.heard] == [1, 2]
+            assert meanwhile.pauses == [10, 10]
 
     run(main())
 
@@ -662,9 +662,9 @@ def test_a_call_given_up_while_it_is_paused_is_not_polled() -> None:
             exchange.end()
 
         async with Talking(Site(tools_call=pauses)) as on:
-            errand = Owner()
-            call = asyncio.create_task(on.call(errand))
-            await until(lambda: errand.pauses)
+            meanwhile = Owner()
+            call = asyncio.create_task(on.call(meanwhile))
+            await until(lambda: meanwhile.pauses)
             call.cancel()
             await asyncio.wait([call])
             await asyncio.sleep(0.1)  # longer than the server asked for
@@ -681,10 +681,10 @@ def test_a_server_cannot_make_us_wait_longer_than_half_a_minute() -> None:
             exchange.end()
 
         async with Talking(Site(tools_call=pauses)) as on:
-            errand = Owner()
-            call = asyncio.create_task(on.call(errand, timeout=1.0))
-            await until(lambda: errand.pauses)
-            assert errand.pauses == [30_000]
+            meanwhile = Owner()
+            call = asyncio.create_task(on.call(meanwhile, timeout=1.0))
+            await until(lambda: meanwhile.pauses)
+            assert meanwhile.pauses == [30_000]
             with pytest.raises(Unavailable):
                 await call
 

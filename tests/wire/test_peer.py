@@ -61,7 +61,7 @@ class Other:
 
 
 class Heard:
-    """An errand that keeps what it hears."""
+    """An meanwhile that keeps what it hears."""
 
     def __init__(self) -> None:
         self.steps: list[Json] = []
@@ -236,9 +236,9 @@ def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: p
 
     async def main() -> None:
         clock = Clock(monkeypatch)
-        other, errand = Other(), Heard()
+        other, meanwhile = Other(), Heard()
         params = {"_meta": {"progressToken": "mine"}}
-        call = asyncio.create_task(other.peer.request("m", params, errand=errand, timeout=300.0))
+        call = asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile, timeout=300.0))
         [asked] = await other.asked(1)
         token = asked["params"]["_meta"]["progressToken"]
         for step in range(13):
@@ -251,7 +251,7 @@ def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: p
         with pytest.raises(Unavailable) as caught:
             await call
         assert caught.value.code == SERVER_TIMEOUT
-        assert [step["progress"] for step in errand.steps] == list(range(13))
+        assert [step["progress"] for step in meanwhile.steps] == list(range(13))
 
     run(main(), bound=10_000)
 
@@ -261,7 +261,9 @@ def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.Monke
         clock = Clock(monkeypatch)
         other = Other()
         calls = [
-            asyncio.create_task(other.peer.request("m", {"_meta": {"progressToken": 1}}, errand=Heard(), timeout=300.0))
+            asyncio.create_task(
+                other.peer.request("m", {"_meta": {"progressToken": 1}}, meanwhile=Heard(), timeout=300.0)
+            )
             for _ in range(2)
         ]
         asked = await other.asked(2)
@@ -287,13 +289,13 @@ def test_two_callers_with_the_same_token_each_hear_their_own_progress() -> None:
         other = Other()
         errands = [Heard(), Heard()]
         params = {"_meta": {"progressToken": "same", "other": 1}, "name": "x"}
-        calls = [asyncio.create_task(other.peer.request("m", params, errand=errand)) for errand in errands]
+        calls = [asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile)) for meanwhile in errands]
         asked = await other.asked(2)
         for message in asked:
             assert message["params"]["_meta"]["other"] == 1
             token = message["params"]["_meta"]["progressToken"]
             other.send(method="notifications/progress", params={"progressToken": token, "progress": message["id"]})
-        assert [errand.steps for errand in errands] == [
+        assert [meanwhile.steps for meanwhile in errands] == [
             [{"progressToken": "same", "progress": message["id"]}] for message in asked
         ]
         assert params["_meta"]["progressToken"] == "same"
@@ -307,11 +309,11 @@ def test_two_callers_with_the_same_token_each_hear_their_own_progress() -> None:
 @pytest.mark.parametrize("token", [None, 1.0, [], {}, "1", 77])
 def test_progress_for_nothing_that_runs_goes_to_the_owner(token: Any) -> None:
     async def main() -> None:
-        other, errand = Other(), Heard()
-        call = asyncio.create_task(other.peer.request("m", {"_meta": {"progressToken": 1}}, errand=errand))
+        other, meanwhile = Other(), Heard()
+        call = asyncio.create_task(other.peer.request("m", {"_meta": {"progressToken": 1}}, meanwhile=meanwhile))
         await other.asked(1)
         other.send(method="notifications/progress", params={"progressToken": token})
-        assert errand.steps == []
+        assert meanwhile.steps == []
         assert other.heard == [("notifications/progress", {"progressToken": token})]
         call.cancel()
         await asyncio.wait([call])

@@ -34,6 +34,8 @@ class PerServer:
     """Whether an idle connection is probed."""
     health_check_interval: Seconds = 30.0
     """Seconds between two probes."""
+    link_idle: Seconds = 60.0
+    """Seconds a connection beside the first one of a server is kept without a call."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
     schema_compression_enabled: bool = True
@@ -88,6 +90,8 @@ class Server(PerServer):
     """Name of the auth config used towards it."""
     trust: str | None = field(default=None, metadata=NOT_APPLIED)
     """How far its definitions are trusted."""
+    switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
+    """Why it is disabled though its file has it on: an unset variable, say, with its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,9 @@ class Global(PerServer):
     default_timeout: Seconds = 30.0
     """`timeout` of servers and commands that name none."""
     startup_wait: Pause = 0.5
-    """Most seconds a first list waits for servers that are starting; two fifths of it after the last that came."""
+    """Most seconds a first list waits for servers that were seen before and are starting."""
+    first_start_wait: Pause = 6.0
+    """Most seconds a first list waits for servers that were never seen; a third of it after the last that came."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least serious log line that is written."""
     log_file: str | None = None

@@ -29,7 +29,7 @@ from mcpx.transports.dial import Dial
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
-from mcpx.wire.peer import Conversation, Errand, Wait, Waiting
+from mcpx.wire.peer import Conversation, Meanwhile, Wait, Waiting
 from mcpx.wire.sse import SseEvent, SseReader
 from mcpx.wire.tasks import Tasks
 
@@ -108,13 +108,13 @@ class HttpConversation:
     # Requests ----------------------------------------------------------------------------------------------
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
         if self._lost is not None:
             raise Unavailable(self.name, SERVER_DOWN, self._lost)
         if self._ready is not None and not self._ready.done():
             await asyncio.wait([self._ready], timeout=timeout)
-        rid, wait, message = self.waiting.open(method, params, errand, timeout)
+        rid, wait, message = self.waiting.open(method, params, meanwhile, timeout)
         try:
             body = codec.dump(message)
         except codec.Unencodable as error:
@@ -161,8 +161,8 @@ class HttpConversation:
 
     # What the server says ------------------------------------------------------------------------------------
 
-    def hear(self, raw: bytes, errand: Errand | None) -> None:
-        """One message from any stream of the server; `errand` is the request whose stream it was."""
+    def hear(self, raw: bytes, meanwhile: Meanwhile | None) -> None:
+        """One message from any stream of the server; `meanwhile` is the request whose stream it was."""
         try:
             message = codec.load(raw)
         except codec.BadJson:
@@ -172,33 +172,33 @@ class HttpConversation:
             case "response":
                 self.waiting.resolve(message)
             case "notification":
-                self._notified(message["method"], jsonrpc.params_of(message), errand)
+                self._notified(message["method"], jsonrpc.params_of(message), meanwhile)
             case "request":
                 rid = message["id"]
-                self._answering[rid] = task = self.tasks.start(self._asked(message, errand))
+                self._answering[rid] = task = self.tasks.start(self._asked(message, meanwhile))
                 task.add_done_callback(lambda _: self._answering.pop(rid, None))
             case "invalid":
                 self.waiting.noise += 1
 
-    def _notified(self, method: str, params: Json, errand: Errand | None) -> None:
+    def _notified(self, method: str, params: Json, meanwhile: Meanwhile | None) -> None:
         if method == "notifications/progress":
             self.waiting.progressed(params)  # the request its token names, or nobody
         elif method == "notifications/cancelled":
             rid = params.get("requestId")
             if jsonrpc.is_id(rid) and rid in self._answering:
                 self._answering[rid].cancel()
-        elif errand is not None:
-            errand.notification(method, params)
+        elif meanwhile is not None:
+            meanwhile.notification(method, params)
         else:
             self.inbound.notification(method, params)
 
-    async def _asked(self, message: Json, errand: Errand | None) -> None:
+    async def _asked(self, message: Json, meanwhile: Meanwhile | None) -> None:
         rid, method = message["id"], message["method"]
         try:
-            if method == "ping" or errand is None:
+            if method == "ping" or meanwhile is None:
                 value = {} if method == "ping" else await self.inbound.request(message)
             else:
-                value = await errand.question(method, message.get("params"))
+                value = await meanwhile.question(method, message.get("params"))
             reply = jsonrpc.result(rid, value)
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
@@ -335,7 +335,7 @@ class _Reply:
         if event.retry is not None:
             self._retry_ms = min(event.retry, int(LONGEST_RETRY * 1000))
         if event.data and event.event == "message":
-            self._talk.hear(event.data, self._wait.errand)
+            self._talk.hear(event.data, self._wait.meanwhile)
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
         self._fail(SERVER_TOO_LARGE, f"the answer is larger than {self._talk.limit:,} bytes")
@@ -378,8 +378,8 @@ class _Reply:
         if self._wait.future.done() or self.left:
             return
         if self._last_id is not None and not self._talk.modern and self._status == 200:
-            if deliberate and self._wait.errand is not None:
-                self._wait.errand.paused(self._retry_ms)
+            if deliberate and self._wait.meanwhile is not None:
+                self._wait.meanwhile.paused(self._retry_ms)
             self._talk.resume(self, self._last_id, self._retry_ms)
         else:
             self._fail(SERVER_DIED, reason)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_TIMEOUT, Unavailable
 from mcpx.transports.dial import Dial
-from mcpx.wire.peer import Conversation, Errand
+from mcpx.wire.peer import Conversation, Meanwhile
 
 Serve = Callable[[str, Json], Awaitable[Json]]
 
@@ -26,7 +26,7 @@ class MemoryConversation:
         self._name = name
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
         limit = asyncio.timeout(timeout)
         try:

@@ -12,7 +12,7 @@ from mcpx.transports.dial import Dial
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, Pool
-from mcpx.wire.peer import Conversation, Errand, Peer
+from mcpx.wire.peer import Conversation, Meanwhile, Peer
 from mcpx.wire.sse import SseEvent, SseReader
 
 
@@ -84,9 +84,9 @@ class SseConversation:
         self._peer.lose(reason, SERVER_DIED)
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
-        return await self._peer.request(method, params, errand=errand, timeout=timeout)
+        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
 
     def notify(self, method: str, params: Json | None) -> None:
         self._peer.notify(method, params)

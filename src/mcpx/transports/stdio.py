@@ -13,7 +13,7 @@ from mcpx.transports import process
 from mcpx.transports.dial import Dial
 from mcpx.transports.stderrlog import StderrLog
 from mcpx.wire.framing import MessageReader, frame
-from mcpx.wire.peer import Conversation, Errand, Peer
+from mcpx.wire.peer import Conversation, Meanwhile, Peer
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class ChildConversation:
             raise Unavailable(dial.name, SERVER_DOWN, reason) from None
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
         child = self._child
         if child is not None and child.congested:
@@ -79,7 +79,7 @@ class ChildConversation:
                     await child.drain()
             except TimeoutError:
                 raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read its input") from None
-        return await self._peer.request(method, params, errand=errand, timeout=timeout)
+        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
 
     def notify(self, method: str, params: Json | None) -> None:
         self._peer.notify(method, params)

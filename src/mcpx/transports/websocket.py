@@ -8,7 +8,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports.dial import Dial
 from mcpx.wire import websocket
-from mcpx.wire.peer import Conversation, Errand, Peer
+from mcpx.wire.peer import Conversation, Meanwhile, Peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class SocketConversation:
             self._socket.send(raw)
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
         if self._socket is not None and self._socket.congested:
             try:
@@ -58,7 +58,7 @@ class SocketConversation:
                     await self._socket.drain()
             except TimeoutError:
                 raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent") from None
-        return await self._peer.request(method, params, errand=errand, timeout=timeout)
+        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
 
     def notify(self, method: str, params: Json | None) -> None:
         self._peer.notify(method, params)

@@ -134,7 +134,7 @@ class Link:
 
     async def _send(self, method: str, params: Json, errand: Errand | None) -> Json:
         assert self._talk is not None
-        return await self._talk.request(method, params, errand=errand, timeout=self.server.call_timeout)
+        return await self._talk.request(method, params, meanwhile=errand, timeout=self.server.call_timeout)
 
     async def request(self, message: Json) -> Json:
         """A question of the server that no stream ties to a call (`wire.peer.Inbound`)."""
@@ -290,7 +290,7 @@ class Link:
                 return
             params = era.stamped({"notifications": wanted}, self.who.client, self.who.capabilities, None)
             try:
-                await self._talk.request("subscriptions/listen", params, errand=ear)
+                await self._talk.request("subscriptions/listen", params, meanwhile=ear)
                 tries = 0
             except Unavailable as error:
                 log.debug("[%s] listening ended: %s", self.server.name, error.message)

@@ -41,7 +41,7 @@ _ANSWERED_ID = re.compile(
 _NO_ANSWER = re.compile(rb"\s*\{\s*" + _VERSION + rb'(?:"id"\s*:[^,]*,\s*)?"method"')
 
 
-class Errand(Protocol):
+class Meanwhile(Protocol):
     """What a running request hears before its reply."""
 
     def progress(self, params: Json) -> None: ...
@@ -73,7 +73,7 @@ class Conversation(Protocol):
     """What a link talks through, whatever carries it."""
 
     async def request(
-        self, method: str, params: Json, *, errand: Errand | None = None, timeout: float | None = None
+        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json: ...
 
     def notify(self, method: str, params: Json | None) -> None: ...
@@ -84,11 +84,13 @@ class Conversation(Protocol):
 class Wait:
     """One request in flight."""
 
-    __slots__ = ("deadline", "errand", "future", "latest", "timeout", "timer", "token")
+    __slots__ = ("deadline", "future", "latest", "meanwhile", "timeout", "timer", "token")
 
-    def __init__(self, future: asyncio.Future[Json], errand: Errand | None, token: Any, timeout: float | None) -> None:
+    def __init__(
+        self, future: asyncio.Future[Json], meanwhile: Meanwhile | None, token: Any, timeout: float | None
+    ) -> None:
         self.future = future
-        self.errand = errand
+        self.meanwhile = meanwhile
         self.token = token
         self.timeout = timeout
         self.timer: asyncio.TimerHandle | None = None
@@ -113,18 +115,23 @@ class Waiting:
         return len(self._waits)
 
     def open(
-        self, method: str, params: Json | None, errand: Errand | None, timeout: float | None, id: str | None = None
+        self,
+        method: str,
+        params: Json | None,
+        meanwhile: Meanwhile | None,
+        timeout: float | None,
+        id: str | None = None,
     ) -> tuple[str | int, Wait, Json]:
         """Register a request: its id, its wait and the message to send. A progress token becomes one of ours."""
         loop = asyncio.get_running_loop()
         rid: str | int = id if id is not None else next(self._ids)
         token = None
-        if errand is not None and params is not None:
+        if meanwhile is not None and params is not None:
             meta = params.get("_meta")
             if isinstance(meta, dict) and "progressToken" in meta:
                 token = cast(Json, meta)["progressToken"]
                 params = {**params, "_meta": {**meta, "progressToken": rid}}
-        wait = Wait(loop.create_future(), errand, token, timeout)
+        wait = Wait(loop.create_future(), meanwhile, token, timeout)
         if timeout is not None:
             now = loop.time()
             wait.latest = now + LONGEST_CALL
@@ -150,14 +157,14 @@ class Waiting:
         wait.future.set_exception(Unavailable(self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s"))
 
     def progressed(self, params: Json) -> bool:
-        """Route a progress notification to its errand, under the caller's own token."""
+        """Route a progress notification to its meanwhile, under the caller's own token."""
         token = params.get("progressToken")
         wait = self._waits.get(token) if jsonrpc.is_id(token) else None
-        if wait is None or wait.errand is None or wait.token is None:
+        if wait is None or wait.meanwhile is None or wait.token is None:
             return False
         if wait.timeout is not None:
             wait.deadline = min(asyncio.get_running_loop().time() + wait.timeout, wait.latest)
-        wait.errand.progress({**params, "progressToken": wait.token})
+        wait.meanwhile.progress({**params, "progressToken": wait.token})
         return True
 
     def resolve(self, message: Json) -> None:
@@ -225,13 +232,13 @@ class Peer:
         method: str,
         params: Json | None,
         *,
-        errand: Errand | None = None,
+        meanwhile: Meanwhile | None = None,
         timeout: float | None = None,
         id: str | None = None,
     ) -> Json:
         if self.lost is not None:
             raise Unavailable(self.waiting.name, SERVER_DIED, self.lost)
-        rid, wait, message = self.waiting.open(method, params, errand, timeout, id)
+        rid, wait, message = self.waiting.open(method, params, meanwhile, timeout, id)
         try:
             self._transmit(codec.dump(message))
             return await wait.future
