@@ -9,28 +9,32 @@ import pytest
 
 from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns, until
 from mcpx.config import Config, Global, Naming
-from mcpx.core import gateway as module
+from mcpx.core import announcements
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
-from mcpx.model.events import Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import CallFinished, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
 from mcpx.upstreams.recovery import BARREN_LIVES
+
+KINDS_OF_EVENTS = (OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, CallFinished)
 
 
 class House:
     """A gateway in front of toys, in the order given."""
 
-    def __init__(self, *, startup_wait: float = 0.0, naming: Naming | None = None, **toys: Toy | Any) -> None:
+    def __init__(self, *, first_start_wait: float = 0.0, naming: Naming | None = None, **toys: Toy | Any) -> None:
         servers = [
             toy.server(name) if isinstance(toy, Toy) else toy[0].server(name, **toy[1]) for name, toy in toys.items()
         ]
         config = Config(
-            mcp_servers=tuple(servers), global_=Global(startup_wait=startup_wait), naming=naming or Naming()
+            mcp_servers=tuple(servers),
+            global_=Global(startup_wait=0.0, first_start_wait=first_start_wait),
+            naming=naming or Naming(),
         )
         self.gateway = Gateway(config, {})
         self.events: list[Event] = []
-        self.gateway.bus.subscribe(self.events.append)
+        self.gateway.bus.subscribe(self.events.append, *KINDS_OF_EVENTS)
 
     async def __aenter__(self) -> "House":
         self.gateway.start()
@@ -160,7 +164,7 @@ def test_pages_put_together_are_the_list() -> None:
 def test_a_disabled_server_is_neither_listed_nor_waited_for() -> None:
     async def main() -> None:
         off = Toy(tools=("off",))
-        async with House(startup_wait=600.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
+        async with House(first_start_wait=600.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
             assert await house.names() == ["on"]
             assert off.attempts == 0
 
@@ -175,7 +179,7 @@ def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there
 
     async def main() -> None:
         toy = held(tools=("late",))
-        async with House(startup_wait=600.0, toy=toy) as on:
+        async with House(first_start_wait=600.0, toy=toy) as on:
             asking = asyncio.create_task(on.names())
             await turns()
             assert not asking.done()
@@ -185,12 +189,12 @@ def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there
     run(main())
 
 
-def test_a_list_waits_no_longer_than_startup_wait_after_the_clients_first_message() -> None:
+def test_a_list_waits_no_longer_than_first_start_wait_after_the_clients_first_message() -> None:
     """LIF-1: once, not with every list."""
 
     async def main() -> None:
         hangs = held(), {"timeout": 600.0}
-        async with House(startup_wait=0.2, hangs=hangs, quick=Toy(tools=("q",))) as on:
+        async with House(first_start_wait=0.2, hangs=hangs, quick=Toy(tools=("q",))) as on:
             await on.settled("quick")
             caller = older()
             began = time.monotonic()
@@ -210,7 +214,7 @@ def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
     async def main() -> None:
         broken = Toy()
         broken.down = "no"
-        async with House(startup_wait=600.0, broken=broken, good=Toy(tools=("good",))) as on:
+        async with House(first_start_wait=600.0, broken=broken, good=Toy(tools=("good",))) as on:
             assert await on.names() == ["good"]
 
     run(main())
@@ -221,7 +225,7 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
 
     async def main() -> None:
         late, hangs = held(tools=("late",)), held()
-        async with House(late=late, hangs=hangs) as on:
+        async with House(first_start_wait=60.0, late=late, hangs=hangs) as on:
             calling = asyncio.create_task(on.ask("tools/call", name="late", arguments={"text": "hi"}))
             await turns()
             late.opening.set()
@@ -233,7 +237,7 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
 def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() -> None:
     async def main() -> None:
         late = held()
-        async with House(late=late) as on:
+        async with House(first_start_wait=60.0, late=late) as on:
             calls = [
                 asyncio.create_task(on.ask("tools/call", name="nobody's")),
                 asyncio.create_task(on.ask("resources/read", uri="nobody:s")),
@@ -270,13 +274,13 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
             with pytest.raises(Unavailable, match="next try in"):
                 await on.ask("tools/call", name="x_echo")
             with pytest.raises(Unavailable, match="next try in"):
-                await on.gateway.room(older()).pick("absent", "echo")
+                await on.gateway.view(older()).pick("absent", "echo")
             assert (absent.attempts, bare.attempts) == (BARREN_LIVES, 1)
             with pytest.raises(Unavailable, match=r"^bare: not there"):
-                await on.gateway.room(older()).pick("bare", "echo")
+                await on.gateway.view(older()).pick("bare", "echo")
             bare.down = None
-            assert await on.gateway.room(older()).pick("bare", "echo") is not None
-            assert await on.gateway.room(older()).pick("bare", "other") is None
+            assert await on.gateway.view(older()).pick("bare", "echo") is not None
+            assert await on.gateway.view(older()).pick("bare", "other") is None
             assert bare.attempts == 3
 
     run(main())
@@ -289,12 +293,12 @@ def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_st
         late = held()
         late.down = "not there"
         async with House(late=(late, {"prefix": "late", "max_retries": 0})) as on:
-            picking = asyncio.create_task(on.gateway.room(older()).pick("late", "echo"))
+            picking = asyncio.create_task(on.gateway.view(older()).pick("late", "echo"))
             calling = asyncio.create_task(on.ask("tools/call", name="late_echo"))
             await turns()
             late.opening.set()
             await asyncio.wait([picking, calling])
-            assert picking.result() is None and isinstance(calling.exception(), NotFound)
+            assert str(picking.exception()) == str(calling.exception()) == "late: not there"
             assert late.attempts == 1
 
     run(main())
@@ -309,7 +313,7 @@ def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there
             return {"contents": [{"uri": params["uri"]}]}
 
         late = held(capabilities={"resources": {}}, answers={"resources/list": resources, "resources/read": read})
-        async with House(late=late) as on:
+        async with House(first_start_wait=60.0, late=late) as on:
             reading = asyncio.create_task(on.ask("resources/read", uri="x:1"))
             await turns()
             late.opening.set()
@@ -334,7 +338,7 @@ def test_a_name_that_is_no_string_is_a_mistake_in_the_params(name: Any) -> None:
 
 def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """LIF-1: only the kinds that differ."""
-    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.001)
+    monkeypatch.setattr(announcements, "GAP", 0.001)
 
     async def main() -> None:
         late = held(tools=("late",), capabilities={"tools": {}, "prompts": {}})
@@ -361,7 +365,7 @@ def test_nothing_is_announced_before_anybody_has_listed() -> None:
 
 
 def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.001)
+    monkeypatch.setattr(announcements, "GAP", 0.001)
 
     async def main() -> None:
         toy = Toy("older")
@@ -370,7 +374,7 @@ def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypat
             await on.names()
             toy.lines[0].die()
             await on.ask("tools/call", name="echo")
-            looking = on.gateway._announcing
+            looking = on.gateway._announcements._running  # pyright: ignore[reportPrivateUsage]
             assert looking is not None
             await until(looking.done)
             assert on.announced == []
@@ -395,7 +399,7 @@ def test_what_a_server_says_has_changed_is_announced_even_if_it_looks_the_same()
 
 def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     gap = 0.1
-    monkeypatch.setattr(module, "ANNOUNCE_GAP", gap)
+    monkeypatch.setattr(announcements, "GAP", gap)
 
     async def main() -> None:
         toys = {f"s{n}": held(tools=(f"t{n}",)) for n in range(50)}
@@ -408,14 +412,14 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypat
             await on.settled()
             assert len(await on.names()) == 50
             known = on.gateway.catalog
-            await until(lambda: on.gateway._known is known)  # pyright: ignore[reportPrivateUsage]
+            await until(lambda: on.gateway._announcements._known is known)  # pyright: ignore[reportPrivateUsage]
             assert 1 <= len(on.announced) <= (time.monotonic() - began) / gap + 1
 
     run(main())
 
 
 def test_the_last_of_several_quick_changes_is_announced_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANNOUNCE_GAP", 0.02)
+    monkeypatch.setattr(announcements, "GAP", 0.02)
 
     async def main() -> None:
         one, two = held(tools=("one",)), held(tools=("two",))
@@ -479,14 +483,19 @@ def test_what_servers_say_is_published_with_their_name() -> None:
     """PRO-4."""
 
     async def main() -> None:
-        toy = Toy("older")
+        async def resources(line: Line, params: Json) -> Json:
+            return {"resources": [{"uri": "x:1", "name": "x"}]}
+
+        answers = {"resources/list": resources, "resources/subscribe": fine}
+        toy = Toy("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
         async with House(toy=toy) as on:
             await on.settled()
+            await on.ask("resources/subscribe", older("one"), uri="x:1")
             toy.lines[0].say("notifications/message", {"level": "info", "data": "hi"})
             toy.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
             await until(lambda: any(isinstance(event, ResourceUpdated) for event in on.events))
             assert ServerSaid("toy", "notifications/message", {"level": "info", "data": "hi"}, None) in on.events
-            assert ResourceUpdated("toy", {"uri": "x:1"}, None) in on.events
+            assert ResourceUpdated("toy", {"uri": "x:1"}, frozenset({"one"})) in on.events
             assert UpstreamChanged("toy") in on.events
 
     run(main())
@@ -500,8 +509,8 @@ def test_a_listener_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptur
                 raise KeyError("bug")
 
             later: list[Event] = []
-            on.gateway.bus.subscribe(fails)
-            on.gateway.bus.subscribe(later.append)
+            on.gateway.bus.subscribe(fails, UpstreamChanged)
+            on.gateway.bus.subscribe(later.append, UpstreamChanged)
             await on.settled()
             assert later
 

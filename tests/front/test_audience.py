@@ -7,7 +7,7 @@ import pytest
 
 from mcpx.front.audience import Audience, Ear, Session
 from mcpx.model.call import Json
-from mcpx.model.events import OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.wire import era
 
 Heard = list[tuple[str, Json]]
@@ -22,6 +22,12 @@ def session(audience: Audience, **fields: Any) -> tuple[Session, Heard]:
     return joined, heard
 
 
+def tell(audience: Audience, event: Event) -> None:
+    bus = Bus()
+    audience.listen_to(bus)
+    bus.publish(event)
+
+
 def ear(audience: Audience, id: str | int = 1, **wanted: Any) -> tuple[Ear, Heard]:
     heard: Heard = []
     joined = Ear(id, wanted, lambda method, params: heard.append((method, params)))
@@ -33,7 +39,7 @@ def test_every_session_hears_that_lists_changed_and_each_notice_once() -> None:
     """PRO-4."""
     audience = Audience()
     (_, one), (_, two) = session(audience), session(audience)
-    audience.hear(OffersChanged(frozenset({"templates", "resources", "tools"})))
+    tell(audience, OffersChanged(frozenset({"templates", "resources", "tools"})))
     expected = [("notifications/resources/list_changed", {}), ("notifications/tools/list_changed", {})]
     assert one == two == expected
 
@@ -44,7 +50,7 @@ def test_listeners_hear_what_they_asked_for_under_their_own_mark() -> None:
     _, tools = ear(audience, "a", toolsListChanged=True)
     _, resources = ear(audience, 7, resourcesListChanged=True, toolsListChanged="yes")
     _, nothing = ear(audience)
-    audience.hear(OffersChanged(frozenset({"tools", "templates"})))
+    tell(audience, OffersChanged(frozenset({"tools", "templates"})))
     assert tools == [("notifications/tools/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: "a"}})]
     assert resources == [("notifications/resources/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: 7}})]
     assert nothing == []
@@ -57,7 +63,7 @@ def test_who_has_left_hears_nothing() -> None:
     for _ in range(2):
         audience.leave(left)
         audience.leave_ear(deaf)
-    audience.hear(OffersChanged(frozenset({"tools"})))
+    tell(audience, OffersChanged(frozenset({"tools"})))
     assert heard == unheard == []
 
 
@@ -68,8 +74,8 @@ def test_a_client_may_leave_while_it_is_told() -> None:
     second = Session(lambda method, params: heard.append((method, params)))
     audience.join(first)
     audience.join(second)
-    audience.hear(OffersChanged(frozenset({"tools"})))
-    audience.hear(OffersChanged(frozenset({"tools"})))
+    tell(audience, OffersChanged(frozenset({"tools"})))
+    tell(audience, OffersChanged(frozenset({"tools"})))
     assert len(heard) <= 1
 
 
@@ -84,7 +90,7 @@ def test_an_update_reaches_its_subscribers_in_the_form_they_subscribed_with() ->
     both.subscriptions["srv", "x:1"] = {"x:1", "proxy://resource/abc"}
     listener.forms["srv", "x:1"] = {"proxy://resource/abc"}
     params = {"uri": "x:1", "title": "t", "_meta": {"k": 1, era.SUBSCRIPTION_KEY: "upstream's"}}
-    audience.hear(ResourceUpdated("srv", params, None))
+    tell(audience, ResourceUpdated("srv", params, frozenset({plain.id, both.id, listener.id})))
 
     def told(uri: str, **meta: Any) -> tuple[str, Json]:
         return "notifications/resources/updated", {"uri": uri, "title": "t", "_meta": {"k": 1, **MARK, **meta}}
@@ -103,10 +109,11 @@ def test_an_update_of_another_server_or_of_somebody_elses_link_reaches_nobody_el
     listener, listened = ear(audience)
     for subscriptions in (mine.subscriptions, other.subscriptions, listener.forms):
         subscriptions["srv", "x:1"] = {"x:1"}
-    audience.hear(ResourceUpdated("another", {"uri": "x:1"}, None))
-    audience.hear(ResourceUpdated("srv", {"uri": "x:2"}, None))
+    everybody = frozenset({mine.id, other.id, listener.id})
+    tell(audience, ResourceUpdated("another", {"uri": "x:1"}, everybody))
+    tell(audience, ResourceUpdated("srv", {"uri": "x:2"}, everybody))
     assert heard == others == listened == []
-    audience.hear(ResourceUpdated("srv", {"uri": "x:1"}, mine.id))
+    tell(audience, ResourceUpdated("srv", {"uri": "x:1"}, frozenset({mine.id})))
     assert len(heard) == 1
     assert others == listened == []
 
@@ -116,8 +123,8 @@ def test_an_update_of_something_that_is_no_uri_reaches_nobody(uri: Any) -> None:
     audience = Audience()
     subscribed, heard = session(audience)
     subscribed.subscriptions["srv", "x:1"] = {"x:1"}
-    audience.hear(ResourceUpdated("srv", {"uri": uri}, None))
-    audience.hear(ResourceUpdated("srv", {}, None))
+    tell(audience, ResourceUpdated("srv", {"uri": uri}, frozenset({subscribed.id})))
+    tell(audience, ResourceUpdated("srv", {}, frozenset({subscribed.id})))
     assert heard == []
 
 
@@ -138,7 +145,7 @@ def test_a_shared_servers_log_reaches_sessions_whose_level_admits_it(
     """PRO-4: marked with the server."""
     audience = Audience()
     _, heard = session(audience, log_level=level)
-    audience.hear(ServerSaid("srv", "notifications/message", {"level": message, "data": 1}, None))
+    tell(audience, ServerSaid("srv", "notifications/message", {"level": message, "data": 1}, None))
     assert heard == ([("notifications/message", {"level": message, "data": 1, "_meta": MARK})] if hears else [])
 
 
@@ -148,8 +155,8 @@ def test_what_a_private_link_says_is_its_sessions_alone() -> None:
     quiet, heard_quiet = session(audience, log_level="error")
     _, others = session(audience, log_level="debug")
     for owner in (mine.id, quiet.id):
-        audience.hear(ServerSaid("srv", "notifications/message", {"level": "debug"}, owner))
-        audience.hear(ServerSaid("srv", "notifications/odd", {}, owner))
+        tell(audience, ServerSaid("srv", "notifications/message", {"level": "debug"}, owner))
+        tell(audience, ServerSaid("srv", "notifications/odd", {}, owner))
     assert [method for method, _ in heard] == ["notifications/message", "notifications/odd"]
     assert [method for method, _ in heard_quiet] == ["notifications/odd"]
     assert others == []
@@ -159,7 +166,7 @@ def test_of_a_shared_link_only_log_messages_are_for_all() -> None:
     audience = Audience()
     _, heard = session(audience)
     _, solo = session(audience, solo=True)
-    audience.hear(ServerSaid("srv", "notifications/odd", {"_meta": {"k": 1}}, None))
+    tell(audience, ServerSaid("srv", "notifications/odd", {"_meta": {"k": 1}}, None))
     assert heard == []
     assert solo == [("notifications/odd", {"_meta": {"k": 1, **MARK}})]
 
@@ -168,8 +175,8 @@ def test_listeners_hear_no_logs_and_nobody_hears_of_states() -> None:
     audience = Audience()
     _, heard = session(audience)
     _, listened = ear(audience, toolsListChanged=True)
-    audience.hear(UpstreamChanged("srv"))
-    audience.hear(ServerSaid("srv", "notifications/message", {"level": "error"}, None))
+    tell(audience, UpstreamChanged("srv"))
+    tell(audience, ServerSaid("srv", "notifications/message", {"level": "error"}, None))
     assert len(heard) == 1
     assert listened == []
 

@@ -23,7 +23,7 @@ from fixtures.parts import (
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
-from mcpx.upstreams import errands
+from mcpx.upstreams import bridges
 from mcpx.upstreams import upstream as module
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -35,7 +35,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.changes: list[tuple[tuple[Kind, ...], bool]] = []
-        self.updates: list[tuple[Json, str | None]] = []
+        self.updates: list[tuple[Json, frozenset[str]]] = []
         self.words: list[tuple[str, Json, str | None]] = []
         self.states: list[str] = []
         self.upstream: Upstream | None = None
@@ -43,10 +43,13 @@ class Hub:
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
         self.changes.append((tuple(kinds), said_so))
 
-    def resource_updated(self, server: str, params: Json, owner: str | None) -> None:
-        self.updates.append((params, owner))
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
+        pass
 
-    def said(self, server: str, method: str, params: Json, owner: str | None) -> None:
+    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
+        self.updates.append((params, to))
+
+    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         self.words.append((method, params, owner))
 
     def state_changed(self, server: str) -> None:
@@ -338,7 +341,7 @@ def test_a_server_that_dies_in_a_call_fails_that_call_at_once_and_is_not_sent_it
 
 def test_losing_a_private_link_does_not_make_the_server_disconnected() -> None:
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        async with Running(Toy("older"), isolation="per_session") as on:
             caller = older(askable=True)
             await on.call(caller)
             on.toy.lines[1].die()
@@ -447,7 +450,7 @@ def test_a_state_that_is_not_of_a_parked_call_is_refused_and_nothing_is_called(s
 
 def test_a_parked_call_whose_time_is_over_is_cancelled_at_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """LIF-6."""
-    monkeypatch.setattr(errands, "PARKED_FOR", 0.02)
+    monkeypatch.setattr(bridges, "PARKED_FOR", 0.02)
 
     async def main() -> None:
         async with Running(Toy("older", tools={"ask": asks(ELICIT)})) as on:
@@ -596,9 +599,12 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
     """PRO-4."""
 
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        toy = Toy("older", answers={"resources/subscribe": fine})
+        async with Running(toy, isolation="per_session") as on:
             await on.call(older("mine", askable=True))
             shared, private = on.toy.lines
+            for who in ("mine", "yours"):
+                await on.upstream.watch("x:1", who)
             for line in (shared, private):
                 line.say("notifications/message", {"level": "info"})
                 line.say("notifications/resources/updated", {"uri": "x:1"})
@@ -607,7 +613,7 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
                 ("notifications/message", {"level": "info"}, None),
                 ("notifications/message", {"level": "info"}, "mine"),
             ]
-            assert on.hub.updates == [({"uri": "x:1"}, None), ({"uri": "x:1"}, "mine")]
+            assert on.hub.updates == [({"uri": "x:1"}, frozenset({"yours"})), ({"uri": "x:1"}, frozenset({"mine"}))]
 
     run(main())
 
@@ -619,7 +625,7 @@ def test_a_clients_notification_goes_over_its_own_links_and_no_other() -> None:
     """PRO-4."""
 
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        async with Running(Toy("older"), isolation="per_session") as on:
             for session in ("one", "two"):
                 await on.call(older(session, askable=True))
             on.upstream.notify(older("one", askable=True), "notifications/roots/list_changed", {})
@@ -653,7 +659,7 @@ def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_
     """PRO-2."""
 
     async def main() -> None:
-        async with Running(logging_toy()) as on:
+        async with Running(logging_toy(), isolation="per_session") as on:
             await on.call(older("one", askable=True))
             await on.call(older("two", askable=True))
             await on.upstream.set_level("debug", older("one", askable=True, log_level="warning"))
@@ -666,7 +672,7 @@ def test_a_link_opened_after_the_level_was_set_is_told_it() -> None:
     """PRO-2: a client sets its level before its first call opens its private link."""
 
     async def main() -> None:
-        async with Running(logging_toy()) as on:
+        async with Running(logging_toy(), isolation="per_session") as on:
             caller = older("one", askable=True, log_level="error")
             await on.upstream.set_level("error", caller)
             await on.call(caller)
@@ -697,15 +703,14 @@ def test_the_end_of_a_session_takes_its_links_and_its_subscriptions_with_it() ->
             capabilities={"tools": {}, "resources": {"subscribe": True}},
             answers={"resources/subscribe": fine, "resources/unsubscribe": fine},
         )
-        async with Running(toy) as on:
+        async with Running(toy, isolation="per_session") as on:
+            for who, uri in (("one", "x:1"), ("two", "x:1"), ("one", "x:2")):
+                await on.upstream.watch(uri, who)
             await on.call(older("one", askable=True))
-            shared = await on.upstream.link_for(older("one"))
-            await shared.subscribe("x:1", "one", {})
-            await shared.subscribe("x:1", "two", {})
-            await shared.subscribe("x:2", "one", {})
             await on.upstream.end_session("one")
-            assert shared.subscribers == {"x:1": {"two"}}
-            assert [line.closed_by_gateway for line in toy.lines] == [False, True]
+            told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m == "resources/unsubscribe"]
+            assert told == [("resources/unsubscribe", "x:2")]
+            await until(lambda: [line.closed_by_gateway for line in toy.lines] == [False, True])
             assert on.state == "connected"
 
     run(main())

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming
 from mcpx.config import Config
+from mcpx.core.source import Source as AnySource
 from mcpx.model.call import Caller
 from mcpx.model.offer import Kind
-from mcpx.upstreams.upstream import Upstream
-from mcpx.upstreams.variants import answers_key
+from mcpx.upstreams.traits import Kind as ClientKind
+from mcpx.upstreams.traits import kind_of
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +23,11 @@ Given = dict[tuple[Kind, str, str], str]
 
 
 class Catalogs:
-    def __init__(self, upstreams: Callable[[], Iterable[Upstream]], naming: Callable[[], Naming]) -> None:
+    def __init__(self, upstreams: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming]) -> None:
         self._upstreams = upstreams
         self._naming = naming
         self._shared: Catalog | None = None
-        self._special: dict[str, Catalog] = {}
+        self._special: dict[str | ClientKind, Catalog] = {}
         self._varied = False
         self._shown: Catalog | None = None
         self._given: Given = {}
@@ -41,7 +42,7 @@ class Catalogs:
                 if warning not in self._warned:
                     log.warning("%s", warning)
             self._warned = set(self._shared.warnings)
-            self._varied = any(upstream.variants for upstream in self._upstreams())
+            self._varied = any(upstream.offers_vary for upstream in self._upstreams())
         return self._shared
 
     def of(self, caller: Caller) -> Catalog:
@@ -49,7 +50,7 @@ class Catalogs:
         shared = self.shared
         if not self._varied or caller.solo or not caller.answers:
             return shared
-        key = caller.session or answers_key(caller.capabilities)
+        key = caller.session or kind_of(caller.capabilities)
         found = self._special.get(key)
         if found is None:
             found = self._special[key] = self._build(caller)

@@ -1,27 +1,31 @@
-"""The gateway: the servers of one configuration, the catalog of what they offer, and the door for every call.
+"""The gateway: the sources of one configuration, the catalog of what they offer, and the door for every call.
 
-Everything built from one configuration is a `Generation`; the catalog is rebuilt when a server's offers change
-and swapped as a whole. Servers start in the background and never delay an answer beyond `startup_wait`.
+Everything built from one configuration is a `Generation`, which never changes: a reload builds the next one, from the
+same parts where it can, and swaps one pointer. A call belongs to the generation it began in.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import public_name
 from mcpx.config import Config
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
+from mcpx.core.announcements import Announcements, Told
 from mcpx.core.catalogs import Catalogs
-from mcpx.core.room import CallersRoom
+from mcpx.core.relay import Relay
 from mcpx.core.router import route
+from mcpx.core.starting import Starting, all_set
 from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
+from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
 from mcpx.surfaces.surface import Surfaces
@@ -32,16 +36,8 @@ from mcpx.upstreams.upstream import Surroundings, Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
-if TYPE_CHECKING:
-    from mcpx.catalog.entries import ToolEntry
-
 log = logging.getLogger(__name__)
 
-ANNOUNCE_GAP = 1.0
-"""Seconds between two announcements of changed lists: fifty servers that start together are not fifty notices."""
-
-LULL = 0.4
-"""The part of `startup_wait` that a list with something to show waits for one more server after the last that came."""
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
@@ -52,7 +48,7 @@ DRAIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """All that was built from one `Config`. A reload builds the next one, from the same parts where it can."""
+    """All that was built from one `Config`."""
 
     config: Config
     upstreams: Mapping[str, Upstream]
@@ -65,6 +61,7 @@ class Gateway:
     def __init__(self, config: Config, environ: Mapping[str, str], state: Path | None = None) -> None:
         """`state` is the folder for what is not configuration; without one nothing is kept."""
         self.bus = Bus()
+        self.relay = Relay(self.bus)
         self._tasks = Tasks("gateway")
         snapshots = Snapshots(None if state is None else state / "snapshots")
         self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE))
@@ -77,15 +74,16 @@ class Gateway:
         self._started = False
         self._solo: Caller | None = None
         self.catalogs = Catalogs(lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming)
-        self._known: Catalog | None = None
-        """What clients were told of: the first list they saw, then each announcement."""
-        self._told: list[tuple[str, str, str]] = []
-        self._stale = False
-        self._forced: set[Kind] = set()
-        self._menus_changed: frozenset[str | None] = frozenset()
-        self._changed_by: set[str] = set()
-        self._last_came = 0.0
-        self._announcing: asyncio.Task[None] | None = None
+        self.starting = Starting(
+            lambda: self.generation.upstreams.values(), lambda: self.generation.config.global_.first_start_wait
+        )
+        self._announcements = Announcements(
+            self.bus,
+            self._tasks,
+            lambda: self.catalog,
+            self._services,
+            lambda: listing_menus(self.generation.config),
+        )
         self._levels: dict[str, str] = {}
         self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
 
@@ -120,7 +118,7 @@ class Gateway:
                     upstream.start(self._solo)
                 # Not `settled`: with a snapshot or after a failed start the old process must not go yet.
                 coming = [u.came for u in fresh if u.server.enabled and not u.server.lazy]
-                await _set(coming, PUBLISH_AFTER, all_of_them=True)
+                await all_set(coming, PUBLISH_AFTER)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
@@ -129,16 +127,20 @@ class Gateway:
             surfaces = before.surfaces
             if (before.config.mode, settings_of(before.config)) != (config.mode, settings_of(config)):
                 surfaces = self._surface_state.surfaces(config)
-            self._menus_changed |= changed_menus(before.config, config)
+            self._announcements.menus_changed(changed_menus(before.config, config))
             self.generation = Generation(config, upstreams, surfaces)
-            self._changed_offers()
+            self.catalogs.changed()
+            self._announcements.look()
             for name, upstream in before.upstreams.items():
-                if upstreams.get(name) is not upstream:
+                successor = upstreams.get(name)
+                if successor is not upstream:
+                    if successor is not None:
+                        successor.succeed(upstream)
+                    self._aside.add(upstream)
                     self._tasks.start(self._drain(upstream))
             return plan
 
     async def _drain(self, upstream: Upstream) -> None:
-        self._aside.add(upstream)
         await upstream.drain(DRAIN)
         self._aside.discard(upstream)
 
@@ -150,17 +152,37 @@ class Gateway:
     # The door --------------------------------------------------------------------------------------------------
 
     async def handle(self, call: Call) -> Json:
-        return await route(self.generation.surfaces.of(call.caller.mode), CallersRoom(self, call.caller), call)
+        generation = self.generation
+        return await route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
+
+    def source(self, generation: Generation, server: str) -> Upstream:
+        """As the generation has it that a call began in; one that came later, as it is now."""
+        found = generation.upstreams.get(server) or self.generation.upstreams.get(server)
+        if found is None:
+            raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
+        return found
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self.generation.upstreams.values():
             upstream.notify(caller, method, params)
 
+    async def listen_for(self, server: str, uri: str, who: str) -> None:
+        """A modern client's listening wants to hear of a resource."""
+        await self.source(self.generation, server).watch(uri, who)
+
+    async def stop_listening(self, who: str) -> None:
+        """Wherever it is heard by now: servers may have been replaced since it began."""
+        await asyncio.gather(*(upstream.unwatch(who) for upstream in self._all()))
+
     async def end_session(self, session: str) -> None:
         self._levels.pop(session, None)
         self.catalogs.forget(session)
         self._surface_state.forget(session)
-        await asyncio.gather(*(upstream.end_session(session) for upstream in self.generation.upstreams.values()))
+        await asyncio.gather(*(upstream.end_session(session) for upstream in self._all()))
+
+    def _all(self) -> set[Upstream]:
+        """Also those that come and go."""
+        return {*self.generation.upstreams.values(), *self._aside}
 
     async def set_level(self, caller: Caller, level: str) -> None:
         """Servers are asked for the lowest level anybody wants; each client still gets only its own."""
@@ -194,9 +216,9 @@ class Gateway:
 
     # What callers find -------------------------------------------------------------------------------------------
 
-    def room(self, caller: Caller) -> CallersRoom:
+    def view(self, caller: Caller) -> CallersView:
         """The gateway as this caller finds it."""
-        return CallersRoom(self, caller)
+        return CallersView(self, self.generation, caller)
 
     @property
     def catalog(self) -> Catalog:
@@ -210,23 +232,12 @@ class Gateway:
         status = upstream.status
         return Service(name, upstream.description, upstream.instructions, status.state, status.last_error)
 
-    def tool_index(self) -> "list[ToolEntry]":
-        """Every tool with all that the search surface knows of it (S2)."""
-        from mcpx.catalog.entries import entry_of
-
-        catalog, upstreams = self.catalog, self.generation.upstreams
-        return [
-            entry_of(offer, catalog.descriptions.get(offer.server, ""), *upstreams[offer.server].dates[offer.name])
-            for offer in catalog.offers["tools"]
-        ]
-
     def show(self, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""
         self.catalogs.show(catalog)
-        if self._known is None:
-            self._known, self._told = self.catalogs.shared, self._services()
+        self._announcements.shown()
 
-    def _services(self) -> list[tuple[str, str, str]]:
+    def _services(self) -> Told:
         """What menus tell of servers, beside their tools."""
         upstreams = self.generation.upstreams.values()
         return [(u.name, u.description, u.instructions) for u in upstreams if u.server.enabled]
@@ -246,33 +257,20 @@ class Gateway:
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 
-    def _starting(self, server: str | None = None) -> list[Upstream]:
-        upstreams = self.generation.upstreams.values()
-        return [u for u in upstreams if not u.settled.is_set() and server in (None, u.name)]
-
     async def prepare(self, caller: Caller) -> None:
-        """Before a list: a moment for servers nothing is known of yet; what comes later is announced (LIF-1).
-
-        The moment begins with the client's first message: it is waited for once, not with every list."""
-        startup_wait = self.generation.config.global_.startup_wait
-        while starting := self._starting():
-            end = caller.since + startup_wait
-            if any(any(upstream.definitions.values()) for upstream in self.generation.upstreams.values()):
-                end = min(end, max(caller.since, self._last_came) + LULL * startup_wait)
-            left = end - time.monotonic()
-            if left <= 0 or not await _set([upstream.settled for upstream in starting], left):
-                break
+        """Before a list: time for servers nothing is known of yet; what comes later is announced (LIF-1)."""
+        await self.starting.wait(caller)
         if caller.answers and not caller.solo:
-            await self.learn(caller, startup_wait)
+            await self.learn(caller, self.generation.config.global_.startup_wait)
 
     async def learn(self, caller: Caller, seconds: float) -> None:
-        """Find out what servers offer to a client like this one; once for each life of a server."""
+        """Find out what servers offer to a client like this one; once for each kind of client."""
         work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)
 
     def strangers(self, server: str | None, name: str) -> list[Upstream]:
-        """Servers that did not come up and never said what they offer: that one, else those whose prefix the name has.
+        """Servers that have not said yet what they offer: that one, else those whose prefix the name has.
 
         Not every one: else each name that a model makes up would have all of them tried."""
         naming = self.generation.config.naming
@@ -283,23 +281,15 @@ class Gateway:
             prefix = public_name(upstream.name, "", upstream.server.prefix, naming)
             return prefix != "" and name.startswith(prefix)
 
-        down = [u for u in self.generation.upstreams.values() if u.server.enabled and u.settled.is_set()]
-        return [upstream for upstream in down if not upstream.known and is_meant(upstream)]
-
-    async def as_servers_settle(self, server: str | None = None) -> AsyncIterator[None]:
-        """Yields each time a starting server has settled, until none is left. Each is bounded by its `timeout`."""
-        while starting := self._starting(server):
-            await _set([u.settled for u in starting], None)
-            yield
+        upstreams = self.generation.upstreams.values()
+        return [u for u in upstreams if u.server.enabled and not u.known and is_meant(u)]
 
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        if said_so:
-            self._forced.update(kinds)
-        self._changed_by.add(server)
-        self._last_came = time.monotonic()
-        self._changed_offers()
+        self.starting.came()
+        self.catalogs.changed()
+        self._announcements.changed(server, kinds if said_so else ())
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         """Some callers are offered something else than before; told to the session it concerns."""
@@ -307,37 +297,10 @@ class Gateway:
         if session is not None:
             self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
-    def _changed_offers(self) -> None:
-        self.catalogs.changed()
-        self._stale = True
-        if self._announcing is None or self._announcing.done():
-            self._announcing = self._tasks.start(self._announce())
+    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
+        self.bus.publish(ResourceUpdated(server, params, to))
 
-    async def _announce(self) -> None:
-        """Tell what differs, or what a server said differs; not more often than clients want to hear it."""
-        while self._stale:
-            self._stale = False
-            known, after = self._known, self.catalog
-            kinds, servers, menus = set(self._forced), list(self._changed_by), self._menus_changed
-            self._menus_changed = frozenset()
-            self._forced.clear()
-            self._changed_by.clear()
-            if known is not None:
-                kinds.update(kind for kind, offers in after.offers.items() if known.offers[kind] != offers)
-                told = self._services()
-                if told != self._told:
-                    menus |= listing_menus(self.generation.config)
-                self._known, self._told = after, told
-            if kinds:
-                self.bus.publish(OffersChanged(frozenset(kinds), None, servers[0] if len(servers) == 1 else None))
-            if menus and "tools" not in kinds:
-                self.bus.publish(OffersChanged(frozenset({"tools"}), modes=menus))
-            await asyncio.sleep(ANNOUNCE_GAP)
-
-    def resource_updated(self, server: str, params: Json, owner: str | None) -> None:
-        self.bus.publish(ResourceUpdated(server, params, owner))
-
-    def said(self, server: str, method: str, params: Json, owner: str | None) -> None:
+    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":
             log.info("[%s] %s: %s", server, params.get("level"), params.get("data"))
         self.bus.publish(ServerSaid(server, method, params, owner))
@@ -348,25 +311,15 @@ class Gateway:
 
 def _state(upstream: Upstream) -> Json:
     """How a server is, for people and programs."""
-    status, latency = upstream.status, upstream.latency
+    status = upstream.status
     return {
         "status": status.state,
-        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since)),
+        "since": _moment(status.since),
         "last_error": status.last_error,
-        "restarts": upstream.restarts,
-        "latency_ms": None if latency is None else round(latency * 1000, 1),
+        "failing_since": None if upstream.failing_since is None else _moment(upstream.failing_since),
+        **upstream.describe(),
     }
 
 
-async def _set(events: Iterable[asyncio.Event], seconds: float | None, *, all_of_them: bool = False) -> bool:
-    """Until one of them is set, or all are, or the time is up; whether one is."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    if not waits:
-        return False
-    try:
-        until = asyncio.ALL_COMPLETED if all_of_them else asyncio.FIRST_COMPLETED
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=until)
-    finally:
-        for wait in waits:
-            wait.cancel()
-    return bool(done)
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

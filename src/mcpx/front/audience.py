@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mcpx.model.call import Caller, Json, as_object
-from mcpx.model.events import Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid
 from mcpx.model.offer import Kind
 from mcpx.wire import era
 
@@ -109,16 +109,10 @@ class Audience:
     def leave_ear(self, ear: Ear) -> None:
         self._ears.pop(ear.id, None)
 
-    def hear(self, event: Event) -> None:
-        match event:
-            case OffersChanged():
-                self._offers_changed(event)
-            case ResourceUpdated():
-                self._resource_updated(event)
-            case ServerSaid():
-                self._said(event)
-            case UpstreamChanged():
-                pass
+    def listen_to(self, bus: Bus) -> None:
+        bus.subscribe(self._offers_changed, OffersChanged)
+        bus.subscribe(self._resource_updated, ResourceUpdated)
+        bus.subscribe(self._said, ServerSaid)
 
     def _offers_changed(self, event: OffersChanged) -> None:
         only, modes = event.session, event.modes
@@ -137,11 +131,10 @@ class Audience:
         if not isinstance(uri, str):
             return
         target = (event.server, uri)
-        for session in list(self._sessions.values()):
-            if event.owner is None or event.owner == session.id:
+        for who in event.to:
+            if (session := self._sessions.get(who)) is not None:
                 self._push_updated(session.push, session.subscriptions.get(target), event)
-        if event.owner is None:
-            for ear in list(self._ears.values()):
+            elif (ear := self._ears.get(who)) is not None:
                 self._push_updated(ear.push, ear.forms.get(target), event)
 
     @staticmethod

@@ -12,9 +12,10 @@ from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, Ear, Session
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era, jsonrpc
 
+REMEMBERED = 1024
+"""Modern clients of which is known when they first came."""
 INSTRUCTIONS_LIMIT = 2048
 """Bytes."""
 
@@ -34,7 +35,8 @@ class Desk:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.audience = Audience()
-        gateway.bus.subscribe(self.audience.hear)
+        self._seen: dict[tuple[str, str], float] = {}
+        self.audience.listen_to(gateway.bus)
 
     # Greetings -----------------------------------------------------------------------------------------------
 
@@ -93,8 +95,18 @@ class Desk:
             capabilities=as_object(meta.get(era.CAPABILITIES_KEY)),
             log_level=level if level in era.LOG_LEVELS else None,
             voice=voice,
-            since=time.monotonic(),
+            since=self._first_seen(principal, meta),
         )
+
+    def _first_seen(self, principal: str, meta: Json) -> float:
+        """When this client's first message came. It has no session; who it says it is is all that tells."""
+        client = (principal, str(as_object(meta.get(era.CLIENT_KEY)).get("name")))
+        seen = self._seen.get(client)
+        if seen is None:
+            seen = self._seen[client] = time.monotonic()
+            if len(self._seen) > REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+        return seen
 
     # Requests ------------------------------------------------------------------------------------------------
 
@@ -129,7 +141,7 @@ class Desk:
 
     async def _subscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.room(call.caller).locate(uri) if isinstance(uri, str) else None
+        target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
         known = target is not None and uri in session.subscriptions.get(target, ())
         if target is not None:  # noted first: a server may tell of a change together with its answer
             session.subscriptions.setdefault(target, set()).add(uri)
@@ -142,7 +154,7 @@ class Desk:
 
     async def _unsubscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
-        target = await self.gateway.room(call.caller).locate(uri) if isinstance(uri, str) else None
+        target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
         if target is not None and session.drop(target, uri):
             return {}  # the same resource is still subscribed under another form of its URI
         return await self.gateway.handle(call)
@@ -160,24 +172,21 @@ class Desk:
 
     async def listen(self, ear: Ear, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
-        watched: list[tuple[Upstream, str]] = []
         try:
             for uri in ear.wanted_uris():
-                target = await self.gateway.room(caller).locate(uri)
+                target = await self.gateway.view(caller).locate(uri)
                 if target is None:
                     continue
-                upstream = self.gateway.generation.upstreams[target[0]]
-                try:
-                    await upstream.watch(target[1], ear.id)
-                except RpcError:
-                    continue  # not honoured, so not acknowledged
-                watched.append((upstream, target[1]))
+                # Noted first: a server may tell of a change together with its answer.
                 ear.forms.setdefault(target, set()).add(uri)
+                try:
+                    await self.gateway.listen_for(*target, ear.id)
+                except RpcError:
+                    ear.forms.pop(target)  # not honoured, so not acknowledged
             ear.acknowledge()
             self.audience.join_ear(ear)
             await until.wait()
             return ear.goodbye()
         finally:
             self.audience.leave_ear(ear)
-            for upstream, uri in watched:
-                await upstream.unwatch(uri, ear.id)
+            await self.gateway.stop_listening(ear.id)

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from mcpx.model.call import Json
+from mcpx.model.call import Caller, Json
 from mcpx.model.offer import Kind
 
 log = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ class ResourceUpdated:
     server: str
     params: Json
     """As the server sent them; `uri` is its own."""
-    owner: str | None
-    """The session whose private link it came over; None concerns every subscriber."""
+    to: frozenset[str]
+    """Who is subscribed where it was heard: sessions, and listenings of modern clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class ServerSaid:
     server: str
     method: str
     params: Json
-    owner: str | None
+    owner: object | None
+    """The one client it concerns; None concerns everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,42 @@ class UpstreamChanged:
     server: str
 
 
-Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged
-Listener = Callable[[Event], None]
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    """One call, read, subscription or completion is over, however it ended."""
+
+    server: str
+    """Its configured name; `mcpx` for what the gateway answers itself."""
+    method: str
+    name: str
+    """The tool, prompt or URI as its own server calls it."""
+    caller: Caller
+    seconds: float
+    outcome: "Outcome"
+    code: int | None = None
+    """Of the JSON-RPC error it ended with."""
+
+
+Outcome = Literal["ok", "tool_error", "error", "cancelled"]
+Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished
+Listener = Callable[[Any], None]
 
 
 class Bus:
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._listeners: dict[type, list[Listener]] = {}
 
-    def subscribe(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+    def subscribe(self, listener: Listener, *kinds: type) -> None:
+        """`listener` hears every event of these kinds."""
+        for kind in kinds:
+            self._listeners.setdefault(kind, []).append(listener)
+
+    def heard(self, kind: type) -> bool:
+        """Whether anybody listens for that: what nobody hears need not be made."""
+        return kind in self._listeners
 
     def publish(self, event: Event) -> None:
-        for listener in self._listeners:
+        for listener in self._listeners.get(type(event), ()):
             try:
                 listener(event)
             except Exception:

@@ -19,3 +19,7 @@ class Offer:
     """What clients call it."""
     definition: Json
     """As shown to clients: public name and `_meta.proxy` put in, everything else as the server sent it."""
+
+
+Offers = dict[Kind, list[Json]]
+"""What a source offers, as it says it itself."""

@@ -3,7 +3,7 @@
 A surface never sees servers, links or policy, so a new surface cannot forget any of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,10 @@ class View(Protocol):
         """Every enabled server, in the order of the config."""
         ...
 
+    def starting(self) -> Sequence[str]:
+        """Servers of which nothing is known yet because they are still starting."""
+        ...
+
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         """The page of definitions the call asks for, and the cursor of the next."""
         ...
@@ -70,4 +74,8 @@ class View(Protocol):
 
     async def send(self, server: str, call: Call, params: Json) -> Json:
         """Send a call that reads to a server."""
+        ...
+
+    async def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Json:
+        """Answer with a tool of the gateway's own, policed and recorded like any other."""
         ...

@@ -15,6 +15,7 @@ from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.upstreams.recovery import Recovery
 
 State = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
+DOWN = ("disconnected", "needs_auth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class Status:
     state: State
     since: float = field(default_factory=time.time)
     last_error: str | None = None
+
+
+HELD = 0.75
+"""Most seconds a starting server holds a place: what has not answered by then is slow or mute, not busy."""
 
 
 class Gate:
@@ -60,7 +65,7 @@ class Life:
     ) -> None:
         """`connect` makes the connection and says what went wrong, if anything; `changed` hears of a new status."""
         self.server = server
-        self.status = Status("connecting" if server.enabled else "disabled")
+        self.status = Status("connecting" if server.enabled else "disabled", last_error=server.switched_off)
         self.recovery = Recovery(server.retry_delay, server.max_retries)
         self.settled = asyncio.Event()
         """Set once it is known what the server offers, or that it cannot be known yet."""
@@ -68,6 +73,10 @@ class Life:
         """Set once it was connected, and has listed what it offers, for the first time."""
         self.next_try: float | None = None
         """While it pauses: when the next attempt comes, by the monotonic clock."""
+        self.needs_auth = False
+        """Whether the present attempt failed for want of a sign-in."""
+        self.failing_since: float | None = None
+        """When it was last seen well, or first tried, if it is not well; seconds since the epoch."""
         self._connect = connect
         self._changed = changed
         self._gate = gate
@@ -111,7 +120,7 @@ class Life:
                 await asyncio.shield(self._outcome)
         except TimeoutError:
             raise Unavailable(self.server.name, SERVER_DOWN, f"not connected after {self.server.timeout:g} s") from None
-        if self.status.state == "disconnected":
+        if self.status.state in DOWN:
             self._refuse_if_forbidden()
 
     def _refuse_if_forbidden(self) -> None:
@@ -135,6 +144,8 @@ class Life:
         self._retry_after = time.monotonic() + seconds
 
     def set(self, state: State, error: str | None = None) -> None:
+        if state in DOWN and self.failing_since is None:
+            self.failing_since = time.time()
         if (state, error) != (self.status.state, self.status.last_error):
             self.status = Status(state, last_error=error)
             self._changed()
@@ -144,18 +155,22 @@ class Life:
     async def _attempt(self) -> str | None:
         self.set("connecting", self.status.last_error)
         placed = await self._gate.enter(self._wanted)
+        held = asyncio.get_running_loop().call_later(HELD, self._gate.leave) if placed else None
         self.recovery.begin(time.monotonic())
         self._over.clear()
+        self.needs_auth = False
         try:
             problem = await self._connect()
         finally:
-            if placed:
+            if held is not None and held.when() > asyncio.get_running_loop().time():
+                held.cancel()
                 self._gate.leave()
         if problem is None:
+            self.failing_since = None
             self.set("connected")
             self.came.set()
         else:
-            self.set("disconnected", problem)
+            self.set("needs_auth" if self.needs_auth else "disconnected", problem)
         self.settled.set()
         self._conclude()
         return problem

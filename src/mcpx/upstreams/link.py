@@ -1,89 +1,120 @@
-"""One live connection to one server: a conversation, its negotiated era, and what is said on it.
+"""One live connection to one server: a conversation, its negotiated era, who holds it, and what is said on it.
 
-A link carries calls of either era's clients and shapes them for its own. It knows whom it belongs to: nobody in
-particular (shared), one session, or one call at a time; a question that no stream ties to a call goes to that
-owner and to nobody else.
+A link carries calls of either era's clients and shapes them for its own. A question that no stream ties to a call goes
+to the one client that holds leases on the link, to the session the link is private to, or to nobody.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from mcpx.config import Server
-from mcpx.model.call import Call, Json, Voice, as_object
-from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
-from mcpx.model.offer import Kind
+from mcpx.model.call import Caller, Json, Voice
+from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
 from mcpx.transports.dial import Dial
-from mcpx.upstreams.errands import Errand, answer_for_older
+from mcpx.upstreams.bridges import answer_for_older
+from mcpx.upstreams.lease import Lease
+from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
+from mcpx.upstreams.traits import NOTHING, Needs, Traits
 from mcpx.wire import era
 from mcpx.wire.peer import Conversation
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-PAGES = 1000
-ITEMS = 100_000
-"""A server that pages for ever is stopped here (NAM-6)."""
-
-LISTS: Mapping[Kind, tuple[str, str, str]] = {
-    "tools": ("tools/list", "tools", "tools"),
-    "prompts": ("prompts/list", "prompts", "prompts"),
-    "resources": ("resources/list", "resources", "resources"),
-    "templates": ("resources/templates/list", "resourceTemplates", "resources"),
-}
-"""Kind -> method, key of the result, capability that offers it."""
-
-LISTEN_RETRY = (0.5, 2.0, 10.0, 30.0)
 GREETING = 5.0
 """Seconds a server's question may be ahead of the call its link was opened for."""
 
 STRAYS = ("notifications/progress", "notifications/cancelled")
 """What names a request of ours by our own id: outside of that request it means nothing to anybody."""
 
+Use = Literal["shared", "lent", "session", "call", "learning"]
+"""Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only asked for lists."""
+
 
 class Hearer(Protocol):
-    """Who wants to know what a link hears outside of any call."""
+    """Who wants to know what becomes of a link, and what it hears outside of any call."""
 
-    def heard(self, link: "Link", method: str, params: Json) -> None: ...
+    def heard(self, link: "Link", method: str, params: Json, owner: object | None) -> None:
+        """`owner` is the one client it concerns; None concerns everybody."""
+        ...
 
     def lost(self, link: "Link", reason: str) -> None: ...
 
-    def idle(self, link: "Link") -> None:
+    def rested(self, link: "Link") -> None:
         """It carries no call any more."""
+        ...
+
+    def asked(self, method: str) -> None:
+        """The server put a question, whoever it was for."""
+        ...
+
+    def bound(self, link: "Link") -> None:
+        """It is private to a session from now on."""
         ...
 
 
 class Link:
     def __init__(
-        self, server: Server, hearer: Hearer, who: Identity, *, owner: str | None, voice: Voice | None
+        self,
+        server: Server,
+        hearer: Hearer,
+        who: Identity,
+        traits: Traits,
+        needs: Needs,
+        *,
+        use: Use,
+        owner: object | None = None,
+        why: str = "",
+        voice: Voice | None = None,
     ) -> None:
         self.server = server
+        self.name = server.name
         self.who = who
+        self.needs = needs
+        """What it was opened with: whose calls may go over it."""
+        self.use: Use = use
         self.owner = owner
-        """The session this link is private to; None for a shared one."""
+        """Whom it is private to: a session, or what stands for one; None for everybody's."""
+        self.why = why
+        self.lasting = False
+        """Kept for as long as its session lasts: the server has something there that would be lost."""
         self.terms: Terms = Terms("", False, {}, "", {})
         self.subscribers: dict[str, set[str]] = {}
-        """Native URI -> who subscribed through this link."""
-        self.errands: dict[Errand, None] = {}
+        """Native URI -> who is subscribed through this link."""
+        self.leases: dict[Lease, None] = {}
+        self.holders: dict[object, int] = {}
+        """Clients that hold leases, and how many."""
+        self.ghosts: set[object] = set()
+        """Clients whose calls did not end cleanly: the server may still ask about them."""
+        self.users: set[object] = set()
+        """Clients that had calls on it and are not known to be gone."""
+        self.last_client: object | None = None
+        self._passer_by = float("-inf")
+        """When a client that leaves no trace (modern, over HTTP) last had a call on it."""
         self.alive = False
         self.calls = 0
-        self.affinity: tuple[str, ...] = ()
-        """Of a link that carries one call at a time: whose calls."""
+        self.rested_at = asyncio.get_running_loop().time()
         self._hearer = hearer
+        self._traits = traits
         self._voice = voice
         self._talk: Conversation | None = None
         self._tasks = Tasks(server.name)
-        self._busy = asyncio.Event()
-        self._listening: asyncio.Task[Any] | None = None
-        self._acknowledged = asyncio.Event()
+        self._held = asyncio.Event()
+        self._listening = Listening(self, self._tasks)
         self._level: str | None = None
 
     @property
     def modern(self) -> bool:
         return self.terms.modern
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one client at a time may hold it: the server could ask, and is not known never to."""
+        return self.use == "lent" and not self._traits.quiet
 
     async def open(self, openings: Sequence[Era], environ: Mapping[str, str], annotations: Mapping[str, Any]) -> None:
         """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
@@ -102,54 +133,103 @@ class Link:
         self.alive = True
         log.debug("[%s] link open, %s", server.name, self.terms.version)
 
+    # Who holds it ------------------------------------------------------------------------------------------
+
+    def free_for(self, client: object) -> bool:
+        """Whether nobody else holds it, and no call of anybody else may still be asked about."""
+        holders, ghosts = self.holders, self.ghosts
+        return (not holders or (len(holders) == 1 and client in holders)) and (not ghosts or ghosts == {client})
+
+    def hold(self, lease: Lease) -> None:
+        self.leases[lease] = None
+        client = lease.client
+        self.holders[client] = self.holders.get(client, 0) + 1
+        if isinstance(client, str):
+            self.users.add(client)
+        self.calls += 1
+        self._held.set()
+
+    def release(self, lease: Lease) -> None:
+        """Once for each lease, however its call ended."""
+        if lease not in self.leases:
+            return
+        del self.leases[lease]
+        client = self.last_client = lease.client
+        self.holders[client] -= 1
+        if not self.holders[client]:
+            del self.holders[client]
+            if not isinstance(client, str):
+                self._passer_by = asyncio.get_running_loop().time()
+        if not self.leases:
+            self._held.clear()
+            self.rested_at = asyncio.get_running_loop().time()
+            self._hearer.rested(self)
+
+    @property
+    def unused(self) -> bool:
+        """Whether nobody holds it, waits to hear on it, or is likely to come back to it."""
+        passed = asyncio.get_running_loop().time() - self._passer_by
+        return not (self.leases or self.users or self.subscribers) and passed >= self.server.link_idle
+
+    def haunt(self, client: object) -> None:
+        """A call was given up; where the server can ask at all, it may still ask about that call."""
+        if not self.terms.modern and self.needs.kind:
+            self.ghosts.add(client if isinstance(client, str) else None)
+
+    def bind(self, caller: Caller, why: str) -> None:
+        """From now on this is one session's: the server knows something of that client."""
+        if not caller.solo and caller.session is not None and self.owner is None and not self.terms.modern:
+            self.owner, self.use, self.why = caller.session, "session", why
+            self._hearer.bound(self)
+
+    def asked(self, method: str) -> None:
+        self._hearer.asked(method)
+
     # Calls -------------------------------------------------------------------------------------------------
 
-    async def call(self, call: Call, method: str, params: Json, errand: Errand) -> Json:
+    async def call(self, lease: Lease, params: Json) -> Json:
         """Forward one call of a client and bring back its result, in the client's own era."""
+        call = lease.call
         caller = call.caller
-        self.errands[errand] = None
-        self.calls += 1
-        self._busy.set()
-        try:
-            if not self.terms.modern:
-                if caller.modern:
-                    params = era.unstamped(params)
-                return await self._send(method, params, errand)
+        if not self.terms.modern:
             if caller.modern:
-                return await self._send(method, self._stamped(call, params), errand)
-            return await answer_for_older(
-                call, self.server.name, lambda p: self._send(method, self._stamped(call, p), errand), params
-            )
-        finally:
-            del self.errands[errand]
-            if not self.errands:
-                self._busy.clear()
-                self._hearer.idle(self)
+                params = era.unstamped(params)
+            if caller.log_level is not None:
+                await self.want_level(caller.log_level)
+            return await self._send(call.method, params, lease)
+        if caller.modern:
+            return await self._send(call.method, self._stamped(caller, params), lease)
+        return await answer_for_older(
+            call, self.name, lambda p: self._send(call.method, self._stamped(caller, p), lease), params
+        )
 
-    def _stamped(self, call: Call, params: Json) -> Json:
-        caller = call.caller
+    @staticmethod
+    def _stamped(caller: Caller, params: Json) -> Json:
         # An older client that set no level hears what is worth an "info"; a modern one says what it wants.
         level = caller.log_level if caller.modern else caller.log_level or "info"
         return era.stamped(params, through(caller.client), caller.capabilities, level)
 
-    async def _send(self, method: str, params: Json, errand: Errand | None) -> Json:
+    async def _send(self, method: str, params: Json, lease: Lease) -> Json:
         assert self._talk is not None
-        return await self._talk.request(method, params, meanwhile=errand, timeout=self.server.call_timeout)
+        return await self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
 
     async def request(self, message: Json) -> Json:
         """A question of the server that no stream ties to a call (`wire.peer.Inbound`)."""
         method, params = message["method"], message.get("params")
         if method == "ping":
             return {}
-        if not self.errands and self._voice is None:
+        self.asked(method)
+        if not self.leases and self._voice is None and self.use != "learning" and not self.ghosts:
             # A server may ask as soon as it is greeted, a moment before the call the link was opened for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
-                    await self._busy.wait()
-        if self.errands and (self._voice is not None or self.owner is not None or len(self.errands) == 1):
-            return await next(reversed(self.errands)).question(method, params)
-        if self._voice is not None:
-            return await self._voice.ask(self.server.name, method, params)
+                    await self._held.wait()
+        if self.leases:
+            newest = next(reversed(self.leases))
+            if self.free_for(newest.client):
+                return await newest.question(method, params)
+        elif self._voice is not None:
+            return await self._voice.ask(self.name, method, params)
         raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
 
     async def ask(
@@ -166,6 +246,12 @@ class Link:
             params = era.stamped(params, self.who.client, able, None)
         return await self._talk.request(method, params, timeout=timeout or self.server.timeout)
 
+    async def listen_for(self, wanted: Json, meanwhile: Any) -> Json:
+        """One `subscriptions/listen`, until the server ends it."""
+        assert self._talk is not None
+        params = era.stamped({"notifications": wanted}, self.who.client, self.who.capabilities, None)
+        return await self._talk.request("subscriptions/listen", params, meanwhile=meanwhile)
+
     async def probe(self, timeout: float) -> None:
         """Ask for a sign of life; an error is one too."""
         await self.ask("server/discover" if self.terms.modern else "ping", {}, timeout)
@@ -179,37 +265,6 @@ class Link:
         if self.alive and self._talk is not None and not self.terms.modern:
             self._talk.notify(method, params)
 
-    # What the server offers --------------------------------------------------------------------------------
-
-    async def list(self, kind: Kind, capabilities: Mapping[str, Any] | None = None) -> list[Json]:
-        """Everything of one kind, all pages. Junk is kept here and dropped where names are settled.
-
-        `capabilities`: what a modern server offers to a client with these, instead of to us."""
-        method, key, capability = LISTS[kind]
-        if capability not in self.terms.capabilities:
-            return []
-        found: list[Json] = []
-        cursors: set[str] = set()
-        params: Json = {}
-        for _ in range(PAGES):
-            try:
-                result = await self.ask(method, params, capabilities=capabilities)
-            except RpcError as error:
-                if error.code == METHOD_NOT_FOUND:
-                    return found  # declared resources, but has no templates; or declared what it lacks
-                raise
-            page: Any = result.get(key)
-            if isinstance(page, list):
-                found.extend(cast(list[Json], page))
-            cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or cursor in cursors or len(found) > ITEMS:
-                break
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        else:
-            log.warning("[%s] %s does not end; stopped after %d pages", self.server.name, method, PAGES)
-        return found[:ITEMS]
-
     # Subscriptions and levels ------------------------------------------------------------------------------
 
     async def subscribe(self, uri: str, who: str, params: Json) -> Json:
@@ -219,7 +274,7 @@ class Link:
         try:
             if self.terms.modern:
                 if first:
-                    await self._listen_anew()
+                    await self._listening.begin()
                 return {}
             return await self.ask("resources/subscribe", {**params, "uri": uri}) if first else {}
         except (RpcError, asyncio.CancelledError):
@@ -231,13 +286,14 @@ class Link:
         if not last or not self.alive:
             return {}
         if self.terms.modern:
-            await self._listen_anew()
+            await self._listening.begin()
             return {}
         return await self.ask("resources/unsubscribe", {**params, "uri": uri})
 
     def _forget(self, uri: str, who: str) -> bool:
+        """Whether that was the last one."""
         users = self.subscribers.get(uri)
-        if users is None:
+        if users is None or who not in users:
             return False
         users.discard(who)
         if users:
@@ -246,75 +302,47 @@ class Link:
         return True
 
     async def set_level(self, level: str) -> None:
-        """Ask an older server for log messages; a modern one is asked with each call."""
+        """Ask an older server for log messages from this level on; a modern one is asked with each call."""
         if level == self._level or self.terms.modern or "logging" not in self.terms.capabilities:
             return
         self._level = level
         try:
             await self.ask("logging/setLevel", {"level": level})
         except RpcError as error:
-            log.debug("[%s] refused log level %s: %s", self.server.name, level, error.message)
+            log.debug("[%s] refused log level %s: %s", self.name, level, error.message)
+
+    async def want_level(self, level: str) -> None:
+        """The same, unless it sends that much already: whoever wants less is told less, message by message."""
+        if self._level is None or era.LOG_LEVELS.index(self._level) > era.LOG_LEVELS.index(level):
+            await self.set_level(level)
 
     async def listen(self) -> None:
         """Modern servers announce changes only to those who listen; older ones do it unasked."""
         if self.terms.modern:
-            await self._listen_anew()
-
-    async def _listen_anew(self) -> None:
-        previous = self._listening
-        self._acknowledged = acknowledged = asyncio.Event()
-        self._listening = self._tasks.start(self._keep_listening(acknowledged))
-        with contextlib.suppress(TimeoutError):  # a server that never acknowledges must not hold up its own calls
-            async with asyncio.timeout(min(self.server.timeout, 3.0)):
-                await acknowledged.wait()
-        if previous is not None:
-            previous.cancel()
-
-    async def _keep_listening(self, acknowledged: asyncio.Event) -> None:
-        assert self._talk is not None
-        ear = _ListenErrand(self, acknowledged)
-        tries = 0
-        while self.alive:
-            wanted: Json = {}
-            for capability, flag in (
-                ("tools", "toolsListChanged"),
-                ("prompts", "promptsListChanged"),
-                ("resources", "resourcesListChanged"),
-            ):
-                if as_object(self.terms.capabilities.get(capability)).get("listChanged"):
-                    wanted[flag] = True
-            if self.subscribers:
-                wanted["resourceSubscriptions"] = sorted(self.subscribers)
-            if not wanted:
-                acknowledged.set()
-                return
-            params = era.stamped({"notifications": wanted}, self.who.client, self.who.capabilities, None)
-            try:
-                await self._talk.request("subscriptions/listen", params, meanwhile=ear)
-                tries = 0
-            except Unavailable as error:
-                log.debug("[%s] listening ended: %s", self.server.name, error.message)
-            except RpcError as error:
-                log.debug("[%s] does not take listeners: %s", self.server.name, error.message)
-                acknowledged.set()
-                return
-            await asyncio.sleep(LISTEN_RETRY[min(tries, len(LISTEN_RETRY) - 1)])
-            tries += 1
+            await self._listening.begin()
 
     # What the server says ------------------------------------------------------------------------------------
 
     def notification(self, method: str, params: Json) -> None:
         if method == "notifications/subscriptions/acknowledged":
-            self._acknowledged.set()
-        elif method == "notifications/message" and self._only_modern_callers():
-            # They have no session that could be told, and what one of them caused is not another client's business.
-            if len(self.errands) == 1:
-                next(iter(self.errands)).notification(method, params)
+            self._listening.acknowledged()
+        elif method == "notifications/message":
+            self._logged(method, params)
         elif method not in STRAYS:
-            self._hearer.heard(self, method, params)
+            self._hearer.heard(self, method, params, self.owner)
 
-    def _only_modern_callers(self) -> bool:
-        return bool(self.errands) and all(errand.call.caller.modern for errand in self.errands)
+    def _logged(self, method: str, params: Json) -> None:
+        """What one client's call made a server say is not another client's business."""
+        if self.leases and all(lease.call.caller.modern for lease in self.leases):
+            # They have no session that could be told.
+            if len(self.holders) == 1:
+                next(reversed(self.leases)).notification(method, params)
+        elif self.owner is None and self.exclusive:
+            client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
+            if isinstance(client, str):
+                self._hearer.heard(self, method, params, client)
+        else:
+            self._hearer.heard(self, method, params, self.owner)
 
     def closed(self, reason: str) -> None:
         if self.alive:
@@ -328,29 +356,6 @@ class Link:
             await self._talk.close()
 
 
-class _ListenErrand:
-    """The `subscriptions/listen` request of a link; over HTTP its stream carries what it asked for."""
-
-    def __init__(self, link: Link, acknowledged: asyncio.Event) -> None:
-        self._link = link
-        self._acknowledged = acknowledged
-
-    def progress(self, params: Json) -> None:
-        pass
-
-    def notification(self, method: str, params: Json) -> None:
-        if method == "notifications/subscriptions/acknowledged":
-            self._acknowledged.set()
-        else:
-            self._link.notification(method, params)
-
-    async def question(self, method: str, params: Json | None) -> Json:
-        raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
-
-    def paused(self, retry_ms: int) -> None:
-        pass
-
-
 def through(client: Mapping[str, Any]) -> Json:
     """`clientInfo` as it goes up: the client's own, marked as coming through us (PRO-3)."""
     from mcpx import __version__
@@ -359,3 +364,7 @@ def through(client: Mapping[str, Any]) -> Json:
     if not isinstance(name, str) or not name:
         return {"name": "mcpx-through-proxy", "version": __version__}
     return {**client, "name": f"{name}-through-proxy"}
+
+
+NOBODY = Needs(NOTHING, era.LATEST_OLDER)
+"""What a link declares that may carry anybody's calls who cannot be asked."""

@@ -1,336 +1,578 @@
-"""Which connection a call goes over: shared, private to a session, or its own for as long as the call runs.
+"""Which connection a call goes over, and how many there are.
 
-The rule behind it all: a question of an older server must have exactly one possible addressee.
+The rule behind it all: a question of an older server must have exactly one possible addressee (decision 0004). What it
+costs is kept to what is needed; one connection (with stdio: one process) a server is the aim.
 
 * modern server: one shared link, the caller's capabilities stamped on each request;
-* older server, caller that cannot be asked anything: one shared link that declares no capabilities;
 * stdio front: there is one client, so the shared link is its own and declares what it can answer;
-* older caller that can be asked: a link private to its session, kept;
-* modern caller that can be asked (it has no session): a kept link that carries one call at a time;
+* older server, caller that cannot be asked: one shared link that declares no capabilities;
+* older server, caller that can be asked: a link opened with the same capabilities is *lent*, to one client at a time;
+  another is opened only when a client has waited a moment for it, and goes after `link_idle`;
+* a server that was told a client's roots, or keeps something of a client, has a link private to that session;
+* a server that has proved to be quiet is shared by everybody;
 * `isolation: per_session` and `per_call` ask for more.
 
-A server that speaks both eras gets a link per era in use. `max_links` bounds all of it: then the link that was
-idle longest goes, and if none is idle a call waits its turn.
+`main` is the link the catalog is read from. A link nobody uses any more makes way when another is opened. All of it
+stays within `max_links`: then the link that was idle longest goes, and if none is idle a call waits its turn.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mcpx.config import Server
-from mcpx.model.call import Caller
-from mcpx.model.errors import (
-    METHOD_NOT_FOUND,
-    OVERLOADED,
-    SERVER_DIED,
-    RpcError,
-    Unavailable,
-)
-from mcpx.upstreams.link import Hearer, Link, through
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.upstreams.lease import Lease, client_of
+from mcpx.upstreams.link import NOBODY, Hearer, Link, Use, through
 from mcpx.upstreams.negotiate import Era, Identity
+from mcpx.upstreams.traits import Needs, Traits, older_version
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
+if TYPE_CHECKING:
+    from mcpx.upstreams.bridges import Parked
+
 log = logging.getLogger(__name__)
 
-Key = tuple[str, ...]
-MODERN: Key = ("modern",)
-OLDER: Key = ("older",)
+PATIENCE = 0.1
+"""Seconds without a turn after which a client that waits for a lent link has another one opened."""
+OPENINGS = 4
+"""Links of one kind that are opened at a time."""
 
-IDLE = 300.0
-"""Seconds a link that carries one call at a time is kept without one."""
+
+class Wish(NamedTuple):
+    """The link a caller needs."""
+
+    era: Era
+    needs: Needs | None
+    """None: whatever the link was opened with (modern, or the one client of a stdio front)."""
+    owner: object | None = None
+    """Whom it must be private to."""
+    use: Use = "shared"
+    why: str = ""
+
+
+class Owner(Hearer, Protocol):
+    """Whose links they are."""
+
+    def main_changed(self, link: Link) -> None:
+        """Another link is the main one; the old one goes."""
+        ...
+
+    def spoilt(self, link: Link) -> None:
+        """Nobody can be lent the main link any more."""
+        ...
+
+    def varies(self) -> bool:
+        """Whether the server offers different things to different clients."""
+        ...
+
+
+class _Waiter:
+    """A call that waits for a link."""
+
+    __slots__ = ("call", "client", "future", "parked", "since", "wish")
+
+    def __init__(self, call: Call, client: object, parked: "Parked | None", wish: Wish, now: float) -> None:
+        self.call = call
+        self.client = client
+        self.parked = parked
+        self.wish = wish
+        self.since = now
+        self.future: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
 
 
 class Links:
-    def __init__(self, server: Server, hearer: Hearer, environ: Mapping[str, str], tasks: Tasks) -> None:
+    def __init__(self, server: Server, owner: Owner, environ: Mapping[str, str], tasks: Tasks, traits: Traits) -> None:
         self.annotations: dict[str, era.ParamHeaders] = {}
+        """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
+        self.main: Link | None = None
         self._server = server
-        self._hearer = hearer
+        self._owner = owner
         self._environ = environ
         self._tasks = tasks
-        self._kept: dict[Key, Link] = {}
-        """Least recently used first."""
-        self._dialling: dict[Key, asyncio.Task[Link]] = {}
-        self._single: list[tuple[Key, Link]] = []
-        """Idle links that carry one call at a time."""
-        self._lent: set[Link] = set()
-        self._opening = 0
-        """Private and single links on their way; they count too."""
-        self._awaited: list[Key] = []
-        """Of kept links: those that somebody has asked for and not got into his hands yet."""
-        self._freed = asyncio.Event()
+        self._traits = traits
+        self._open: list[Link] = []
+        self._openings: dict[asyncio.Task[None], Wish] = {}
+        self._waiters: list[_Waiter] = []
+        self._turns: dict[Wish, float] = {}
+        """When a lent link last changed hands: while it does, nobody needs another."""
+        self._wishes: dict[str, Wish] = {}
+        """Of sessions that can be asked: worked out once."""
+        self._like: Link | None = None
+        """A lent link that became the main one: what comes after it is opened in the same way."""
         self._speaks: dict[Era, bool] = {}
         """What is known of the server's eras; an era that is absent was not tried."""
+        self._closing: set[asyncio.Task[None]] = set()
+        """Links on their way out. Nothing but their own end stops them: a process may hang on each."""
+        self._over: str | None = None
+        self._pressing: asyncio.TimerHandle | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __iter__(self):
+        return iter(tuple(self._open))
+
+    @property
+    def opening(self) -> bool:
+        return bool(self._openings)
 
     # Choosing ----------------------------------------------------------------------------------------------
 
     def era_for(self, caller: Caller) -> Era:
-        """The caller's own era unless the server is known not to speak it."""
+        """The caller's own era where the server speaks it. A process has one: the other era is bridged."""
         own: Era = "modern" if caller.modern else "older"
-        other: Era = "older" if caller.modern else "modern"
-        return own if self._speaks.get(own, True) else other
+        if self.main is not None and getattr(self._server.connection, "starts_process", False):
+            return "modern" if self.main.modern else "older"
+        return own if self._speaks.get(own, True) else ("older" if caller.modern else "modern")
 
-    def key_for(self, caller: Caller) -> Key | None:
-        """Under which key this caller's link is kept; None when each call needs one to itself."""
-        isolation = self._server.isolation
+    def _wish(self, caller: Caller) -> Wish:
+        if caller.session is not None and (known := self._wishes.get(caller.session)) is not None:
+            return known
+        isolation, chosen = self._server.isolation, self.era_for(caller)
         if isolation == "per_call":
-            return None
-        chosen = self.era_for(caller)
-        if isolation == "per_session" and not caller.solo:
-            return ("session", caller.session or _affinity(caller), chosen)
-        if chosen == "modern":
-            return MODERN
-        if caller.solo or not caller.answers:
-            return OLDER
-        if caller.session is not None:
-            return ("session", caller.session, chosen)
-        return None
-
-    def ready(self, caller: Caller) -> Link | None:
-        """The caller's link if it is open already: the way almost every call goes."""
-        key = self.key_for(caller)
-        if key is None:
-            return None
-        link = self._kept.get(key)
-        if link is None or not link.alive:
-            return None
-        if key is not MODERN and key is not OLDER:
-            self._kept[key] = self._kept.pop(key)
-        return link
-
-    async def keep(self, caller: Caller) -> Link:
-        """The caller's kept link, opened if need be. Several callers wait for one opening."""
-        while True:
-            key = self.key_for(caller)
-            if key is None:
-                raise RpcError(METHOD_NOT_FOUND, f"{self._server.name}: not available to clients without a session")
-            if (link := self.ready(caller)) is not None:
-                return link
-            task = self._dialling.get(key)
-            if task is None:
-                task = self._dialling[key] = self._tasks.start(self._open_kept(key, caller), awaited=True)
-                task.add_done_callback(lambda _, key=key: self._dialling.pop(key, None))
-            self._awaited.append(key)
-            try:
-                return await asyncio.shield(task)
-            except RpcError:
-                if self.key_for(caller) == key:
-                    raise
-                # The server does not speak this era after all; the next round takes the other.
-            except asyncio.CancelledError:
-                if task.cancelled() and not _being_cancelled():
-                    raise Unavailable(self._server.name, OVERLOADED, "the gateway is ending") from None
-                raise
-            finally:
-                self._awaited.remove(key)
-
-    async def _open_kept(self, key: Key, caller: Caller) -> Link:
-        private = key not in (MODERN, OLDER)
-        if caller.solo or private:
-            who = Identity(through(caller.client), caller.capabilities, _older_version(caller))
+            return Wish(chosen, Needs.of(caller), object(), "call", "isolation: per_call")
+        if caller.solo or (chosen == "modern" and isolation == "shared"):
+            return Wish(chosen, None)
+        if isolation == "per_session":
+            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session")
+        elif not caller.answers:
+            return Wish(chosen, NOBODY)
+        elif self._traits.asks_for_roots and "roots" in caller.answers:
+            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots")
         else:
-            who = Identity(through({}), {})
-        owner = caller.session if private else None
-        voice = caller.voice if (private or caller.solo) and not caller.modern else None
-        async with self._place() if private else nullcontext():
-            link = await self._open(self.era_for(caller), who, owner, voice)
-            self._kept[key] = link
-        if caller.log_level is not None:
-            await link.set_level(caller.log_level)  # asked for before there was a link to ask
-        return link
+            wish = Wish(chosen, Needs.of(caller), None, "lent", "this client can be asked")
+        if caller.session is not None:
+            self._wishes[caller.session] = wish
+        return wish
+
+    def _suits(self, link: Link, wish: Wish, client: object = None) -> bool:
+        """Whether such a caller's calls may go over it at all, be it free or not."""
+        if not link.alive or link.modern != (wish.era == "modern") or link.use == "learning":
+            return False
+        if link.owner is not None:
+            # Bound to a session: that is its own, whatever else it could have.
+            return link.owner in (wish.owner, client)
+        if wish.owner is not None:
+            return False
+        needs = wish.needs
+        if needs is None or link.needs == needs:
+            return True
+        if self._traits.quiet:
+            return link.needs.kind >= needs.kind
+        # Nobody was ever asked anything: who could not answer may have it too.
+        return not needs.kind and not self._traits.asks
+
+    def _is_free(self, link: Link, wish: Wish, client: object) -> bool:
+        if wish.needs is None and link.owner is None:
+            return True
+        if link.owner is None and (self._traits.quiet or not link.needs.kind):
+            return True
+        return link.free_for(client)
+
+    def take_now(self, call: Call, parked: "Parked | None" = None) -> Lease | None:
+        """A lease on a link that is open and free: the way almost every call goes."""
+        caller = call.caller
+        main = self.main
+        if main is not None and main.alive and self._server.isolation == "shared" and main.owner is None:
+            # Without a look at anything else where everybody may have the main link.
+            own_era = main.modern == caller.modern or self._bridged(caller)
+            if own_era and (main.modern or caller.solo or (not main.needs.kind and not caller.answers)):
+                return Lease(main, call, client_of(caller), parked)
+        return self._take(call, client_of(caller), parked, self._wish(caller))
+
+    def _bridged(self, caller: Caller) -> bool:
+        return (self.era_for(caller) == "modern") is not caller.modern
+
+    def _take(self, call: Call, client: object, parked: "Parked | None", wish: Wish) -> Lease | None:
+        best: Link | None = None
+        for link in self._open:
+            if self._suits(link, wish, client) and self._is_free(link, wish, client):
+                if link.owner is not None or link.needs == wish.needs:
+                    return Lease(link, call, client, parked)
+                best = best or link
+        return None if best is None else Lease(best, call, client, parked)
+
+    async def take(self, call: Call, parked: "Parked | None" = None) -> Lease:
+        """A lease, for which a link is opened or waited for if need be."""
+        if self._over is not None:
+            raise Unavailable(self._server.name, SERVER_DOWN, self._over)
+        caller, client = call.caller, client_of(call.caller)
+        wish = self._wish(caller)
+        if (lease := self._take(call, client, parked, wish)) is not None:
+            return lease
+        waiter = _Waiter(call, client, parked, wish, asyncio.get_running_loop().time())
+        self._waiters.append(waiter)
+        self._provide()
+        try:
+            async with asyncio.timeout(self._server.timeout):
+                return await waiter.future
+        except TimeoutError:
+            self._give_back(waiter)
+            full = f"all {self._server.max_links} connections (max_links) are in use"
+            slow = f"no connection was free within {self._server.timeout:g} s"
+            raise Unavailable(self._server.name, OVERLOADED, full if self._is_full() else slow) from None
+        except asyncio.CancelledError:
+            self._give_back(waiter)
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    @staticmethod
+    def _give_back(waiter: _Waiter) -> None:
+        """The lease may have come together with the end of the wait."""
+        future = waiter.future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            future.result().end()
+
+    # Providing -----------------------------------------------------------------------------------------------
+
+    def _provide(self) -> None:
+        """Hand out what is free to those who wait, in their order; open what is missing."""
+        if self._over is not None or not self._waiters:
+            return
+        now = asyncio.get_running_loop().time()
+        unserved: dict[Wish, list[_Waiter]] = {}
+        for waiter in list(self._waiters):
+            if waiter.future.done():
+                continue
+            if waiter.wish.use != "call":
+                waiter.wish = self._wish(waiter.call.caller)
+            wish = waiter.wish
+            lease = self._take(waiter.call, waiter.client, waiter.parked, wish)
+            if lease is None:
+                unserved.setdefault(wish, []).append(waiter)
+            else:
+                if wish.use == "lent":
+                    self._turns[wish] = now
+                waiter.future.set_result(lease)
+        soonest: float | None = None
+        for wish, waiting in unserved.items():
+            opening = sum(1 for other in self._openings.values() if other == wish)
+            if not opening and not any(self._awaits(link, wish) for link in self._open):
+                self._begin(wish, waiting[0].call.caller)
+                continue
+            turn = self._turns.get(wish, 0.0)
+            impatient = [waiter for waiter in waiting if now - max(waiter.since, turn) >= PATIENCE]
+            while opening < min(len(impatient), OPENINGS) and self._begin(wish, waiting[0].call.caller):
+                opening += 1
+            if len(impatient) < len(waiting):
+                oldest = min(max(waiter.since, turn) for waiter in waiting if waiter not in impatient)
+                soonest = min(soonest or oldest, oldest)
+        if soonest is not None and self._pressing is None:
+            self._pressing = asyncio.get_running_loop().call_at(soonest + PATIENCE, self._press)
+
+    def _press(self) -> None:
+        self._pressing = None
+        self._provide()
+
+    def _awaits(self, link: Link, wish: Wish) -> bool:
+        """Whether a link suits such callers, and may become free for one of them."""
+        return self._suits(link, wish) and not (link.ghosts and not link.leases)
+
+    def _begin(self, wish: Wish, caller: Caller) -> bool:
+        """Open a link in the background; False when there is no place for one."""
+        self._make_way(wish)
+        if self._is_full() and not self._drop_longest_idle():
+            return False
+        task = self._tasks.start(self._dial(wish, caller))
+        self._openings[task] = wish
+        task.add_done_callback(self._dialled)
+        return True
+
+    async def _dial(self, wish: Wish, caller: Caller) -> None:
+        try:
+            link = await self._connect(wish, caller)
+        except RpcError as error:
+            self._failed(wish, error)
+        else:
+            self._add(link)
+
+    def _dialled(self, task: asyncio.Task[None]) -> None:
+        self._openings.pop(task, None)
+        self._provide()
+        for link in [link for link in self._open if link.use == "call" and not link.calls]:
+            self.retire(link)  # whoever wanted it has gone
+
+    def _add(self, link: Link) -> None:
+        self._open.append(link)
+        self._sweep_soon()
+
+    def _promote(self, link: Link) -> None:
+        """Let a link that has proved itself be the main one, where nobody is left who needs the one that is."""
+        main = self.main
+        if main is None or main is link or main.modern or link.modern or link.owner is not None or link.ghosts:
+            return
+        if self._traits.asks:
+            return  # who cannot be asked needs one that declares nothing, and the lists come from there
+        haunted = bool(main.ghosts) and not main.leases and not self._traits.quiet
+        if link.alive and (main.unused or haunted) and not self._owner.varies():
+            self.main = self._like = link
+            self._owner.main_changed(link)
+            if main.unused:
+                self.retire(main)
+
+    def _failed(self, wish: Wish, error: RpcError) -> None:
+        if any(self._awaits(link, wish) for link in self._open):
+            # It was to be one more: those who wait go on waiting for what there is, and it is not tried at once again.
+            self._turns[wish] = asyncio.get_running_loop().time() + 1.0
+            log.info("[%s] one more connection could not be opened: %s", self._server.name, error.message)
+            return
+        for waiter in self._waiters:
+            if waiter.wish == wish and not waiter.future.done():
+                if waiter.wish.use != "call" and self._wish(waiter.call.caller) != wish:
+                    continue  # the server does not speak this era after all; the next round takes the other
+                waiter.future.set_exception(error)
+
+    # Opening -------------------------------------------------------------------------------------------------
 
     async def first(self, caller: Caller | None) -> Link:
-        """The link for the catalog: either era, the likelier one first, so that one server gives one process."""
+        """The main link: either era, the likelier one first, so that one server gives one process."""
         preferred: Era = "modern" if caller is None or caller.modern else "older"
-        openings: tuple[Era, Era] = ("modern", "older") if preferred == "modern" else ("older", "modern")
-        if caller is not None:
-            who = Identity(through(caller.client), caller.capabilities, _older_version(caller))
-            voice = None if caller.modern else caller.voice
-        else:
-            who, voice = Identity(through({}), {}), None
-        link = Link(self._server, self._hearer, who, owner=None, voice=voice)
+        known = self._traits.era
+        openings: tuple[Era, ...] = ("modern", "older") if (known or preferred) == "modern" else ("older", "modern")
+        link = self._first_link(caller)
         try:
             await link.open(openings, self._environ, self.annotations)
         except Unavailable as error:
-            if preferred != "modern" or error.code != SERVER_DIED:
+            if openings[0] != "modern" or error.code != SERVER_DIED:
                 raise
             # Some old servers do not survive a request they do not know before `initialize`.
-            link = Link(self._server, self._hearer, who, owner=None, voice=voice)
+            link = self._first_link(caller)
             await link.open(("older",), self._environ, self.annotations)
         got: Era = "modern" if link.modern else "older"
         self._speaks[got] = True
-        if got != preferred:
-            self._speaks[preferred] = False
-        key = MODERN if link.modern else OLDER
-        if (replaced := self._kept.get(key)) is not None:
-            self._tasks.start(replaced.close())
-        self._kept[key] = link
+        if got != openings[0]:
+            self._speaks[openings[0]] = False
+        self._traits.era = got
+        self._wishes.clear()
+        self.main, old = link, self.main
+        self._open.insert(0, link)
+        if old is not None:
+            self.retire(old)
         return link
 
-    async def _open(self, wanted: Era, who: Identity, owner: str | None, voice: Any) -> Link:
-        link = Link(self._server, self._hearer, who, owner=owner, voice=voice)
-        try:
-            await link.open((wanted,), self._environ, self.annotations)
-        except RpcError as error:
-            if wanted not in self._speaks and self._speaks and _is_refusal(error):
-                log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
-                self._speaks[wanted] = False
-            raise
-        self._speaks[wanted] = True
-        return link
-
-    # Links that carry one call at a time ---------------------------------------------------------------------
-
-    async def borrow(self, caller: Caller) -> Link:
-        """A link for one call; `give_back` ends the loan."""
-        affinity: Key = (_affinity(caller), repr(sorted(caller.answers.items(), key=lambda item: item[0])))
-        if self._server.isolation != "per_call":
-            for index in range(len(self._single) - 1, -1, -1):
-                key, link = self._single[index]
-                if key == affinity and link.alive:
-                    del self._single[index]
-                    self._lent.add(link)
-                    return link
-        who = Identity(through(caller.client), caller.capabilities, _older_version(caller))
-        voice = None if caller.modern else caller.voice
-        async with self._place():
-            while True:
-                wanted = self.era_for(caller)
-                try:
-                    link = await self._open(wanted, who, caller.session, voice)
-                    break
-                except RpcError:
-                    if self.era_for(caller) == wanted:
-                        raise
-            self._lent.add(link)
-        link.affinity = affinity
-        return link
-
-    def give_back(self, link: Link) -> None:
-        self._lent.discard(link)
-        if link.alive and self._server.isolation != "per_call":
-            self._single.append((link.affinity, link))
-            asyncio.get_running_loop().call_later(IDLE, self._tire, link, link.calls)
+    def _first_link(self, caller: Caller | None) -> Link:
+        like, use, voice = self._like, "shared", None
+        if caller is not None:
+            who, needs = _identity(caller), Needs.of(caller)
+            voice = None if caller.modern else caller.voice
+        elif like is not None and not self._traits.asks and not self._owner.varies():
+            who, needs, use = like.who, like.needs, "lent"
         else:
-            self._tasks.start(link.close())
-        self._freed.set()
+            who, needs = Identity(through({}), {}), NOBODY
+        return Link(self._server, self._owner, who, self._traits, needs, use=use, voice=voice)
 
-    def _tire(self, link: Link, calls: int) -> None:
-        """Close a link that nobody has borrowed since."""
-        if link.calls == calls and any(link is idle for _, idle in self._single):
-            self.forget(link)
-            self._tasks.start(link.close())
-
-    @asynccontextmanager
-    async def _place(self) -> AsyncGenerator[None]:
-        """A place within `max_links` for the link that is opened inside."""
-        await self._make_room()
-        self._opening += 1
+    async def _connect(self, wish: Wish, caller: Caller) -> Link:
+        """One link for such callers. What the server says of the era is noted, also when it refuses."""
+        plain = wish.needs is None or not wish.needs.kind
+        if plain and wish.owner is None and not caller.solo:
+            who, needs = Identity(through({}), {}), NOBODY
+        else:
+            who, needs = _identity(caller), wish.needs or Needs.of(caller)
+        standing = caller.voice if not caller.modern and (wish.owner is not None or caller.solo) else None
+        link = Link(
+            self._server, self._owner, who, self._traits, needs,
+            use=wish.use, owner=wish.owner, why=wish.why, voice=standing,
+        )  # fmt: skip
+        link.lasting = self._server.isolation == "per_session" and caller.session is not None
         try:
-            yield
+            await link.open((wish.era,), self._environ, self.annotations)
+        except RpcError as error:
+            if wish.era not in self._speaks and self._speaks and _is_refusal(error):
+                log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
+                self._speaks[wish.era] = False
+                self._wishes.clear()
+            raise
+        self._speaks[wish.era] = True
+        return link
+
+    async def for_learning(self, caller: Caller) -> Link:
+        """A link like those of this caller, to find out what it is offered. `learnt` ends it, or puts it to use."""
+        wish = self._wish(caller)
+        for link in self._open:
+            if self._awaits(link, wish):
+                return link
+        task = asyncio.current_task()
+        assert task is not None
+        self._make_way(wish)
+        self._openings[task] = wish
+        try:
+            link = await self._connect(wish._replace(use="learning"), caller)
         finally:
-            self._opening -= 1
-            self._freed.set()
+            del self._openings[task]
+        self._add(link)
+        return link
 
-    async def _make_room(self) -> None:
-        """Wait until one more link is within `max_links`, closing idle ones that serve nobody."""
-        try:
-            async with asyncio.timeout(self._server.timeout):
-                while self._count() >= self._server.max_links:
-                    idle = self._longest_idle()
-                    if idle is not None:
-                        await idle.close()
-                        continue
-                    self._freed.clear()
-                    await self._freed.wait()
-        except TimeoutError:
-            raise Unavailable(
-                self._server.name, OVERLOADED, f"all {self._server.max_links} connections (max_links) are in use"
-            ) from None
+    def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
+        """The lists are read. The link stays only where somebody waits for one, or it can be the main one."""
+        if link.use != "learning":
+            return
+        wish = self._wish(caller)
+        link.use = wish.use
+        if usable and link.alive and link.needs == wish.needs and link.owner == wish.owner:
+            self._provide()
+            self._promote(link)
+        if link is not self.main and not link.leases:
+            self.retire(link)
 
-    def _count(self) -> int:
-        return len(self._kept) + len(self._single) + len(self._lent) + self._opening
+    # Bounds --------------------------------------------------------------------------------------------------
 
-    def _longest_idle(self) -> Link | None:
-        if self._single:
-            return self._single.pop(0)[1]
-        for key, link in self._kept.items():
-            if key not in (MODERN, OLDER, *self._awaited) and not link.errands and not link.subscribers:
-                return self._kept.pop(key)
-        return None
+    def _is_full(self) -> bool:
+        return len(self._open) + len(self._openings) >= self._server.max_links
 
-    def rested(self) -> None:
-        """A link has nothing to do any more: it may make room for another."""
-        self._freed.set()
+    def _spare(self, link: Link) -> bool:
+        """Whether nothing is lost by closing it now."""
+        return link is not self.main and not link.leases and not link.subscribers
+
+    def _make_way(self, wish: Wish) -> None:
+        """Links of clients that are gone are not kept beside a new one."""
+        for link in tuple(self._open):
+            if self._spare(link) and link.unused and not self._awaits(link, wish):
+                self.retire(link)
+
+    def _drop_longest_idle(self) -> bool:
+        idle = [link for link in self._open if self._spare(link)]
+        if idle:
+            self.retire(min(idle, key=lambda link: link.rested_at))
+        return bool(idle)
+
+    def retire(self, link: Link) -> asyncio.Task[None]:
+        """Let a link go, and close it whatever else happens."""
+        self.forget(link)
+        task = asyncio.get_running_loop().create_task(link.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
+
+    def _sweep_soon(self) -> None:
+        if self._sweeping is None and len(self._open) > 1:
+            wait = min((self._rests_until(link) for link in self._open if link is not self.main), default=None)
+            if wait is not None:
+                self._sweeping = asyncio.get_running_loop().call_at(wait, self._sweep)
+
+    def _rests_until(self, link: Link) -> float:
+        now = asyncio.get_running_loop().time()
+        return max(now + 0.05, (now if link.leases else link.rested_at) + self._server.link_idle)
+
+    def _sweep(self) -> None:
+        """Close what was idle for long. What a session was promised for as long as it lasts goes with the session."""
+        self._sweeping = None
+        now = asyncio.get_running_loop().time()
+        for link in tuple(self._open):
+            if self._spare(link) and not link.lasting and now - link.rested_at >= self._server.link_idle:
+                log.debug("[%s] a connection that was idle goes", self._server.name)
+                self.retire(link)
+        self._sweep_soon()
+
+    def rested(self, link: Link) -> None:
+        """A link carries no call any more: it may serve whoever waits, unless nobody can be lent it."""
+        lost_for_all = None in link.ghosts and not self._traits.quiet
+        if link.use == "call" or (lost_for_all and link in self._open):
+            self._spoil(link)
+        self._provide()
+        if link.use == "lent" and not link.leases:
+            self._promote(link)
+
+    def _spoil(self, link: Link) -> None:
+        """Of no use to anybody any more."""
+        if link is self.main:
+            self._owner.spoilt(link)
+        else:
+            self.retire(link)
 
     # Ends ----------------------------------------------------------------------------------------------------
 
     def update(self, server: Server) -> None:
         self._server = server
-        for link in self.all():
+        for link in self._open:
             link.server = server
 
-    async def wait_for_rest(self) -> None:
-        """Until a link has become idle or is gone."""
-        self._freed.clear()
-        await self._freed.wait()
-
-    @property
-    def opening(self) -> bool:
-        """Whether somebody waits for a link that is on its way."""
-        return bool(self._dialling or self._opening)
-
-    def all(self) -> list[Link]:
-        return [*self._kept.values(), *(link for _, link in self._single), *self._lent]
+    def rethink(self) -> None:
+        """Something was learnt about the server that changes who needs what."""
+        self._wishes.clear()
 
     def forget(self, link: Link) -> None:
-        """A link that was lost serves nobody any more."""
-        for key, kept in list(self._kept.items()):
-            if kept is link:
-                del self._kept[key]
-        self._single = [entry for entry in self._single if entry[1] is not link]
-        self._freed.set()
+        """A link that was lost or is closed serves nobody any more."""
+        if link in self._open:
+            self._open.remove(link)
+        if link is self.main:
+            self.main = None
+        self._provide()
 
     def of_session(self, session: str) -> list[Link]:
-        return [link for key, link in self._kept.items() if key[:2] == ("session", session)]
+        return [link for link in self._open if link.owner == session]
 
-    async def end_session(self, session: str) -> None:
+    def end_session(self, session: str) -> None:
         """Close what is private to a session, also what is only being opened."""
-        for key, task in list(self._dialling.items()):
-            if key[:2] == ("session", session):
+        self._wishes.pop(session, None)
+        for task, wish in list(self._openings.items()):
+            if wish.owner == session:
                 task.cancel()
-        for link in self.of_session(session):
-            self.forget(link)
-            await link.close()
+        for waiter in self._waiters:
+            if waiter.call.caller.session == session and not waiter.future.done():
+                waiter.future.set_exception(Unavailable(self._server.name, SERVER_DOWN, "the session is over"))
+        for link in tuple(self._open):
+            link.users.discard(session)
+            if link.owner == session:
+                self.retire(link)
+            elif session in link.ghosts and not self._traits.quiet and not link.leases:
+                self._spoil(link)
 
-    async def close(self) -> None:
-        for task in list(self._dialling.values()):
+    async def close(self, over: str | None = None) -> None:
+        """Close every link. `over`: for good, and why."""
+        self._over = over
+        for timer in (self._pressing, self._sweeping):
+            if timer is not None:
+                timer.cancel()
+        self._pressing = self._sweeping = None
+        for waiter in self._waiters if over is not None else ():
+            if not waiter.future.done():
+                waiter.future.set_exception(Unavailable(self._server.name, SERVER_DOWN, over or ""))
+        openings = [task for task in self._openings if task is not asyncio.current_task()]
+        for task in openings:
             task.cancel()
-        links = self.all()
-        self._kept.clear()
-        self._single.clear()
-        self._lent.clear()
-        await asyncio.gather(*(link.close() for link in links))
+        if openings:
+            await asyncio.wait(openings)
+        for link in tuple(self._open):
+            self.retire(link)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def describe(self) -> list[Json]:
+        """Every link, for people: who has it, and why it is there."""
+        now = asyncio.get_running_loop().time()
+        return [
+            {
+                "use": link.use,
+                "why": "it serves everybody" if link.use == "shared" else link.why,
+                "version": link.terms.version,
+                "calls": len(link.leases),
+                "idle_s": None if link.leases else round(now - link.rested_at, 1),
+            }
+            for link in self._open
+        ]
+
+
+def _identity(caller: Caller) -> Identity:
+    return Identity(through(caller.client), caller.capabilities, older_version(caller))
 
 
 def _affinity(caller: Caller) -> str:
-    """Modern callers have no session; who they are is all that tells them apart."""
-    return f"{caller.principal}\0{caller.client.get('name', '')}\0{caller.client.get('version', '')}"
+    """What a private link is private to: a session. Modern callers have none; who they are is all there is."""
+    client: Mapping[str, Any] = caller.client
+    return caller.session or f"{caller.principal}\0{client.get('name', '')}\0{client.get('version', '')}"
 
 
-def _older_version(caller: Caller) -> str:
-    return caller.version if caller.version in era.OLDER else era.LATEST_OLDER
+def is_session(owner: str) -> bool:
+    """Whether that stands for a session, as against a modern client that has none."""
+    return "\0" not in owner
 
 
 def _is_refusal(error: RpcError) -> bool:
     """Whether a failed opening means "not this era", as against "not now"."""
     if isinstance(error, Unavailable):
-        return error.http_status is not None and 400 <= error.http_status < 500
+        return error.http_status is not None and 400 <= error.http_status < 500 and error.http_status not in (408, 429)
     return True
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -10,11 +10,11 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.offer import KINDS, Kind
 from mcpx.wire import codec
 
@@ -29,6 +29,10 @@ LARGEST = 64 * 2**20
 class Snapshot:
     definitions: Mapping[Kind, Sequence[Json]]
     instructions: str
+    traits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the server is like (`traits`)."""
+    same: Sequence[Sequence[str]] = ()
+    """Kinds of clients that are offered the same as everybody."""
 
 
 def key_of(identity: Sequence[object]) -> str:
@@ -55,16 +59,25 @@ class Snapshots:
         if kept.get("format") != FORMAT or not all(isinstance(definitions.get(kind), list) for kind in KINDS):
             return None
         instructions: Any = kept.get("instructions")
+        same = [kind for kind in as_list(kept.get("same")) if all(isinstance(part, str) for part in as_list(kind))]
         return Snapshot(
             {kind: cast(list[Json], definitions[kind]) for kind in KINDS},
             instructions if isinstance(instructions, str) else "",
+            as_object(kept.get("traits")),
+            [as_list(kind) for kind in same if as_list(kind)],
         )
 
     def save(self, key: str, snapshot: Snapshot) -> None:
         """Replace the file as a whole: a reader finds the old or the new one, never a part."""
         if self._folder is None:
             return
-        body = {"format": FORMAT, "definitions": snapshot.definitions, "instructions": snapshot.instructions}
+        body = {
+            "format": FORMAT,
+            "definitions": snapshot.definitions,
+            "instructions": snapshot.instructions,
+            "traits": snapshot.traits,
+            "same": snapshot.same,
+        }
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._folder, prefix=f".{key}-")

@@ -1,29 +1,30 @@
-"""One configured server: its slice of the catalog, its status, and the one way to send it a call.
+"""One configured server: its part of the catalog, its status, and the one way to send it a call.
 
 A server that is down keeps what it last offered; with a snapshot of an earlier run it is listed before it was ever
 up. Nothing is sent twice unless the server certainly did not act on it, or the call may be repeated without harm.
 """
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
-from mcpx.model.offer import KINDS, Kind
-from mcpx.upstreams.errands import Errand, Parking
+from mcpx.model.offer import KINDS, Kind, Offers
+from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.health import look_after
+from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
-from mcpx.upstreams.links import Links
-from mcpx.upstreams.shelf import Announcer, Dates, Shelf
+from mcpx.upstreams.links import Links, is_session
+from mcpx.upstreams.offers import Announcer, OfferBook
 from mcpx.upstreams.snapshot import Snapshots, key_of
-from mcpx.upstreams.variants import Offers, Variants
+from mcpx.upstreams.subscriptions import Subscriptions
+from mcpx.upstreams.traits import Traits
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
+LEARN_AT_ONCE = 2
+"""Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
 
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
@@ -43,9 +46,11 @@ CHANGES: Mapping[str, tuple[Kind, ...]] = {
 class Hub(Announcer, Protocol):
     """What an upstream tells the gateway."""
 
-    def resource_updated(self, server: str, params: Json, owner: str | None) -> None: ...
+    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
+        """`to`: who is subscribed where it was heard."""
+        ...
 
-    def said(self, server: str, method: str, params: Json, owner: str | None) -> None: ...
+    def said(self, server: str, method: str, params: Json, owner: object | None) -> None: ...
 
     def state_changed(self, server: str) -> None: ...
 
@@ -57,9 +62,12 @@ class Surroundings:
     environ: Mapping[str, str]
     snapshots: Snapshots
     gate: Gate
+    learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
 
 
 class Upstream:
+    """Implements `core.source.Source`, and hears what its links have to say (`links.Owner`)."""
+
     def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
         self.server = server
         self.name = server.name
@@ -67,24 +75,27 @@ class Upstream:
         """Seconds the last probe took."""
         self._hub = hub
         self._tasks = Tasks(server.name)
-        self._links = Links(server, self, around.environ, self._tasks)
-        self._shelf = Shelf(server.name, self._links, hub, around.snapshots, key_of(_identity(server)), self._tasks)
+        self._traits = Traits()
+        self._links = Links(server, self, around.environ, self._tasks, self._traits)
+        key = key_of(_identity(server))
+        self._book = OfferBook(
+            server.name, self._links, hub, around.snapshots, key, self._traits, around.learning, self._tasks
+        )
+        self._subscriptions = Subscriptions(server.name)
         self._parking = Parking(server.name, self._tasks)
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
-        self._main: Link | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._solo: Caller | None = None
         self._level: str | None = None
         self._calls = 0
-        self._watched: dict[str, set[str]] = {}
-        """URIs that modern clients listen for -> who."""
-        self._orphaned: dict[str, set[str]] = {}
-        """Subscriptions whose link was lost; they are renewed on the shared one, now or when it is back."""
+        self._running = 0
+        """Calls that are not over: waiting for the server or a link, or sent."""
+        self._rest = asyncio.Event()
         if server.enabled:
-            self._shelf.remember()
+            self._book.remember()
         if self.known or not server.enabled:
             self.settled.set()
 
@@ -98,13 +109,29 @@ class Upstream:
         return self._life.settled
 
     @property
+    def came(self) -> asyncio.Event:
+        """Set once it was connected, and has listed what it offers, for the first time."""
+        return self._life.came
+
+    @property
     def restarts(self) -> int:
         return self._life.recovery.restarts
 
     @property
-    def came(self) -> asyncio.Event:
-        """Set once it was connected, and has listed what it offers, for the first time."""
-        return self._life.came
+    def failing_since(self) -> float | None:
+        """Since when it is not well, in seconds since the epoch."""
+        return self._life.failing_since
+
+    def describe(self) -> Json:
+        """What there is to tell of it beside its status."""
+        links = self._links.describe()
+        processes = len(links) if getattr(self.server.connection, "starts_process", False) else 0
+        return {
+            "restarts": self.restarts,
+            "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
+            "processes": processes,
+            "links": links,
+        }
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -117,59 +144,44 @@ class Upstream:
 
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
+        link: Link | None = None
         try:
             link = await self._links.first(self._solo)
-            self._main = link
-            self._shelf.instructions = link.terms.instructions
-            self._shelf.variants.forget_answers()
+            self._book.instructions = link.terms.instructions
             await link.listen()
-            await self._shelf.read(link, KINDS, said_so=False)
+            await self._book.read(link, KINDS, said_so=False)
             if self._level is not None:
                 await link.set_level(self._level)
-            await self._renew_subscriptions(link)
+            await self._subscriptions.carry(self._links, link)
         except RpcError as error:
-            if isinstance(error, Unavailable) and error.retry_after:
-                self._life.hold_off(error.retry_after)
             problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
+            if isinstance(error, Unavailable):
+                if error.retry_after:
+                    self._life.hold_off(error.retry_after)
+                self._life.needs_auth = error.http_status == 401
         except Exception as error:
             log.exception("[%s] connecting failed", self.name)
             problem = f"{self.name}: {type(error).__name__}"
         else:
             if link.alive:
-                log.info("[%s] connected, %s, %d tools", self.name, link.terms.version, len(self.definitions["tools"]))
+                count = len(self.definitions["tools"])
+                log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, count, "s"[: count != 1])
                 self._watcher = self._tasks.start(self._look_after(link))
                 return None
             problem = f"{self.name}: died right after it was connected"
         log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
-        if self._main is not None:
-            self._main, broken = None, self._main
-            self._links.forget(broken)
-            await broken.close()
+        if link is not None:
+            await asyncio.shield(self._links.retire(link))
         return problem
-
-    async def _renew_subscriptions(self, link: Link) -> None:
-        orphaned, self._orphaned = self._orphaned, {}
-        for uri, users in orphaned.items():
-            for who in users:
-                try:
-                    await link.subscribe(uri, who, {})
-                except RpcError as error:
-                    if not link.alive:
-                        self._orphaned.setdefault(uri, set()).add(who)
-                        continue
-                    log.warning("[%s] a subscription could not be renewed: %s", self.name, error.message)
 
     async def _look_after(self, link: Link) -> None:
         verdict = await look_after(self, link)
-        if not link.alive or link is not self._main:
+        if not link.alive or link is not self._links.main:
             return
         if verdict == "lost":
-            self._links.forget(link)
-            await link.close()
             self.lost(link, "did not answer health probes")
             return
         log.info("[%s] %s", self.name, "goes to sleep" if verdict == "sleep" else "is started anew: old or large")
-        self._main = None
         self._life.rest(verdict)
         await self._links.close()
 
@@ -177,10 +189,10 @@ class Upstream:
         return self._calls
 
     def busy(self) -> bool:
-        return self._links.opening or any(link.errands for link in self._links.all())
+        return self._running > 0 or self._links.opening
 
     def listened_to(self) -> bool:
-        return any(link.subscribers for link in self._links.all())
+        return bool(self._subscriptions)
 
     def probed(self, latency: float | None, problem: str | None) -> None:
         self.latency = latency if latency is not None else self.latency
@@ -194,7 +206,7 @@ class Upstream:
     @property
     def instructions(self) -> str:
         """What it says about itself; text of a stranger."""
-        return self._shelf.instructions
+        return self._book.instructions
 
     @property
     def description(self) -> str:
@@ -202,47 +214,42 @@ class Upstream:
         return self.server.description or _first_sentence(self.instructions)
 
     @property
-    def dates(self) -> Mapping[str, Dates]:
-        """Of each tool it offers to everybody."""
-        return self._shelf.dates
-
-    @property
     def definitions(self) -> Offers:
         """What it offers to everybody."""
-        return self._shelf.definitions
+        return self._book.common
 
     @property
     def known(self) -> bool:
         """Whether it said itself what it offers, now or in an earlier run."""
-        return self._shelf.known
+        return self._book.known
 
     @property
-    def variants(self) -> Variants:
-        return self._shelf.variants
+    def offers_vary(self) -> bool:
+        """Whether some callers are offered something else than everybody."""
+        return self._book.varies
 
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
-        return self._shelf.offers(caller)
+        return self._book.of(caller)
 
     def learn(self, caller: Caller) -> asyncio.Task[None] | None:
         """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""
-        if self._main is None or not self._main.alive:
-            return None
-        return self._shelf.learn(caller, self._main)
+        main = self._links.main
+        return None if main is None or not main.alive else self._book.learn(caller, main)
 
     # Changes of its configuration --------------------------------------------------------------------------------
 
     def inherit(self, other: "Upstream") -> None:
-        """Take over what clients asked of the upstream this one replaces (levels and subscriptions), and what it
-        offered, unless it is known what this one offers."""
+        """Stand in for the upstream this one will replace: show what that one offered until it is known better."""
         if self.server.enabled and not self.known:
-            self._shelf.inherit(other._shelf)
+            self._book.inherit(other._book)
         self._level = other._level
-        self._watched = {uri: set(users) for uri, users in other._watched.items()}
-        for link in other._links.all():
-            if link.owner is None:
-                for uri, users in link.subscribers.items():
-                    self._orphaned.setdefault(uri, set()).update(users)
+
+    def succeed(self, other: "Upstream") -> None:
+        """The other one is replaced now: what its clients listen for is listened for here."""
+        self._subscriptions.inherit(other._subscriptions)
+        if self._subscriptions:
+            self._carry_soon()
 
     def update(self, server: Server) -> None:
         """Take up settings that need no new connection."""
@@ -254,31 +261,26 @@ class Upstream:
         """Let running calls finish, for so many seconds, then close."""
         try:
             async with asyncio.timeout(grace):
-                while any(link.errands for link in self._links.all()):
-                    await self._links.wait_for_rest()
+                while self._running:
+                    self._rest.clear()
+                    await self._rest.wait()
         except TimeoutError:
             log.warning("[%s] calls that are still running are cut off", self.name)
-        await self.close()
+        await self.close("was removed from the configuration, or changed in it")
 
-    async def close(self) -> None:
-        self._shelf.close()
+    async def close(self, why: str = "the gateway is ending") -> None:
+        self._book.close()
         if self._living is not None:
             self._living.cancel()
-        await self._links.close()
+        await self._links.close(why)
         await self._tasks.close()
+        await self._links.close(why)  # what a task opened or let go while it ended
 
     async def end_session(self, session: str) -> None:
         """The session is over: its private links, and its subscriptions on shared ones, go with it."""
-        self._shelf.forget_session(session)
-        for users in self._orphaned.values():
-            users.discard(session)
-        for link in self._links.all():
-            for uri in [uri for uri, users in link.subscribers.items() if session in users]:
-                try:
-                    await link.unsubscribe(uri, session, {})
-                except RpcError:
-                    pass
-        await self._links.end_session(session)
+        self._book.forget_session(session)
+        self._links.end_session(session)
+        await self._subscriptions.end(self._links, session)
 
     # Calls ---------------------------------------------------------------------------------------------------
 
@@ -287,12 +289,17 @@ class Upstream:
 
         `repeatable`: reading, or a tool that says it may be called again; sent once more if the server died of it."""
         self._calls += 1
+        self._running += 1
         try:
             result = await self._persist(call, params, repeatable)
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
             raise
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._rest.set()
         self._life.recovery.served()
         return result
 
@@ -308,37 +315,44 @@ class Upstream:
 
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
-        link = self._links.ready(caller)
-        if link is not None and (link.modern or not caller.modern or not caller.answers):
-            return await link.call(call, call.method, params, Errand(call, self.name))
+        comes_back = caller.modern and bool(caller.answers)
+        if not comes_back:
+            lease = self._links.take_now(call)
+            if lease is not None:
+                return await self._send(lease, params)
         if not self.server.enabled:
-            raise Unavailable(self.name, SERVER_DOWN, "is disabled")
-        if self._parking.holds(call):
+            raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
+        if comes_back and self._parking.holds(call):
             return await self._parking.resume(call)
         await self._connected()
-        if caller.modern and caller.answers and self._links.era_for(caller) == "older":
+        if comes_back and self._links.era_for(caller) == "older":
             if call.params.get("requestState") is not None:
                 return await self._parking.resume(call)  # an older server has no states: it is unknown, or was ours
-            return await self._parking.begin(call, lambda errand: self._run(call, params, errand))
-        return await self._run(call, params, Errand(call, self.name))
+            return await self._parking.begin(call, lambda parked: self._run(call, params, parked))
+        return await self._run(call, params, None)
 
-    async def _run(self, call: Call, params: Json, errand: Errand) -> Json:
-        caller = call.caller
-        if self._links.key_for(caller) is not None:
-            link = await self._links.keep(caller)
-            return await link.call(call, call.method, params, errand)
-        link = await self._links.borrow(caller)
+    async def _run(self, call: Call, params: Json, parked: Parked | None) -> Json:
+        lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
+        if parked is not None:
+            parked.lease = lease
+        return await self._send(lease, params)
+
+    async def _send(self, lease: Lease, params: Json) -> Json:
+        link = lease.link
         try:
-            if caller.log_level is not None:
-                await link.set_level(caller.log_level)
-            await self._watch_on(link)
-            return await link.call(call, call.method, params, errand)
+            result = await lease.send(params)
         finally:
-            self._links.give_back(link)
+            lease.end()
+        if link.needs.kind and not link.modern and self._traits.answered_unasked():
+            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
+            self._links.rethink()
+            self._book.keep_soon()
+        return result
 
     async def _connected(self) -> None:
         """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
-        if self._main is None or not self._main.alive:
+        main = self._links.main
+        if main is None or not main.alive:
             await self._tried()
 
     async def introduced(self) -> None:
@@ -349,103 +363,146 @@ class Upstream:
     async def _tried(self) -> None:
         self.start(self._solo)
         await self._life.ready()
-        if self._main is None or not self._main.alive:
+        main = self._links.main
+        if main is None or not main.alive:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
             raise Unavailable(self.name, SERVER_DOWN, reason)
 
-    async def link_for(self, caller: Caller) -> Link:
+    async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json:
+        return await self.watch(uri, caller.session or "", params)
+
+    async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json:
+        return await self._subscriptions.unsubscribe(self._links, uri, caller.session or "", params)
+
+    async def watch(self, uri: str, who: str, params: Json | None = None) -> Json:
+        """Listen for a resource on behalf of a session or of a modern client's listening."""
         await self._connected()
-        if self._links.key_for(caller) is None and self._main is not None:
-            return self._main
-        return await self._links.keep(caller)
+        main = self._links.main
+        own = [link for link in self._links.of_session(who) if link.alive]
+        link = own[0] if own else main
+        if link is None:
+            raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
+        return await self._subscriptions.subscribe(link, uri, who, params or {})
 
-    async def watch(self, uri: str, who: str) -> None:
-        """A modern client listens for a resource: on the shared link, and on those that carry calls of their own."""
-        await self._connected()
-        assert self._main is not None
-        await self._main.subscribe(uri, who, {})
-        self._watched.setdefault(uri, set()).add(who)
-
-    async def unwatch(self, uri: str, who: str) -> None:
-        users = self._watched.get(uri, set())
-        users.discard(who)
-        if not users:
-            self._watched.pop(uri, None)
-        for link in self._links.all():
-            if who in link.subscribers.get(uri, ()):
-                with contextlib.suppress(RpcError):
-                    await link.unsubscribe(uri, who, {})
-
-    async def _watch_on(self, link: Link) -> None:
-        for uri, users in list(self._watched.items()):
-            for who in users - link.subscribers.get(uri, set()):
-                with contextlib.suppress(RpcError):
-                    await link.subscribe(uri, who, {})
+    async def unwatch(self, who: str) -> None:
+        await self._subscriptions.end(self._links, who)
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A client's notification goes over the links that are its own."""
-        if caller.solo:
-            for link in self._links.all():
-                link.notify(method, params)
-        elif caller.session is not None:
-            for link in self._links.of_session(caller.session):
+        for link in self._links:
+            if caller.solo or (caller.session is not None and link.owner == caller.session):
                 link.notify(method, params)
 
     async def set_level(self, level: str, caller: Caller) -> None:
         """`level` is the lowest anybody wants (shared links), the caller's own counts on its private link."""
         self._level = level
-        for link in self._links.all():
+        for link in self._links:
             if link.owner is None:
                 await link.set_level(level)
             elif link.owner == caller.session and caller.log_level is not None:
                 await link.set_level(caller.log_level)
 
-    # What the server says ----------------------------------------------------------------------------------------
+    # What the server says, and what becomes of its links (`links.Owner`) ---------------------------------------------
 
-    def heard(self, link: Link, method: str, params: Json) -> None:
-        if method in CHANGES and link.owner is not None:
-            self._tasks.start(self._shelf.learn_session(link, link.owner, CHANGES[method]))
-        elif method in CHANGES:
-            self._changed.update(CHANGES[method])
+    def heard(self, link: Link, method: str, params: Json, owner: object | None) -> None:
+        if method in CHANGES:
+            self._lists_changed(link, CHANGES[method])
+        elif method == "notifications/resources/updated":
+            uri = params.get("uri")
+            users = link.subscribers.get(uri) if isinstance(uri, str) else None
+            if users:
+                self._hub.resource_updated(self.name, params, frozenset(users))
+        else:
+            self._hub.said(self.name, method, params, owner)
+
+    def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
+        if link is self._links.main:
+            self._changed.update(kinds)
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = self._tasks.start(self._refresh())
-        elif method == "notifications/resources/updated":
-            self._hub.resource_updated(self.name, params, link.owner)
-        else:
-            self._hub.said(self.name, method, params, link.owner)
+            return
+        client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
+        if isinstance(client, str) and is_session(client):
+            self._tasks.start(self._learn_session(link, client, kinds))
+
+    async def _learn_session(self, link: Link, session: str, kinds: tuple[Kind, ...]) -> None:
+        """The server has something for this session that nobody else has: its link stays with it."""
+        if await self._book.learn_session(link, session, kinds) and link.alive and link.owner in (None, session):
+            if link.owner is None:
+                link.owner, link.use, link.why = session, "session", "the server keeps something for this client"
+            link.lasting = True
 
     async def _refresh(self) -> None:
         while self._changed:
             await asyncio.sleep(DEBOUNCE)
             kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._changed)
             self._changed.clear()
-            link = self._main
+            link = self._links.main
             if link is None or not link.alive:
                 return
             try:
-                await self._shelf.read(link, kinds, said_so=True)
+                await self._book.read(link, kinds, said_so=True)
             except RpcError as error:
                 if link.alive:
                     log.warning("[%s] its lists could not be read: %s", self.name, error.message)
 
     def lost(self, link: Link, reason: str) -> None:
-        self._links.forget(link)
-        for uri, users in link.subscribers.items():
-            self._orphaned.setdefault(uri, set()).update(users)
-        if link is self._main:
-            self._main = None
-            if self._watcher is not None and self._watcher is not asyncio.current_task():
-                self._watcher.cancel()  # it would keep the dead link in memory until its next look
+        was_main = link is self._links.main
+        self._links.retire(link)
+        if was_main:
+            self._stop_watching()
             log.warning("[%s] connection lost: %s", self.name, reason)
             self._life.lost(f"{self.name}: {reason}")
-        elif self._orphaned and self._main is not None and self._main.alive:
-            self._tasks.start(self._renew_subscriptions(self._main))
-        self._tasks.start(link.close())
+        elif link.subscribers:
+            self._carry_soon()
 
-    def idle(self, link: Link) -> None:
-        self._links.rested()
+    def rested(self, link: Link) -> None:
+        self._links.rested(link)
+
+    def asked(self, method: str) -> None:
+        if self._traits.asked(method):
+            log.debug("[%s] asks: %s", self.name, method)
+            self._links.rethink()
+            self._book.keep_soon()
+            main = self._links.main
+            if main is not None and main.use == "lent":
+                # Who cannot be asked needs a link that declares nothing: that is the main one from now on.
+                self._links.main = None
+                self._renew()
+
+    def bound(self, link: Link) -> None:
+        self._links.rethink()
+        if link is self._links.main:
+            self._links.main = None
+            self._renew()
+
+    def spoilt(self, link: Link) -> None:
+        self._links.retire(link)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Make the main link anew, at once; the others live on."""
+        self._stop_watching()
+        self._life.rest("renew")
+
+    def main_changed(self, link: Link) -> None:
+        self._stop_watching()
+        self._watcher = self._tasks.start(self._look_after(link))
+        self._carry_soon()
+
+    def varies(self) -> bool:
+        return self._book.varies_by_kind
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None and self._watcher is not asyncio.current_task():
+            self._watcher.cancel()  # it would keep the dead link in memory until its next look
+
+    def _carry_soon(self) -> None:
+        main = self._links.main
+        if main is not None and main.alive:
+            self._tasks.start(self._subscriptions.carry(self._links, main))
 
 
 def _identity(server: Server) -> tuple[object, ...]:

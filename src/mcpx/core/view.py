@@ -1,16 +1,17 @@
 """The gateway as one caller finds it: what a surface is handed, and what the router needs besides."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
+from mcpx.core.relay import OURS
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
-    from mcpx.core.gateway import Gateway
+    from mcpx.core.gateway import Gateway, Generation
 
 NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
@@ -19,13 +20,15 @@ LEARNING = 5.0
 """Seconds a call to what is not known waits until it is known what servers offer to this caller."""
 
 
-class CallersRoom:
-    """Implements `surfaces.view.View` and `core.router.Room`."""
+class CallersView:
+    """Implements `surfaces.view.View` and `core.router.WholeView`."""
 
-    __slots__ = ("_caller", "_gateway")
+    __slots__ = ("_caller", "_gateway", "_generation")
 
-    def __init__(self, gateway: "Gateway", caller: Caller) -> None:
+    def __init__(self, gateway: "Gateway", generation: "Generation", caller: Caller) -> None:
         self._gateway = gateway
+        self._generation = generation
+        """The one the call began in."""
         self._caller = caller
 
     @property
@@ -43,6 +46,9 @@ class CallersRoom:
 
     def services(self) -> list[Service]:
         return [found for name in self._gateway.generation.upstreams if (found := self.service(name)) is not None]
+
+    def starting(self) -> list[str]:
+        return [source.name for source in self._gateway.starting.unknown()]
 
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         catalog = await self.prepare()
@@ -77,8 +83,9 @@ class CallersRoom:
         return found
 
     async def _later(self, server: str | None = None, name: str = "") -> AsyncIterator[Catalog]:
-        """The catalog as it grows: with what is offered to callers like this one, and while servers (or that one
-        server) are starting. A server that is down, is not known and is meant is tried (LIF-4)."""
+        """The catalog as it grows: with what is offered to callers like this one, and while servers are starting.
+
+        A server that is meant and not known is waited for, and tried if it is down (LIF-4)."""
         problem: Unavailable | None = None
         for stranger in self._gateway.strangers(server, name):
             try:
@@ -91,25 +98,34 @@ class CallersRoom:
         if special:
             await self._gateway.learn(self._caller, LEARNING)
             yield self.catalog
-        async for _ in self._gateway.as_servers_settle(server):
-            if special:
-                await self._gateway.learn(self._caller, LEARNING)
-            yield self.catalog
+        if server is None:
+            async for _ in self._gateway.starting.as_they_settle(self._caller):
+                if special:
+                    await self._gateway.learn(self._caller, LEARNING)
+                yield self.catalog
         if problem is not None:
             raise problem
 
     async def call(self, offer: Offer, call: Call, params: Json) -> Json:
         hints = as_object(offer.definition.get("annotations"))
         harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
-        return await self._gateway.generation.upstreams[offer.server].call(call, params, repeatable=harmless)
+        source = self._gateway.source(self._generation, offer.server)
+        return await self._gateway.relay(
+            offer.server, offer.name, call, lambda: source.call(call, params, repeatable=harmless)
+        )
 
     async def send(self, server: str, call: Call, params: Json) -> Json:
-        return await self._gateway.generation.upstreams[server].call(call, params, repeatable=True)
+        source = self._gateway.source(self._generation, server)
+        name = str(params.get("uri", ""))
+        return await self._gateway.relay(server, name, call, lambda: source.call(call, params, repeatable=True))
+
+    async def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Json:
+        return await self._gateway.relay(OURS, name, call, work)
 
     async def subscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self._gateway.generation.upstreams[server].link_for(self._caller)
-        return await link.subscribe(uri, self._caller.session or "", call.params)
+        source = self._gateway.source(self._generation, server)
+        return await self._gateway.relay(server, uri, call, lambda: source.subscribe(self._caller, uri, call.params))
 
     async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
-        link = await self._gateway.generation.upstreams[server].link_for(self._caller)
-        return await link.unsubscribe(uri, self._caller.session or "", call.params)
+        source = self._gateway.source(self._generation, server)
+        return await self._gateway.relay(server, uri, call, lambda: source.unsubscribe(self._caller, uri, call.params))

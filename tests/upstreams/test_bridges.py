@@ -9,8 +9,9 @@ import pytest
 from fixtures.parts import ASKABLE, Clock, Tape, forever, modern, older, run, turns, until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
-from mcpx.upstreams import errands
-from mcpx.upstreams.errands import Errand, Parking, answer_for_older
+from mcpx.upstreams import bridges
+from mcpx.upstreams.bridges import Parked, Parking, answer_for_older
+from mcpx.upstreams.lease import Lease
 from mcpx.wire.tasks import Tasks
 
 ELICIT: Json = {"method": "elicitation/create", "params": {"message": "who?"}}
@@ -24,6 +25,25 @@ def call_of(caller: Caller, **params: Any) -> Call:
 
 def questions(**asked: Json) -> Json:
     return {"resultType": "input_required", "inputRequests": asked, "requestState": "state"}
+
+
+class Held:
+    """What a lease needs of its link."""
+
+    name = "srv"
+
+    def hold(self, lease: Lease) -> None:
+        pass
+
+    def asked(self, method: str) -> None:
+        pass
+
+    def bind(self, caller: Caller, why: str) -> None:
+        pass
+
+
+def lease_of(call: Call, parked: Parked | None = None) -> Lease:
+    return Lease(Held(), call, "client", parked)  # pyright: ignore[reportArgumentType]
 
 
 class Modern:
@@ -125,7 +145,7 @@ def test_a_server_with_a_state_and_no_question_is_called_again_after_pauses(monk
             pauses.append(seconds)
             await sleep(0)
 
-        monkeypatch.setattr(errands.asyncio, "sleep", slept)
+        monkeypatch.setattr(bridges.asyncio, "sleep", slept)
         caller, tape = asker()
         states = [{"resultType": "input_required", "requestState": str(n)} for n in range(6)]
         send = Modern(*states, {"resultType": "complete"})
@@ -238,12 +258,12 @@ def test_cancelled_while_the_client_is_asked_takes_the_question_back() -> None:
 def test_progress_and_logs_are_marked_with_their_server() -> None:
     """PRO-4."""
     tape = Tape()
-    errand = Errand(call_of(older(voice=tape, log_level="warning"), _meta={"progressToken": "t"}), "srv")
-    errand.progress({"progressToken": "t", "progress": 1, "_meta": {"a": 1}})
-    errand.notification("notifications/message", {"level": "info", "data": 1})
-    errand.notification("notifications/message", {"level": "error", "data": 2})
-    errand.notification("notifications/other", {})
-    errand.paused(70)
+    lease = lease_of(call_of(older(voice=tape, log_level="warning"), _meta={"progressToken": "t"}))
+    lease.progress({"progressToken": "t", "progress": 1, "_meta": {"a": 1}})
+    lease.notification("notifications/message", {"level": "info", "data": 1})
+    lease.notification("notifications/message", {"level": "error", "data": 2})
+    lease.notification("notifications/other", {})
+    lease.paused(70)
     mark = {"proxy": {"server": "srv"}}
     assert tape.told == [
         ("notifications/progress", {"progressToken": "t", "progress": 1, "_meta": {"a": 1, **mark}}),
@@ -256,18 +276,18 @@ def test_progress_and_logs_are_marked_with_their_server() -> None:
 def test_logs_without_a_word_from_the_client_reach_older_ones_and_no_modern_one() -> None:
     for caller, heard in ((older(), 1), (modern(), 0), (modern(log_level="info"), 1)):
         assert isinstance(caller.voice, Tape)
-        Errand(call_of(caller), "srv").notification("notifications/message", {"level": "info"})
+        lease_of(call_of(caller)).notification("notifications/message", {"level": "info"})
         assert len(caller.voice.told) == heard
 
 
 def test_a_call_without_a_way_back_hears_in_silence() -> None:
     async def main() -> None:
-        errand = Errand(call_of(Caller(capabilities=ASKABLE, voice=None)), "srv")
-        errand.progress({})
-        errand.notification("notifications/message", {})
-        errand.paused(1)
+        lease = lease_of(call_of(Caller(capabilities=ASKABLE, voice=None)))
+        lease.progress({})
+        lease.notification("notifications/message", {})
+        lease.paused(1)
         with pytest.raises(RpcError):
-            await errand.question("roots/list", None)
+            await lease.question("roots/list", None)
 
     run(main())
 
@@ -276,7 +296,7 @@ def test_a_modern_client_is_never_asked_directly() -> None:
     async def main() -> None:
         caller = modern(askable=True)
         with pytest.raises(RpcError) as caught:
-            await Errand(call_of(caller), "srv").question("roots/list", None)
+            await lease_of(call_of(caller)).question("roots/list", None)
         assert caught.value.code == METHOD_NOT_FOUND
 
     run(main())
@@ -284,7 +304,7 @@ def test_a_modern_client_is_never_asked_directly() -> None:
 
 # --- modern client, older server: parked calls
 
-Run = Callable[[Errand], Awaitable[Json]]
+Run = Callable[[Lease], Awaitable[Json]]
 
 
 class Lot:
@@ -301,27 +321,33 @@ class Lot:
         await self.tasks.close()
 
     async def begin(self, run: Run, caller: Caller | None = None, **params: Any) -> Json:
-        return await self.parking.begin(call_of(caller or modern(askable=True), **params), run)
+        call = call_of(caller or modern(askable=True), **params)
+
+        async def work(parked: Parked) -> Json:
+            parked.lease = lease_of(call, parked)
+            return await run(parked.lease)
+
+        return await self.parking.begin(call, work)
 
     async def resume(self, state: Any, answers: Any = None, caller: Caller | None = None, **params: Any) -> Json:
         call = call_of(caller or modern(askable=True), requestState=state, inputResponses=answers, **params)
         return await self.parking.resume(call)
 
 
-async def asks_once(errand: Errand) -> Json:
-    return {"answer": await errand.question("elicitation/create", {"message": "who?"})}
+async def asks_once(lease: Lease) -> Json:
+    return {"answer": await lease.question("elicitation/create", {"message": "who?"})}
 
 
 def test_a_call_without_a_question_is_not_parked() -> None:
     async def main() -> None:
         async with Lot() as lot:
 
-            async def quick(errand: Errand) -> Json:
+            async def quick(lease: Lease) -> Json:
                 return {"content": []}
 
             assert await lot.begin(quick) == {"content": []}
 
-            async def fails(errand: Errand) -> Json:
+            async def fails(lease: Lease) -> Json:
                 raise RpcError(-5, "theirs", {"d": 1})
 
             with pytest.raises(RpcError, match="theirs"):
@@ -351,12 +377,12 @@ def test_several_questions_at_once_are_one_result_and_may_be_answered_in_parts()
     async def main() -> None:
         async with Lot() as lot:
 
-            async def asks_three(errand: Errand) -> Json:
+            async def asks_three(lease: Lease) -> Json:
                 return {
                     "answers": await asyncio.gather(
-                        errand.question("elicitation/create", {"n": 1}),
-                        errand.question("sampling/createMessage", {"n": 2}),
-                        errand.question("roots/list", None),
+                        lease.question("elicitation/create", {"n": 1}),
+                        lease.question("sampling/createMessage", {"n": 2}),
+                        lease.question("roots/list", None),
                     )
                 }
 
@@ -375,9 +401,9 @@ def test_one_question_after_the_other_is_one_round_each() -> None:
     async def main() -> None:
         async with Lot() as lot:
 
-            async def asks_twice(errand: Errand) -> Json:
-                first = await errand.question("elicitation/create", {"n": 1})
-                second = await errand.question("elicitation/create", {"n": 2})
+            async def asks_twice(lease: Lease) -> Json:
+                first = await lease.question("elicitation/create", {"n": 1})
+                second = await lease.question("elicitation/create", {"n": 2})
                 return {"answers": [first, second]}
 
             one = await lot.begin(asks_twice)
@@ -454,15 +480,15 @@ def test_nobody_but_its_owner_resumes_a_parked_call(who: Caller, params: Json) -
 
 
 def test_a_parked_call_that_nobody_comes_back_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands, "PARKED_FOR", 0.02)
+    monkeypatch.setattr(bridges, "PARKED_FOR", 0.02)
 
     async def main() -> None:
         async with Lot() as lot:
             given_up = asyncio.Event()
 
-            async def asks(errand: Errand) -> Json:
+            async def asks(lease: Lease) -> Json:
                 try:
-                    return await asks_once(errand)
+                    return await asks_once(lease)
                 except asyncio.CancelledError:
                     given_up.set()  # where the server is told
                     raise
@@ -482,7 +508,7 @@ def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pyt
         async with Lot() as lot:
             asked = await lot.begin(asks_once)
             for _ in range(4):
-                await clock.pass_by(0.9 * errands.PARKED_FOR)
+                await clock.pass_by(0.9 * bridges.PARKED_FOR)
                 asked = await lot.resume(asked["requestState"])
             assert await lot.resume(asked["requestState"], {"q1": {}}) == {"answer": {}}
 
@@ -491,16 +517,16 @@ def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pyt
 
 def test_no_more_than_so_many_calls_are_parked(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6: the one too many is given up, the others stay."""
-    monkeypatch.setattr(errands, "PARKED_AT_MOST", 2)
+    monkeypatch.setattr(bridges, "PARKED_AT_MOST", 2)
 
     async def main() -> None:
         async with Lot() as lot:
             states = [(await lot.begin(asks_once))["requestState"] for _ in range(2)]
             ended = asyncio.Event()
 
-            async def asks(errand: Errand) -> Json:
+            async def asks(lease: Lease) -> Json:
                 try:
-                    return await asks_once(errand)
+                    return await asks_once(lease)
                 finally:
                     ended.set()
 
@@ -520,7 +546,7 @@ def test_cancelled_before_its_first_question_the_call_is_given_up() -> None:
         async with Lot() as lot:
             started, ended = asyncio.Event(), asyncio.Event()
 
-            async def works(errand: Errand) -> Json:
+            async def works(lease: Lease) -> Json:
                 started.set()
                 try:
                     return await forever()
@@ -542,8 +568,8 @@ def test_cancelled_while_a_resumed_call_runs_the_call_is_given_up() -> None:
         async with Lot() as lot:
             resumed, ended = asyncio.Event(), asyncio.Event()
 
-            async def works(errand: Errand) -> Json:
-                await errand.question("roots/list", None)
+            async def works(lease: Lease) -> Json:
+                await lease.question("roots/list", None)
                 resumed.set()
                 try:
                     return await forever()
@@ -567,8 +593,8 @@ def test_a_result_that_arrives_together_with_a_question_wins() -> None:
     async def main() -> None:
         async with Lot() as lot:
 
-            async def asks_and_is_done(errand: Errand) -> Json:
-                asking = asyncio.create_task(errand.question("roots/list", None))
+            async def asks_and_is_done(lease: Lease) -> Json:
+                asking = asyncio.create_task(lease.question("roots/list", None))
                 await asyncio.sleep(0)
                 asking.cancel()
                 return {"done": True}
@@ -585,8 +611,8 @@ def test_a_call_that_ends_while_parked_gives_its_outcome_to_who_comes_back() -> 
             for outcome in ({"done": True}, RpcError(-7, "gave up waiting")):
                 late = asyncio.Event()
 
-                async def impatient(errand: Errand, late: asyncio.Event = late, outcome: Any = outcome) -> Json:
-                    asking = asyncio.create_task(errand.question("roots/list", None))
+                async def impatient(lease: Lease, late: asyncio.Event = late, outcome: Any = outcome) -> Json:
+                    asking = asyncio.create_task(lease.question("roots/list", None))
                     await late.wait()
                     asking.cancel()
                     if isinstance(outcome, RpcError):
@@ -611,11 +637,11 @@ def test_what_the_server_says_after_the_answer_goes_to_the_request_that_waits() 
     async def main() -> None:
         async with Lot() as lot:
 
-            async def works(errand: Errand) -> Json:
-                errand.progress({"progressToken": "wire", "progress": 1})
-                await errand.question("roots/list", None)
-                errand.progress({"progressToken": "wire", "progress": 2})
-                errand.notification("notifications/message", {"level": "error"})
+            async def works(lease: Lease) -> Json:
+                lease.progress({"progressToken": "wire", "progress": 1})
+                await lease.question("roots/list", None)
+                lease.progress({"progressToken": "wire", "progress": 2})
+                lease.notification("notifications/message", {"level": "error"})
                 return {}
 
             first, second = modern(askable=True), modern(askable=True, log_level="info")

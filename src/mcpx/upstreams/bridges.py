@@ -1,8 +1,8 @@
-"""A call on its way: where what the server says before the result goes, and to whom its questions are put.
+"""Questions between the eras (sampling, elicitation, roots): each side sees its own form.
 
-Questions (sampling, elicitation, roots) exist in two forms. Older servers send a request back during the call;
-modern ones return `input_required` and are called again with the answers. `Errand` and the two bridges make
-each side see its own form; where both sides speak the same one, nothing is done.
+Older servers send a request back during the call; modern ones return `input_required` and are called again with the
+answers. `answer_for_older` asks an older client for a modern server; `Parking` keeps a modern client's call to an older
+server running while its questions travel as results. Where both sides speak the same form, nothing is done.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcpx.model.call import Call, Json, as_object
-from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
+from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unavailable
+from mcpx.upstreams.lease import Lease, put
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
@@ -22,59 +23,6 @@ STATE_ONLY_DELAYS = (0.05, 0.1, 0.2, 0.25)
 PARKED_FOR = 300.0
 """Seconds a question waits for a modern client to come back with the answer."""
 PARKED_AT_MOST = 256
-
-QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
-"""Methods a server may send to a client, and the capability each needs."""
-
-
-def marked(params: Json, server: str) -> Json:
-    """`params` with the name of the server it came from (PRO-4)."""
-    return {**params, "_meta": {**era.meta_of(params), "proxy": {"server": server}}}
-
-
-class Errand:
-    """What one running call hears from its server. Implements `wire.peer.Errand`."""
-
-    __slots__ = ("call", "parked", "server")
-
-    def __init__(self, call: Call, server: str, parked: "Parked | None" = None) -> None:
-        self.call = call
-        self.server = server
-        self.parked = parked
-
-    def progress(self, params: Json) -> None:
-        if (voice := self.call.voice) is not None:
-            # A parked call goes on under another request of its client, which brought a token of its own.
-            token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
-            told = marked({**params, "progressToken": token}, self.server)
-            voice.tell("notifications/progress", told)
-
-    def notification(self, method: str, params: Json) -> None:
-        """Came on this call's own stream, so it is this caller's and nobody else's."""
-        caller = self.call.caller
-        voice = self.call.voice
-        if voice is None:
-            return
-        wanted = caller.log_level is None and not caller.modern
-        if method == "notifications/message" and not (wanted or era.admits(caller.log_level, params.get("level"))):
-            return
-        voice.tell(method, marked(params, self.server))
-
-    def paused(self, retry_ms: int) -> None:
-        if (voice := self.call.voice) is not None:
-            voice.pause(retry_ms)
-
-    async def question(self, method: str, params: Json | None) -> Json:
-        caller = self.call.caller
-        capability = QUESTIONS.get(method)
-        if capability is None or capability not in caller.capabilities:
-            raise RpcError(METHOD_NOT_FOUND, f"the client cannot answer {method}")
-        if self.parked is not None:
-            return await self.parked.ask(method, params)
-        voice = self.call.voice
-        if voice is None or caller.modern:
-            raise RpcError(METHOD_NOT_FOUND, f"the client cannot be asked {method} here")
-        return await voice.ask(self.server, method, params)
 
 
 async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:
@@ -99,13 +47,11 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
 
 
 async def _ask_all(call: Call, server: str, questions: Json) -> Json:
-    errand = Errand(call, server)
-
     async def ask(question: Any) -> Json:
         method = as_object(question).get("method")
         if not isinstance(method, str):
             raise Unavailable(server, INTERNAL_ERROR, "asked something that is not a request")
-        return await errand.question(method, era.question_for_older(method, question.get("params")))
+        return await put(call, None, server, method, era.question_for_older(method, question.get("params")))
 
     asked = {key: asyncio.ensure_future(ask(question)) for key, question in questions.items()}
     try:
@@ -130,7 +76,8 @@ class Parked:
     def __init__(self, owner: tuple[str, ...]) -> None:
         self.token = "mcpx-" + secrets.token_urlsafe(24)
         self.owner = owner
-        self.errand: Errand | None = None
+        self.lease: Lease | None = None
+        """Its hold on a link, once it has one."""
         self.work: asyncio.Task[Json | RpcError] | None = None
         self.expiry: asyncio.TimerHandle | None = None
         self._open: dict[str, tuple[Json, asyncio.Future[Json]]] = {}
@@ -154,7 +101,7 @@ class Parked:
             if key in self._open and isinstance(answer, dict) and not self._open[key][1].done():
                 self._open[key][1].set_result(as_object(answer))
 
-    async def next(self) -> Json | RpcError | None:
+    async def until_asked(self) -> Json | RpcError | None:
         """The outcome of the call, or None as soon as it has a question. Gives the call up when cancelled."""
         assert self.work is not None
         self._asked.clear()
@@ -195,24 +142,24 @@ class Parking:
     def holds(self, call: Call) -> bool:
         return self._find(call) is not None
 
-    async def begin(self, call: Call, run: Callable[[Errand], Awaitable[Json]]) -> Json:
+    async def begin(self, call: Call, run: Callable[[Parked], Awaitable[Json]]) -> Json:
         parked = Parked(self._owner(call))
-        parked.errand = Errand(call, self._server, parked)
-        parked.work = self._tasks.start(_caught(run(parked.errand)))
-        return await self._settle(parked)
+        parked.work = self._tasks.start(_caught(run(parked)))
+        return await self._outcome(parked)
 
     async def resume(self, call: Call) -> Json:
         parked = self._find(call)
         if parked is None or parked.owner != self._owner(call):
             raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
         self._leave(parked)
-        if parked.errand is not None:
-            parked.errand.call = call  # what the server says from now on goes to the request that waits for it
+        if parked.lease is not None:
+            parked.lease.call = call  # what the server says from now on goes to the request that waits for it
         parked.take(call.params.get("inputResponses"))
-        return await self._settle(parked)
+        return await self._outcome(parked)
 
-    async def _settle(self, parked: Parked) -> Json:
-        outcome = await parked.next()
+    async def _outcome(self, parked: Parked) -> Json:
+        """The result of the call; or its question as one, with the call left waiting for the answer."""
+        outcome = await parked.until_asked()
         if isinstance(outcome, RpcError):
             raise outcome
         if outcome is not None:

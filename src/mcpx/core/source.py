@@ -1,0 +1,55 @@
+"""What stands behind the gateway, as the middle sees it: something that offers, and answers calls.
+
+An upstream MCP server is one; whatever else comes to offer tools is another. Catalog, plan, view and relay know this
+and nothing of connections.
+"""
+
+import asyncio
+from typing import Protocol
+
+from mcpx.config import Server
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.offer import Offers
+from mcpx.upstreams.life import Status
+
+
+class Source(Protocol):
+    name: str
+    server: Server
+    """What the configuration says of it."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def instructions(self) -> str: ...
+
+    @property
+    def known(self) -> bool:
+        """Whether it said itself what it offers, now or in an earlier run."""
+        ...
+
+    @property
+    def settled(self) -> asyncio.Event:
+        """Set once it is known what it offers, or that it cannot be known yet."""
+        ...
+
+    @property
+    def offers_vary(self) -> bool: ...
+
+    def offers(self, caller: Caller | None) -> Offers:
+        """What this caller is offered; None asks for what everybody is."""
+        ...
+
+    async def introduced(self) -> None:
+        """Wait, bounded, until it has said what it offers; one that is down is tried."""
+        ...
+
+    async def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Json: ...
+
+    async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json: ...
+
+    async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json: ...

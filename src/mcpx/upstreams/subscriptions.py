@@ -1,0 +1,72 @@
+"""Who wants to hear of which resource of one server, and over which link each of them does.
+
+What clients want outlives links, restarts and reloads; each of them hears over exactly one link, so that nobody hears a
+change twice. A session with a link of its own hears over that, everybody else over the main one.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from mcpx.model.call import Json
+from mcpx.model.errors import RpcError
+from mcpx.upstreams.link import Link
+
+log = logging.getLogger(__name__)
+
+
+class Subscriptions:
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._wanted: dict[str, set[str]] = {}
+        """Native URI -> who (a session, or a modern client's listening)."""
+
+    def inherit(self, other: "Subscriptions") -> None:
+        for uri, users in other._wanted.items():
+            self._wanted.setdefault(uri, set()).update(users)
+
+    async def subscribe(self, link: Link, uri: str, who: str, params: Json) -> Json:
+        result = await link.subscribe(uri, who, params)
+        self._wanted.setdefault(uri, set()).add(who)
+        return result
+
+    async def unsubscribe(self, links: Iterable[Link], uri: str, who: str, params: Json) -> Json:
+        self._forget(uri, who)
+        result: Json = {}
+        for link in links:
+            if who in link.subscribers.get(uri, ()):
+                result = await link.unsubscribe(uri, who, params)
+        return result
+
+    async def end(self, links: Iterable[Link], who: str) -> None:
+        """Somebody left: nothing is sent to them any more, and nothing is asked for on their behalf."""
+        for uri in [uri for uri, users in self._wanted.items() if who in users]:
+            try:
+                await self.unsubscribe(links, uri, who, {})
+            except RpcError:
+                pass
+
+    def _forget(self, uri: str, who: str) -> None:
+        users = self._wanted.get(uri)
+        if users is not None:
+            users.discard(who)
+            if not users:
+                del self._wanted[uri]
+
+    async def carry(self, links: Iterable[Link], main: Link) -> None:
+        """Have everybody who hears over no link any more hear over the main one."""
+        links = tuple(links)
+        for uri, users in list(self._wanted.items()):
+            heard = {who for link in links if link.alive for who in link.subscribers.get(uri, ())}
+            for who in users - heard:
+                try:
+                    await main.subscribe(uri, who, {})
+                except RpcError as error:
+                    if not main.alive:
+                        return  # they are still wanted, and carried by the next
+                    log.warning("[%s] a subscription could not be renewed: %s", self._server, error.message)
+                    break
+                if who not in self._wanted.get(uri, ()):  # gone meanwhile
+                    await self.unsubscribe((main,), uri, who, {})
+
+    def __bool__(self) -> bool:
+        return bool(self._wanted)

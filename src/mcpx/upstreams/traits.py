@@ -1,0 +1,101 @@
+"""What a server is like towards clients that can be asked something: learnt from what it does, kept with its snapshot.
+
+A question of an older server (sampling, elicitation, roots) must have exactly one possible addressee (decision 0004).
+That costs connections, so it is paid for only where a server has shown that it asks: one that answered many calls of
+such clients without ever asking is *quiet*, and is shared like one that never could.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mcpx.model.call import Caller, Json, as_list, as_object
+from mcpx.upstreams.negotiate import Era
+from mcpx.wire import era
+
+QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""Methods a server may send to a client, and the capability each needs."""
+
+PROOF = 50
+"""Calls of clients that could have been asked after which a server that never asked is quiet."""
+
+_PARTS = {"sampling": ("tools", "context"), "elicitation": ("form", "url"), "roots": ()}
+"""Per capability, what within it makes a difference to a server; everything else is one kind."""
+_IMPLIED = {"elicitation": "form"}
+"""`elicitation: {}` is what revisions before 2025-11-25 called `{form: {}}`."""
+
+Kind = frozenset[str]
+"""What a client can be asked, with the wordings that mean the same made one."""
+NOTHING: Kind = frozenset()
+
+
+def kind_of(capabilities: Mapping[str, Any]) -> Kind:
+    if not capabilities:
+        return NOTHING
+    found: set[str] = set()
+    for name, parts in _PARTS.items():
+        if name not in capabilities:
+            continue
+        found.add(name)
+        inside = as_object(capabilities[name])
+        said = [part for part in parts if part in inside]
+        found.update(f"{name}.{part}" for part in said or ([_IMPLIED[name]] if name in _IMPLIED else ()))
+    return frozenset(found)
+
+
+class Needs(NamedTuple):
+    """What the connection must have been opened with that a caller's calls go over."""
+
+    kind: Kind
+    version: str
+
+    @classmethod
+    def of(cls, caller: Caller) -> "Needs":
+        return cls(kind_of(caller.capabilities), older_version(caller))
+
+
+def older_version(caller: Caller) -> str:
+    return caller.version if caller.version in era.OLDER else era.LATEST_OLDER
+
+
+class Traits:
+    """Of one server; what it has shown so far, in this run and in earlier ones."""
+
+    def __init__(self) -> None:
+        self.asks: set[str] = set()
+        """The capabilities it made use of."""
+        self.era: Era | None = None
+        """The era it spoke when it was last greeted."""
+        self._unasked = 0
+
+    @property
+    def quiet(self) -> bool:
+        return self._unasked >= PROOF and not self.asks
+
+    @property
+    def asks_for_roots(self) -> bool:
+        return "roots" in self.asks
+
+    def answered_unasked(self) -> bool:
+        """One more call of a client that could have been asked is over; whether that made the server quiet."""
+        self._unasked += 1
+        return self._unasked == PROOF and not self.asks
+
+    def asked(self, method: str) -> bool:
+        """It did ask; whether that is news."""
+        capability = QUESTIONS.get(method)
+        if capability is None or capability in self.asks:
+            return False
+        self.asks.add(capability)
+        return True
+
+    def to_json(self) -> Json:
+        return {"asks": sorted(self.asks), "unasked": min(self._unasked, PROOF), "era": self.era}
+
+    def take_up(self, kept: Mapping[str, Any]) -> None:
+        """Go on from an earlier run; what cannot be understood is passed over."""
+        unasked, spoke = kept.get("unasked"), kept.get("era")
+        self.asks.update(name for name in as_list(kept.get("asks")) if name in _PARTS)
+        if isinstance(unasked, int) and not isinstance(unasked, bool):
+            self._unasked = max(self._unasked, min(unasked, PROOF))
+        if spoke in ("modern", "older"):
+            self.era = spoke
