@@ -14,7 +14,7 @@ import pytest
 from mcpx.config import Config, Naming, Server, load
 from mcpx.transports import Http, Sse, Stdio
 
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parents[2] / "examples" / "clients"
 
 Loaded = Callable[..., Config]
 Refused = Callable[..., str]
