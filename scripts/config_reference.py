@@ -61,8 +61,8 @@ that holds the working folder. In a client's file
 **Names.** The server names `mcpx` and `commands` are reserved: an error, in a client's file the entry gets another name
 (`mcpx-2`) and a warning.
 
-**Itself.** An entry that is this gateway is left out with a warning: one that runs mcpx on the same file, or, over HTTP,
-one whose URL is where it listens.
+**Itself.** An entry that is this gateway is left out with a warning: one that runs mcpx on the same file, or, over
+HTTP, one whose URL is where it listens.
 
 **Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder; in a client's file `cwd` and `envFile`
 are relative to `${workspaceFolder}`.

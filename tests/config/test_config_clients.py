@@ -74,7 +74,14 @@ def test_a_variable_codex_names_and_nobody_set_is_told_with_its_place(folder: Pa
         ('[mcp_servers.a]\ncommand = "x"\ncommand = "y"', "not valid TOML: cannot overwrite a value"),
         ("[mcp_servers.a", "not valid TOML"),
         ("a = " + "[" * 100_000, "nested more than"),
+        ("a = " + "{a = " * 10_000, "nested more than"),
+        ("a." * 400_000 + "a = 1", "nested more than"),
+        ('"a" . ' * 100_000 + "a = 1", "nested more than"),
+        ("[" + "a." * 400_000 + "a]", "nested more than"),
         ("a = [" + "1," * 60_000 + "]", "more than 50,000 values"),
+        ("a = 1" + "0" * 5000, "not valid TOML"),
+        ("a" * 1_000_000, "not valid TOML"),
+        ("'" * 1_000_000, "not valid TOML"),
     ],
 )
 def test_a_mistake_in_toml_is_told_with_its_line(text: str, message: str, refused: Refused) -> None:

@@ -14,10 +14,14 @@ from mcpx.config.tree import KeyPath, as_list, as_map
 
 _KEY = r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)"""
 _KEYS = rf"{_KEY}(?:[ \t]*+\.[ \t]*+{_KEY})*+"
+_TOO_DEEP = rf"(?<![\w.-])(?:{_KEY}[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}"
 _LINE = rf"(?m)^[ \t]*+(?:\[[ \t]*+(?P<table>{_KEYS})[ \t]*+\]|(?P<key>{_KEYS})[ \t]*+=)"
 
 
 def read_toml(text: str, findings: Findings) -> Node:
+    if re.search(_TOO_DEEP, text):  # tomllib takes the square of their number
+        findings.add(f"nested more than {MAX_DEPTH} levels deep")
+        raise GaveUpError
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
