@@ -205,6 +205,7 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
         "commands:\n"
         "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"
         "  - {name: d, enabled: false, type: script, script: {path: '${P}'}}\n"
+        "  - {name: '${N}', enabled: false, type: http, http: {url: 'http://h'}}\n"
     )
     a, b = config.mcp_servers
     assert (a.enabled, b.enabled, a.timeout) == (False, False, 30.0)
@@ -232,6 +233,8 @@ def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, ref
 
 def test_foreign_keys_and_x_keys_are_not_looked_into(loaded: Loaded) -> None:
     loaded("x-common: &c {env: {A: '${NOPE}'}}\nmode: direct")
+    config = loaded("mcp_servers: [{name: a, url: 'http://h', headers: {x-key: '${K}'}, x-note: '${NOPE}'}]", K="k")
+    assert getattr(config.mcp_servers[0].connection, "headers") == {"x-key": "k"}  # noqa: B009
     loaded('{"mcpServers": {}, "history": ["echo ${NOPE}"]}', "mcp.json")
 
 

@@ -134,14 +134,13 @@ def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: 
         env_file = connection.get(ENV_FILE) if environment.words else None
         if env_file is not None:
             table = {**table, "connection": {key: item for key, item in connection.items() if key != ENV_FILE}}
+        enabled = own.value(table.get("enabled"), (*path, "enabled"))
+        if as_bool(enabled) is False:
+            return {**_leave(table), "enabled": enabled}
         # Without a name nobody could say what is off: it is looked up with the rest of the file.
-        given = table.get("name")
-        name = {"name": whole.value(given, (*path, "name"))} if "name" in table else {}
-        table = {key: item for key, item in table.items() if key != "name"}
+        name = {key: whole.value(item, (*path, key)) for key, item in table.items() if key == "name"}
+        table = {key: item for key, item in table.items() if key != "name" and not is_extra(key)}
         try:
-            enabled = own.value(table.get("enabled"), (*path, "enabled"))
-            if as_bool(enabled) is False:
-                return {**_leave(table), **name, "enabled": enabled}
             expanded: Tree = {**own.value(table, path), **name}
             if env_file is not None:
                 own.env_file(env_file, expanded["connection"], (*path, "connection"))
@@ -155,7 +154,7 @@ def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: 
             expanded["enabled"] = False
             off[path] = "; ".join(brief(found) for found in list(missing)[:MAX_FAILURES])
             hint = next(iter(missing)).hint
-            what = f"{ENTRY_SECTIONS[str(path[0])]} {shorten(str(given))!r}"
+            what = f"{ENTRY_SECTIONS[str(path[0])]} {shorten(str(name.get('name')))!r}"
             environment.warnings.append(f"{what} is switched off: {off[path]}" + (f"; {hint}" if hint else ""))
         return expanded
 
