@@ -114,7 +114,7 @@ def test_an_entry_of_a_reserved_name_that_is_left_out_is_told_of_once(loaded: Lo
     """What clients' files usually say: nobody has to hear that it was renamed, too."""
     config = loaded(json.dumps({"mcpServers": {"mcpx": OWN["by uvx"]}}), "mcp.json")
     (warning,) = config.warnings
-    assert "is left out" in warning
+    assert warning.startswith("server 'mcpx' is left out")
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def without_itself(config: Config, host: str, port: int) -> Config:
     return _without(config, own)
 
 
-def without_runs_of(path: Path, config: Config, environ: Mapping[str, str]) -> Config:
-    """Without the servers that run mcpx on this file or folder."""
+def without_runs_of(path: Path, config: Config, environ: Mapping[str, str], own_names: Mapping[str, str]) -> Config:
+    """Without the servers that run mcpx on this file or folder. `own_names`: of those that were renamed."""
 
     def own(server: Server) -> str | None:
         connection = server.connection
@@ -79,14 +79,15 @@ def without_runs_of(path: Path, config: Config, environ: Mapping[str, str]) -> C
             return "it runs mcpx on this file"
         return None
 
-    return _without(config, own)
+    return _without(config, own, own_names)
 
 
-def _without(config: Config, own: Callable[[Server], str | None]) -> Config:
+def _without(config: Config, own: Callable[[Server], str | None], own_names: Mapping[str, str] | None = None) -> Config:
     reasons = {server.name: why for server in config.mcp_servers if server.enabled and (why := own(server))}
     if not reasons:
         return config
-    told = [f"server {name!r} is left out, it is this gateway itself: {why}" for name, why in reasons.items()]
+    called = {name: (own_names or {}).get(name, name) for name in reasons}
+    told = [f"server {called[name]!r} is left out, it is this gateway itself: {why}" for name, why in reasons.items()]
     servers = tuple(server for server in config.mcp_servers if server.name not in reasons)
     return replace(config, mcp_servers=servers, warnings=(*config.warnings, *told))
 

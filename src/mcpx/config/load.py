@@ -88,7 +88,7 @@ def _load(
     servers = [replace(s, switched_off=off.get(("mcp_servers", index))) for index, s in enumerate(config.mcp_servers)]
     commands = [replace(c, switched_off=off.get(("commands", index))) for index, c in enumerate(config.commands)]
     config = replace(config, dialect=whole.dialect, path=where, mcp_servers=tuple(servers), commands=tuple(commands))
-    config = without_runs_of(where, config, environ)
+    config = without_runs_of(where, config, environ, renamed)
     for server in config.mcp_servers:
         if server.name in renamed:
             warnings.append(f"server {renamed[server.name]!r} is called {server.name!r} here: its own name is reserved")
