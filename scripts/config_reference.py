@@ -25,12 +25,16 @@ INTRO = """\
 
 *Generated from the schema by `scripts/config_reference.py`.*
 
-One file, YAML or JSON. `mcpx check FILE` reports every mistake at once with `file:line:column`. A commented example is
+One file, YAML or JSON (comments and trailing commas are fine). `mcpx check FILE` reports every mistake at once with
+`file:line:column`, and warns of programs that are not found. A commented example is
 [examples/mcpx.yaml](../examples/mcpx.yaml).
 
 **Variables.** `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:path}` in any value; `$$` is a literal `$`. A
-`.env` file beside the config is read, the process environment wins over it. An unset variable without a default is an
-error. The variables of a disabled server or command are not looked up.
+`.env` file beside the config is read, the process environment wins over it. What cannot be had (an unset variable
+without a default, a file that is not there) is never passed on as it stands: it switches off the server or command it
+stands in, with a warning that names variable and place, and the rest runs; `mcpx check` and `--strict` (or
+`MCPX_STRICT=true`) make it an error. Elsewhere, and in a name, it is always one. The variables of a disabled server or
+command are not looked up.
 
 **Several files.** A folder in the place of a file: its `*.yaml`, `*.yml` and `*.json` files are one configuration, in
 the order of their names; hidden files are left out. Lists of servers, commands, auth configs and profiles are joined,
@@ -41,13 +45,27 @@ files named `*.prod.yaml` lie over the rest. What an overlay says wins: mappings
 `name` by that name, new names are appended, all other lists and values are replaced, and a key without value changes
 nothing. `enabled: false` switches a server of the base off. An environment without any overlay is an error.
 
-**Other shapes** load as they are: the `mcpServers` map of Claude, Cursor and others, VS Code's `servers`, a flat
-`mcp_servers` list with `command` or `url` at the top of each entry, and `servers: [{id, command: [...]}]`. Keys there
-that are not ours are passed over with one warning; in the native shape below they are errors. A server that needs
-VS Code's `${input:…}` is switched off with a warning, until that says `${VAR}` or `${file:path}`. `$schema` and keys
-that begin with `x-` are always allowed. The server name `mcpx` is reserved.
+**Other shapes** load as they are: a flat `mcp_servers` list with `command` or `url` at the top of each entry,
+`servers: [{id, command: [...]}]`, and the files of client programs ([examples](../examples/clients)): the `mcpServers`
+map of Claude, Cursor, Copilot and others, VS Code's `mcp.json` and `settings.json`, Codex's `config.toml`, opencode's
+`mcp`, Zed's `context_servers`, and `~/.claude.json`, of which the user's servers are taken and those of the project
+that holds the working folder. In a client's file
+- keys that are not ours are passed over with one warning, while in the native shape below they are errors;
+- `${workspaceFolder}` is the folder of the file, or the one above `.vscode`, `.cursor` and their like;
+- `envFile` is read, `env` wins over it, and where the file is not there the server is switched off;
+- so is one that needs VS Code's `${input:…}`, until that says `${VAR}` or `${file:path}`;
+- lists of allowed tools, OAuth settings and servers that come with an extension are not taken over.
 
-**Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder.
+`$schema` and keys that begin with `x-` are always allowed.
+
+**Names.** The server names `mcpx` and `commands` are reserved: an error, in a client's file the entry gets another name
+(`mcpx-2`) and a warning.
+
+**Itself.** An entry that is this gateway is left out with a warning: one that runs mcpx on the same file, or, over
+HTTP, one whose URL is where it listens.
+
+**Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder; in a client's file `cwd` and `envFile`
+are relative to `${workspaceFolder}`.
 
 **Not applied yet.** Keys marked so are accepted and checked but do nothing in this version. `mcpx check` and the
 start name those that a file uses.
@@ -62,7 +80,9 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("server.auth", "`server.auth`", sections.FrontAuth),
     ("server.auth.tokens[]", "`server.auth.tokens[]`", sections.Token),
     ("server.tls", "`server.tls`", sections.Tls),
+    ("server.limits", "`server.limits` (not applied yet)", sections.FrontLimits),
     ("mcp_servers[]", "`mcp_servers[]`", schema.Server),
+    ("limits", "`mcp_servers[].limits`, `profiles[].limits` (not applied yet)", sections.Limits),
     *(
         (f"connection {name}", f"`mcp_servers[].connection` with `type: {name}`", part)
         for name, part in TRANSPORTS.items()
@@ -81,6 +101,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("auth oauth2", "`auth_configs[].oauth2`", sections.OAuth2),
     ("auth custom_header", "`auth_configs[].custom_header`", sections.CustomHeader),
     ("profiles[]", "`profiles[]` (not applied yet)", schema.Profile),
+    ("policy", "`policy` (not applied yet)", sections.Policy),
+    ("policy.rules[]", "`policy.rules[]`", sections.PolicyRule),
 ]
 
 SHOWN_AS = {"global_": "global"}

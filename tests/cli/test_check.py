@@ -63,12 +63,81 @@ def test_check_takes_an_open_address_that_a_token_protects(tmp_path: Path) -> No
 
 def test_check_and_start_name_the_same_keys_without_effect(tmp_path: Path) -> None:
     """CFG-1."""
-    config = {"mcp_servers": [{**SERVER, "cache_ttl": 5}], "policy": {"x": 1}, "server": {"admin_port": 8080}}
+    config = {
+        "mcp_servers": [{**SERVER, "cache_ttl": 5}],
+        "policy": {"default": "deny"},
+        "server": {"admin_port": 8080},
+    }
     said = "not applied by this version yet, without effect: policy; server.admin_port; cache_ttl of a"
     done = mcpx(tmp_path, "check", written(tmp_path, **config))
     assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")
     with Gateway(config) as gateway:
         assert gateway.stderr().count(said) == 1
+
+
+def test_check_and_strict_refuse_what_a_start_only_switches_off(tmp_path: Path) -> None:
+    """CFG-3: exit code 2, variable and place; without, the other servers run and the status says why one does not."""
+    asks = {"name": "asks", "connection": {"type": "stdio", "command": COMMAND, "env": {"KEY": "${NOT_SET_HERE}"}}}
+    config = {"mcp_servers": [SERVER, asks]}
+    file = written(tmp_path, **config)
+    for done in (
+        mcpx(tmp_path, "check", file),
+        mcpx(tmp_path, file, "--strict"),
+        mcpx(tmp_path, file, MCPX_STRICT="true"),
+    ):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "error: variable NOT_SET_HERE is not set\n  --> mcpx.json:1:" in done.stderr
+    assert "must be one of true, false" in mcpx(tmp_path, file, MCPX_STRICT="maybe").stderr
+    with Gateway(config) as gateway:
+        assert "server 'asks' is switched off: variable NOT_SET_HERE is not set (" in gateway.stderr()
+
+
+def test_check_does_not_look_up_what_is_off(tmp_path: Path) -> None:
+    """CFG-3."""
+    off = {"name": "off", "enabled": False, "connection": {"type": "stdio", "command": "${NOT_SET_HERE}"}}
+    done = mcpx(tmp_path, "check", written(tmp_path, mcp_servers=[SERVER, off]))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("connection", "told"),
+    [
+        ({"command": "no-such-program"}, "the command 'no-such-program' is not found"),
+        ({"command": "./run", "cwd": "sub"}, "the command './run' is not found"),
+        ({"command": "sh", "env": {"PATH": "/nowhere"}}, "the command 'sh' is not found"),
+        ({"command": "./notes.txt", "cwd": "."}, "the command './notes.txt' cannot be run"),
+        ({"command": "sh", "cwd": "nowhere"}, "/nowhere': no such file or directory"),
+        (
+            {"command": "npx -y @scope/server"},
+            "put its arguments into args: command 'npx', args ['-y', '@scope/server']",
+        ),
+        ({"command": "/bin/sh -c true"}, "put its arguments into args: command '/bin/sh', args ['-c', 'true']"),
+        ({"command": "sh 'open"}, "put its arguments into args: command 'sh'"),
+    ],
+)
+def test_check_warns_of_a_command_that_is_not_there(tmp_path: Path, connection: dict[str, Any], told: str) -> None:
+    """CFG-8: by the PATH and from the folder the server would get; it may come later, so it is no error."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    server = {"name": "s", "connection": {"type": "stdio", **connection}}
+    done = mcpx(tmp_path, "check", written(tmp_path, mcp_servers=[server]))
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: server 's': ") and told in done.stderr
+    off = written(tmp_path, mcp_servers=[{**server, "enabled": False}])
+    assert mcpx(tmp_path, "check", off).stderr == ""
+
+
+def test_check_warns_of_the_gateway_in_its_own_file(tmp_path: Path) -> None:
+    """CFG-2: by its program, and by the address it would listen on, which the environment may change."""
+    own = {"name": "me", "connection": {"type": "http", "url": "http://localhost:8000/mcp"}}
+    runs = {"name": "too", "connection": {"type": "stdio", "command": "mcpx", "args": ["mcpx.json"]}}
+    file = written(tmp_path, mcp_servers=[SERVER, own, runs])
+    done = mcpx(tmp_path, "check", file)
+    told = [line.partition(":")[2].partition(",")[0] for line in done.stderr.splitlines()]
+    assert told == [" server 'too' is left out", " server 'me' is left out"]
+    assert done.stdout.endswith(" · 1 of 1 server enabled · 0 commands\n")
+    assert "'me'" not in mcpx(tmp_path, "check", file, MCPX_PORT="8001").stderr
+    assert "'me'" not in mcpx(tmp_path, "check", file, MCPX_TRANSPORT="stdio").stderr
 
 
 def test_check_counts_in_words_people_use(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def loaded(folder: Path) -> Callable[..., Config]:
-    def loaded(text: str | bytes, name: str = "config.yaml", **environ: str) -> Config:
+    def loaded(text: str | bytes, name: str = "config.yaml", *, strict: bool = False, **environ: str) -> Config:
         path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         path.chmod(0o600)
-        return load(path, environ)
+        return load(path, environ, strict=strict)
 
     return loaded
 
@@ -30,9 +31,9 @@ def loaded(folder: Path) -> Callable[..., Config]:
 def refused(loaded: Callable[..., Config]) -> Callable[..., str]:
     """The whole message, as it would be printed."""
 
-    def refused(text: str | bytes, name: str = "config.yaml", **environ: str) -> str:
+    def refused(text: str | bytes, name: str = "config.yaml", *, strict: bool = False, **environ: str) -> str:
         with pytest.raises(ConfigError) as caught:
-            loaded(text, name, **environ)
+            loaded(text, name, strict=strict, **environ)
         return str(caught.value)
 
     return refused

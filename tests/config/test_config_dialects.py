@@ -52,11 +52,11 @@ def test_an_entry_of_a_client_file_loads(
 
 
 def test_keys_of_a_client_are_passed_over_with_one_warning(loaded: Loaded) -> None:
-    entry = {"command": "x", "autoApprove": ["a"], "envFile": ".env", "trust": True, "auth": {"CLIENT_ID": "i"}}
+    entry = {"command": "x", "autoApprove": ["a"], "dev": {}, "trust": True, "auth": {"CLIENT_ID": "i"}}
     config = loaded(client(entry, theme="dark", inputs=[]), "mcp.json")
     (warning,) = config.warnings
-    assert warning == "mcp.json: keys mcpx does not know are passed over: theme, autoApprove, envFile, trust, auth"
-    assert (config.mcp_servers[0].trust, config.mcp_servers[0].auth) == (None, None)
+    assert warning == "mcp.json: keys mcpx does not know are passed over: theme, autoApprove, dev, trust, auth"
+    assert (config.mcp_servers[0].trust, config.mcp_servers[0].auth) == ("open", None)
 
 
 def test_many_foreign_keys_make_a_bounded_warning(loaded: Loaded) -> None:
@@ -80,7 +80,8 @@ def test_a_server_that_only_the_client_could_ask_for_is_switched_off_and_the_oth
     config = loaded(json.dumps({"inputs": [{"id": "key"}], key: {"asks": entry, "b": {"command": "y"}}}), "mcp.json")
     assert [(server.name, server.enabled) for server in config.mcp_servers] == [("asks", False), ("b", True)]
     (warning,) = config.warnings
-    assert "server 'asks' is switched off" in warning and "${VAR}" in warning
+    assert "server 'asks' is switched off: '${input:…}' is not supported yet (mcp.json:1:" in warning
+    assert "${VAR}" in warning
 
 
 def test_a_server_that_is_off_or_was_given_its_input_by_an_overlay_is_not_warned_of(
@@ -200,7 +201,8 @@ def test_a_variable_decides_as_what_it_holds_would(loaded: Loaded, refused: Refu
     assert loaded(off, "mcp.json", OFF="true").mcp_servers[0].enabled is False
     flat = "mcp_servers: [{name: a, url: '${URL}'}]"
     assert loaded(flat, **held).mcp_servers[0].connection == Sse(url="http://h/sse")
-    told = refused(client(entry), "mcp.json")
+    assert loaded(client(entry), "mcp.json").mcp_servers[0].enabled is False
+    told = refused(client(entry), "mcp.json", strict=True)
     assert [f"variable {name} is not set" in told for name in ("URL", "TYPE", "OFF")] == [True] * 3
     assert "unknown type\n" in refused(client(entry), "mcp.json", **{**held, "TYPE": "${URL}"})
 

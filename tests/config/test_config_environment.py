@@ -49,8 +49,78 @@ def test_a_reference_becomes(text: str, value: str, loaded: Loaded) -> None:
     assert described(loaded, text, A="one", B="two", EMPTY="") == value
 
 
-def test_an_unset_variable_is_an_error_that_names_it(refused: Refused) -> None:
-    message = refused("mcp_servers:\n  - name: a\n    command: ${NOT_HERE}\n")
+def test_an_unset_variable_of_a_server_switches_that_one_off(loaded: Loaded) -> None:
+    """CFG-3: with a message that names variable and place; the rest runs."""
+    config = loaded(
+        "mcp_servers:\n  - name: a\n    command: ${NOT_HERE}\n  - {name: b, command: y}\n"
+        "commands:\n  - {name: c, type: http, http: {url: 'https://h', headers: {K: '${GONE}'}}}\n"
+    )
+    a, b = config.mcp_servers
+    assert (a.enabled, a.switched_off) == (False, "variable NOT_HERE is not set (config.yaml:3:14)")
+    assert (b.enabled, b.switched_off) == (True, None)
+    assert (config.commands[0].enabled, config.commands[0].switched_off) == (
+        False,
+        "variable GONE is not set (config.yaml:6:65)",
+    )
+    told = [warning for warning in config.warnings if "switched off" in warning]
+    assert told[0].startswith("server 'a' is switched off: variable NOT_HERE is not set (config.yaml:3:14); neither in")
+    assert told[1].startswith("command 'c' is switched off: variable GONE is not set (config.yaml:6:65); neither in")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "enabled: '${NOPE}', connection: {type: stdio, command: x}",
+        "connection: {type: '${NOPE}', command: x}",
+        "connection: {type: '${NOPE}', url: 'http://h'}",
+        "connection: {type: http, url: '${NOPE}', headers: {A: '${NOPE}'}}",
+        "connection: {type: stdio, command: x, env: {A: '${NOPE}'}, cwd: '${NOPE}', framing: '${NOPE}'}",
+        "connection: {type: stdio, command: x}, call_timeout: '${NOPE}', lazy: '${NOPE}', isolation: '${NOPE}'",
+        "connection: {type: stdio, command: x}, description: '${NOPE}', auth: '${NOPE}'",
+        "connection: {type: stdio, command: x, args: ['${file:nope}', '${input:key}', '${keyring:a/b}']}",
+        "connection: {type: stdio, command: x, args: [" + ", ".join(["'${NOPE}'"] * 80) + "]}",
+    ],
+)
+def test_whatever_value_of_a_server_cannot_be_had_only_that_one_is_off(own: str, loaded: Loaded) -> None:
+    """CFG-3."""
+    config = loaded(f"mcp_servers: [{{name: a, {own}}}, {{name: b, connection: {{type: stdio, command: y}}}}]")
+    assert [(server.name, server.enabled) for server in config.mcp_servers] == [("a", False), ("b", True)]
+    assert len(config.mcp_servers[0].switched_off or "") < 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mode: '${NOPE}'",
+        "server: {host: '${NOPE}'}",
+        "global: {call_timeout: '${NOPE}'}\nmcp_servers: [{name: a, command: x}]",
+        "auth_configs: [{name: a, type: bearer_token, bearer_token: {token: '${NOPE}'}}]",
+        "mcp_servers: [{name: '${NOPE}', command: x}]",
+    ],
+)
+def test_an_unset_variable_elsewhere_is_an_error(text: str, refused: Refused) -> None:
+    """CFG-3: in what all servers share, and in a name, which has to be known."""
+    message = refused(text)
+    assert "variable NOPE is not set" in message
+    assert message.count("error:") == 1
+
+
+def test_a_server_that_got_its_variable_is_on_again(loaded: Loaded, folder: Path) -> None:
+    """CFG-5: the `.env` file that may bring it is among what is watched."""
+    config = loaded("mcp_servers: [{name: a, command: '${X}'}]")
+    assert folder / ".env" in config.sources
+    (folder / ".env").write_text("X=x")
+    assert load(folder / "config.yaml", {}).mcp_servers[0].switched_off is None
+
+
+def test_a_mistake_in_a_server_that_is_switched_off_is_still_told(refused: Refused) -> None:
+    """CFG-4."""
+    assert "unknown key 'lazzy'" in refused("mcp_servers: [{name: a, command: '${NOPE}', lazzy: true}]")
+
+
+def test_an_unset_variable_is_an_error_that_names_it_where_that_is_asked_for(refused: Refused) -> None:
+    """CFG-3: `mcpx check` and `--strict`."""
+    message = refused("mcp_servers:\n  - name: a\n    command: ${NOT_HERE}\n", strict=True)
     assert message.startswith("error: variable NOT_HERE is not set\n  --> config.yaml:3:14  (mcp_servers[0].command)")
     assert "neither in the environment nor in a .env file" in message
     assert "${NOT_HERE:-…}" in message
@@ -58,7 +128,7 @@ def test_an_unset_variable_is_an_error_that_names_it(refused: Refused) -> None:
 
 
 def test_every_unset_variable_is_told(refused: Refused) -> None:
-    message = refused("mcp_servers: [{name: a, command: '${A}${B}', args: ['${C:-${D}}']}]")
+    message = refused("mcp_servers: [{name: a, command: '${A}${B}', args: ['${C:-${D}}']}]", strict=True)
     assert [name for name in "ABCD" if f"variable {name} is not set" in message] == ["A", "B", "D"]
 
 
@@ -120,7 +190,7 @@ def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: 
 def test_a_bad_reference_is_told(reference: str, message: str, refused: Refused, folder: Path) -> None:
     (folder / "big").write_bytes(b"x" * 100_000)
     (folder / "binary").write_bytes(b"a\xff")
-    told = refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]")
+    told = refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]", strict=True)
     assert message in told
     assert told.count("error:") == 1
 
@@ -135,6 +205,7 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
         "commands:\n"
         "  - {name: c, enabled: false, type: http, http: {url: '${URL}'}}\n"
         "  - {name: d, enabled: false, type: script, script: {path: '${P}'}}\n"
+        "  - {name: '${N}', enabled: false, type: http, http: {url: 'http://h'}}\n"
     )
     a, b = config.mcp_servers
     assert (a.enabled, b.enabled, a.timeout) == (False, False, 30.0)
@@ -143,14 +214,27 @@ def test_a_disabled_entry_is_not_looked_up(loaded: Loaded) -> None:
     assert getattr(b.connection, "args") == ("${E}", "$")  # noqa: B009
 
 
+@pytest.mark.parametrize("reference", ["${1A}", "${}", "${A", "${vault:a}"])
+def test_a_reference_that_is_written_wrong_is_an_error_in_a_server_too(reference: str, refused: Refused) -> None:
+    assert "error:" in refused(f"mcp_servers: [{{name: a, command: '{reference}'}}]")
+
+
+def test_a_word_of_some_client_switches_off_its_server(loaded: Loaded) -> None:
+    """CFG-2: what other programs replace is not a mistake of the file."""
+    text = '{"servers": {"a": {"command": "${config:tool.path}"}, "b": {"command": "${workspaceFolder:x}/y"}}}'
+    assert [server.enabled for server in loaded(text, "mcp.json").mcp_servers] == [False, False]
+
+
 def test_a_disabled_server_of_a_client_file_is_not_looked_up(loaded: Loaded, refused: Refused) -> None:
     text = '{"mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}, "disabled": %s}}}'
     assert loaded(text % "true", "mcp.json").mcp_servers[0].enabled is False
-    assert "variable K is not set" in refused(text % "false", "mcp.json")
+    assert "variable K is not set" in refused(text % "false", "mcp.json", strict=True)
 
 
 def test_foreign_keys_and_x_keys_are_not_looked_into(loaded: Loaded) -> None:
     loaded("x-common: &c {env: {A: '${NOPE}'}}\nmode: direct")
+    config = loaded("mcp_servers: [{name: a, url: 'http://h', headers: {x-key: '${K}'}, x-note: '${NOPE}'}]", K="k")
+    assert getattr(config.mcp_servers[0].connection, "headers") == {"x-key": "k"}  # noqa: B009
     loaded('{"mcpServers": {}, "history": ["echo ${NOPE}"]}', "mcp.json")
 
 

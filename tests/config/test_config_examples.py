@@ -22,6 +22,7 @@ from mcpx.config import (
 from mcpx.transports import Http, Sse, Stdio
 
 FILES = Path(__file__).parent / "files"
+OURS = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -191,3 +192,12 @@ def test_no_secret_stands_in_the_repr(name: str, examples: Path) -> None:
     )
     assert "sesame" not in text
     assert "Bearer" not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["mcpx.yaml", *(f"clients/{file.name}" for file in (OURS / "clients").glob("*.[jt]*"))]
+)
+def test_every_example_of_the_repository_loads(name: str) -> None:
+    """CFG-1, CFG-2."""
+    config = load(OURS / name, {"REMOTE_TOKEN": "t", "TEAM": "red"})
+    assert any(server.enabled for server in config.mcp_servers)

@@ -17,7 +17,8 @@ from mcpx.config.validate import keys_of
 from mcpx.model.errors import ConfigError
 
 FILES = Path(__file__).parent / "files"
-EXAMPLES = [file.read_text() for file in FILES.iterdir() if file.is_file()]
+CLIENTS = Path(__file__).parents[2] / "examples" / "clients"
+EXAMPLES = [file.read_text() for folder in (FILES, CLIENTS) for file in folder.iterdir() if file.is_file()]
 ENVIRON = {"A": "${B}", "N": "7", "HOME": "/home/me"}
 
 fuzzing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,7 +37,7 @@ def outcome(data: bytes, name: str) -> Config | str:
     return message
 
 
-names = st.sampled_from(["c.yaml", "c.json", "config"])
+names = st.sampled_from(["c.yaml", "c.json", "c.toml", "config"])
 
 
 @fuzzing
@@ -64,6 +65,7 @@ words = st.sampled_from(
         *sorted(TOP_KEYS),
         *keys_of(Server),
         *("command", "args", "env", "url", "headers", "type", "http", "script", "path", "servers", "mcpServers"),
+        *("mcp", "mcp.servers", "context_servers", "projects", "envFile", "environment", "source", "settings"),
         *("id", "timeouts", "init", "call", "disabled", "ref", "$schema", "x-a", "parameters", "tokens", "token"),
     ]
 )

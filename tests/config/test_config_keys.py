@@ -16,12 +16,16 @@ from mcpx.config import (
     Config,
     CustomHeader,
     FrontAuth,
+    FrontLimits,
     FrontServer,
     Global,
     HttpRequest,
+    Limits,
     Naming,
     OAuth2,
     Parameter,
+    Policy,
+    PolicyRule,
     Profile,
     Script,
     Server,
@@ -41,8 +45,13 @@ server:
   port: 9000
   admin_port: 9001
   admin_token: admin
-  auth: {type: bearer, tokens: [{name: alice, token: a}]}
+  auth: {type: bearer, tokens: [{name: alice, token: a, profile: team, expires: 2027-01-31T12:00:00Z}]}
   tls: {cert: cert.pem, key: /etc/key.pem}
+  allowed_hosts: [tools.example.com]
+  trusted_proxies: [10.0.0.0/8]
+  limits: {sessions: 1, in_flight: 2, per_minute: 3, queue: 0}
+  store: redis://h
+  drain: 5
 mcp_servers:
   - name: one
     description: first
@@ -70,7 +79,8 @@ mcp_servers:
     max_memory: 200
     cache_ttl: 10
     auth: {ref: key}
-    trust: full
+    trust: quarantine
+    limits: {in_flight: 4, per_minute: 5, queue: 6}
     health_check_enabled: false
     health_check_interval: 11
     max_message: 13
@@ -110,8 +120,27 @@ auth_configs:
   - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r}}
   - {name: custom, type: custom_header, custom_header: {headers: {X-Key: k}}}
 profiles:
-  - {name: team, servers: [one, two], tools: [fetch_*], mode: search, tokens: [t]}
-policy: {anything: [1, {goes: true}]}
+  - name: team
+    servers: [one, two]
+    tools: [fetch_*, "!fetch_all"]
+    prompts: ["*"]
+    resources: ["file://*"]
+    mode: search
+    tokens: [t]
+    limits: {per_minute: 7}
+policy:
+  default: deny
+  rules:
+    - effect: ask
+      profiles: [team]
+      principals: [alice]
+      servers: [one]
+      tools: [rm_*]
+      read_only: false
+      destructive: true
+      arguments: {path: /etc/*}
+      reason: ask first
+    - {effect: allow}
 global:
   default_timeout: 20
   call_timeout: 21
@@ -137,6 +166,7 @@ global:
   max_message: 33
   max_request: 34
   script_paths: [scripts, /opt/scripts]
+  trust: pin
 """
 
 
@@ -154,6 +184,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         "structured_content": "omit",
         "result_limit": 31,
         "max_message": 33,
+        "trust": "pin",
     }
     inherited: dict[str, Any] = {**common, "timeout": 20.0}
     assert loaded(EVERY_KEY) == Config(
@@ -164,8 +195,16 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             port=9000,
             admin_port=9001,
             admin_token="admin",
-            auth=FrontAuth(type="bearer", tokens=(Token(name="alice", token="a"),)),
+            auth=FrontAuth(
+                type="bearer",
+                tokens=(Token(name="alice", token="a", profile="team", expires="2027-01-31T12:00:00Z"),),
+            ),
             tls=Tls(cert=str(folder / "cert.pem"), key="/etc/key.pem"),
+            allowed_hosts=("tools.example.com",),
+            trusted_proxies=("10.0.0.0/8",),
+            limits=FrontLimits(sessions=1, in_flight=2, per_minute=3, queue=0),
+            store="redis://h",
+            drain=5.0,
         ),
         mcp_servers=(
             Server(
@@ -195,7 +234,8 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 max_memory=200,
                 cache_ttl=10.0,
                 auth="key",
-                trust="full",
+                trust="quarantine",
+                limits=Limits(in_flight=4, per_minute=5, queue=6),
                 health_check_enabled=False,
                 health_check_interval=11.0,
                 max_message=13,
@@ -254,8 +294,35 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             ),
             AuthConfig(name="custom", type="custom_header", custom_header=CustomHeader(headers={"X-Key": "k"})),
         ),
-        profiles=(Profile(name="team", servers=("one", "two"), tools=("fetch_*",), mode="search", tokens=("t",)),),
-        policy={"anything": [1, {"goes": True}]},
+        profiles=(
+            Profile(
+                name="team",
+                servers=("one", "two"),
+                tools=("fetch_*", "!fetch_all"),
+                prompts=("*",),
+                resources=("file://*",),
+                mode="search",
+                tokens=("t",),
+                limits=Limits(per_minute=7),
+            ),
+        ),
+        policy=Policy(
+            default="deny",
+            rules=(
+                PolicyRule(
+                    effect="ask",
+                    profiles=("team",),
+                    principals=("alice",),
+                    servers=("one",),
+                    tools=("rm_*",),
+                    read_only=False,
+                    destructive=True,
+                    arguments={"path": "/etc/*"},
+                    reason="ask first",
+                ),
+                PolicyRule(effect="allow"),
+            ),
+        ),
         global_=Global(
             default_timeout=20.0,
             startup_wait=32.0,
@@ -293,6 +360,9 @@ SECTIONS = {
         "auth_configs: [{{name: a, type: bearer_token, bearer_token: {{token: t}}, {0}}}]",
         AuthConfig,
     ),
+    "server.limits": ("server: {{limits: {{{0}}}}}", FrontLimits),
+    "policy": ("policy: {{{0}}}", Policy),
+    "policy.rules[]": ("policy: {{rules: [{{effect: allow, {0}}}]}}", PolicyRule),
     "profiles[]": ("profiles: [{{name: a, {0}}}]", Profile),
     "global": ("global: {{{0}}}", Global),
     "global.tool_proxy": ("global: {{tool_proxy: {{{0}}}}}", ToolProxy),

@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.config import AuthConfig, BearerToken, Config, FrontServer, Global, Naming, Plan, Profile, Server, Tls, plan
+from mcpx.config import (
+    AuthConfig,
+    BearerToken,
+    Config,
+    FrontServer,
+    Global,
+    Limits,
+    Naming,
+    Plan,
+    Policy,
+    Profile,
+    Server,
+    Tls,
+    plan,
+)
 from mcpx.config.plan import RESTARTS
 from mcpx.transports import Http, Stdio
 
@@ -34,7 +48,7 @@ OTHER: dict[str, Any] = {
     "cache_ttl": 1.0,
     "max_age": 1.0,
     "max_memory": 1,
-    "trust": "full",
+    "trust": "pin",
     "health_check_enabled": False,
     "health_check_interval": 1.0,
     "schema_compression_enabled": False,
@@ -44,6 +58,7 @@ OTHER: dict[str, Any] = {
     "structured_content": "omit",
     "result_limit": 1,
     "link_idle": 1.0,
+    "limits": Limits(in_flight=1),
     "connection": Http(url="http://h"),
     "isolation": "per_call",
     "auth": "k",
@@ -99,7 +114,7 @@ def test_a_server_whose_auth_config_changed_is_restarted() -> None:
     [
         ({"mode": "search"}, ["mode"]),
         ({"naming": Naming(separator="::", prefix="always")}, ["naming.separator", "naming.prefix"]),
-        ({"policy": {"a": 1}}, ["policy"]),
+        ({"policy": Policy(default="deny")}, ["policy.default"]),
         ({"profiles": (Profile(name="p"),)}, ["profiles"]),
         ({"global_": Global(log_level="DEBUG", hot_reload=False)}, ["global.log_level", "global.hot_reload"]),
     ],

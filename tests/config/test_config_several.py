@@ -37,9 +37,9 @@ def write(folder: Path) -> Write:
     return write
 
 
-def refused(path: str, env: str | None = None, **environ: str) -> str:
+def refused(path: str, env: str | None = None, *, strict: bool = False, **environ: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(Path(path), environ, env)
+        load(Path(path), environ, env, strict=strict)
     return str(caught.value)
 
 
@@ -83,7 +83,12 @@ def test_a_name_two_files_give_is_an_error_that_names_both_places(write: Write) 
     [
         ("mode: direct", "mode: search", "mode", ("b.yaml:1:7", "a.yaml:1:7")),
         ("server: {port: 1}", "server:\n  port: 2", "server.port", ("b.yaml:2:9", "a.yaml:1:16")),
-        ("policy: {a: [1]}", "policy: {a: [2]}", "policy.a", ("b.yaml:1:10", "a.yaml:1:10")),
+        (
+            "policy: {rules: [{effect: ask}]}",
+            "policy: {rules: [{effect: deny}]}",
+            "policy.rules",
+            ("b.yaml:1:10", "a.yaml:1:10"),
+        ),
         ("global: {tool_proxy: {search_limit: 1}}", "global: {tool_proxy: {search_limit: 2}}", "", ("b.yaml", "a")),
         ("mcp_servers: []", "mcp_servers: {}", "mcp_servers", ("b.yaml:1:1", "a.yaml:1:1")),
     ],
@@ -117,7 +122,7 @@ def test_the_mistakes_of_all_files_are_told_at_once_each_at_its_place(write: Wri
         a__yaml=f"mcp_servers:\n  - {A}\nserver: {{prot: 1}}",
         b__yaml="mcp_servers:\n  - {name: b, lazzy: true, connection: {type: stdio, command: '${NOPE}'}}",
     )
-    message = refused("conf")
+    message = refused("conf", strict=True)
     assert "--> conf/a.yaml:3:10  (server.prot)" in message
     assert "--> conf/b.yaml:2:15  (mcp_servers[0].lazzy)" in message
     assert "variable NOPE is not set\n  --> conf/b.yaml:2:63  (mcp_servers[0].connection.command)" in message
@@ -308,10 +313,11 @@ def test_what_an_overlay_replaces_or_switches_off_is_not_looked_up(write: Write)
     )
     a, _, c = load(Path("mcpx.yaml"), {"PROD": "http://prod"}, "prod").mcp_servers
     assert a.connection == c.connection == Http(url="http://prod")
-    message = refused("mcpx.yaml", "prod")
-    assert "--> mcpx.prod.yaml:2:33" in message
-    assert "--> mcpx.yaml:4:" in message
-    assert message.count("error:") == 2
+    a, b, c = load(Path("mcpx.yaml"), {}, "prod").mcp_servers
+    assert a.switched_off == "variable PROD is not set (mcpx.prod.yaml:2:33)"
+    assert b.switched_off is None
+    assert str(c.switched_off).startswith("variable PROD is not set (mcpx.yaml:4:")
+    assert refused("mcpx.yaml", "prod", strict=True).count("error:") == 2
 
 
 def test_a_key_without_value_in_an_overlay_changes_nothing(write: Write) -> None:
@@ -461,7 +467,7 @@ _trees = st.fixed_dictionaries(
         "mode": st.sampled_from(["direct", "search"]),
         "server": st.fixed_dictionaries({}, optional={"host": _words, "port": st.integers(0, 9)}),
         "global": st.dictionaries(st.sampled_from(["max_retries", "menu_budget", "auto_budget"]), st.integers(0, 9)),
-        "policy": st.dictionaries(_words, st.lists(st.integers(0, 3), max_size=2), max_size=3),
+        "policy": st.fixed_dictionaries({}, optional={"default": st.sampled_from(["allow", "deny"])}),
         "profiles": st.lists(st.fixed_dictionaries({"name": _words}), unique_by=lambda p: p["name"], max_size=3),
     },
 )
@@ -509,7 +515,7 @@ def test_an_overlay_wins_and_what_it_does_not_name_stays(base: dict[str, Any], o
         wanted += [entry["name"] for entry in over["mcp_servers"] if entry["name"] not in wanted]
         assert names(merged) == wanted
         assert merged.mode == over.get("mode", base.get("mode", "direct"))
-        assert merged.policy == {**plain.policy, **alone.policy}
+        assert merged.policy == (alone if "default" in over.get("policy", {}) else plain).policy
         said = {**{s["name"]: s for s in base["mcp_servers"]}, **{s["name"]: s for s in over["mcp_servers"]}}
         for server in merged.mcp_servers:
             for key in ("lazy", "description", "timeout"):

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from mcpx.config import Config, FrontServer, Global, Server
+from mcpx.config import Config, FrontAuth, FrontServer, Global, Server, Token
 
 Loaded = Callable[..., Config]
 
@@ -18,12 +18,21 @@ USES = {
     "commands": "commands: [{name: c, type: http, http: {url: 'http://h'}}]",
     "auth_configs": AUTH,
     "profiles": "profiles: [{name: p}]",
-    "policy": "policy: {anything: at all}",
+    "policy": "policy: {rules: [{effect: ask, destructive: true}]}",
     "server.admin_port": "server: {admin_port: 8080}",
     "server.admin_token": "server: {admin_token: '${T}'}",
+    "server.allowed_hosts": "server: {allowed_hosts: [tools.example.com]}",
+    "server.trusted_proxies": "server: {trusted_proxies: [10.0.0.0/8]}",
+    "server.limits": "server: {limits: {sessions: 9}}",
+    "server.store": "server: {store: 'redis://h'}",
+    "server.drain": "server: {drain: 5}",
+    "server.auth.issuer": "server: {auth: {type: jwt, issuer: 'https://i'}}",
     "global.script_paths": "global: {script_paths: [.]}",
+    "global.trust": "global: {trust: open}",
     "cache_ttl of a": f"mcp_servers: [{{{SERVER}, cache_ttl: 5}}]",
-    "trust of a": f"mcp_servers: [{{{SERVER}, trust: low}}]",
+    "trust of a": f"mcp_servers: [{{{SERVER}, trust: pin}}]",
+    "limits of a": f"mcp_servers: [{{{SERVER}, limits: {{in_flight: 1}}}}]",
+    "expires of token t": "server: {auth: {tokens: [{name: t, token: t, expires: 2027-01-31}]}}",
 }
 
 
@@ -36,16 +45,18 @@ def test_a_key_without_effect_is_named(key: str, loaded: Loaded) -> None:
 def test_all_keys_without_effect_are_one_warning(loaded: Loaded) -> None:
     config = loaded(
         f"{AUTH}\nserver: {{admin_port: 1}}\nmcp_servers:\n"
-        f"  - {{{SERVER}, auth: k, trust: low}}\n  - {{name: b, connection: {{type: stdio, command: x}}, auth: k}}\n",
+        f"  - {{{SERVER}, auth: k, trust: pin}}\n  - {{name: b, connection: {{type: stdio, command: x}}, auth: k}}\n",
         T="t",
     )
-    assert config.warnings == (f"{SAYS}auth_configs; server.admin_port; auth of a, b; trust of a",)
+    assert config.warnings == (f"{SAYS}auth_configs; server.admin_port; trust of a; auth of a, b",)
 
 
 def test_every_key_that_is_marked_has_a_test_here() -> None:
-    sections = (("", Config), ("server.", FrontServer), ("global.", Global), ("", Server))
+    sections = [("", Config), ("server.", FrontServer), ("server.auth.", FrontAuth), ("global.", Global)]
+    sections += [("", Server), ("", Token)]
     marked = {f"{where}{f.name}" for where, s in sections for f in fields(s) if not f.metadata.get("applied", True)}
-    assert marked == {key.removesuffix(" of a") for key in USES} | {"auth"}
+    beside = {"auth", "server.auth.audience", "server.auth.jwks_url", "profile"}  # they need another key beside them
+    assert marked == {key.partition(" of ")[0] for key in USES} | beside
 
 
 @pytest.mark.parametrize(
@@ -54,7 +65,7 @@ def test_every_key_that_is_marked_has_a_test_here() -> None:
         "mode: direct",
         "commands: []\npolicy: {}\nprofiles:\nserver: {admin_token: }",
         "commands: [{name: c, enabled: false, type: http, http: {url: 'http://h'}}]",
-        f"mcp_servers: [{{{SERVER}, enabled: false, cache_ttl: 5, trust: low}}]",
+        f"mcp_servers: [{{{SERVER}, enabled: false, cache_ttl: 5, trust: pin}}]",
     ],
 )
 def test_what_says_nothing_or_is_switched_off_is_not_warned_of(text: str, loaded: Loaded) -> None:
@@ -63,4 +74,4 @@ def test_what_says_nothing_or_is_switched_off_is_not_warned_of(text: str, loaded
 
 def test_a_server_of_any_shape_is_warned_of(loaded: Loaded) -> None:
     assert loaded("mcpServers: {a: {command: x, cache_ttl: 5}}").warnings == (f"{SAYS}cache_ttl of a",)
-    assert loaded("mcp_servers: [{name: a, command: x, trust: low}]").warnings == (f"{SAYS}trust of a",)
+    assert loaded("mcp_servers: [{name: a, command: x, trust: pin}]").warnings == (f"{SAYS}trust of a",)

@@ -16,7 +16,7 @@ from mcpx.config.watch import Watcher
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SETTLE", 0.02)
+    monkeypatch.setattr(watch, "REST", 0.02)
     monkeypatch.setattr(watch, "PATIENCE", 3600.0)
 
 
@@ -366,7 +366,7 @@ def test_the_interval_is_asked_for_anew_each_time(file: Path) -> None:
 
 def test_with_waits_as_they_are_a_saved_file_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert 0.1 <= watch.SETTLE <= 0.2
+    assert 0.1 <= watch.REST <= 0.2
 
     async def main() -> None:
         async with Watch(file) as watched:

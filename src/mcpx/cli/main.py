@@ -68,6 +68,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     if command == "serve":
+        parser.add_argument("--strict", action="store_true", help="an unset variable of one server is an error")
         parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
         parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
         parser.add_argument("--port", type=int, help="port to bind (default 8000; 0 takes any free one)")
@@ -94,7 +95,7 @@ def _named(options: argparse.Namespace) -> str | None:
 
 
 def _looks_like_file(word: str) -> bool:
-    return "/" in word or os.sep in word or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".jsonc")
+    return "/" in word or os.sep in word or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".jsonc", ".toml")
 
 
 def _found(options: argparse.Namespace) -> Path | None:
@@ -121,14 +122,18 @@ def _env(options: argparse.Namespace) -> str | None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from mcpx.config import refuse_exposure
+    from mcpx.cli.serve import address
+    from mcpx.config import load, program_warnings, refuse_exposure, without_itself
 
     path = _required(options, "check")
-    config = _load(path, options)
-    for warning in config.warnings:
+    config = load(path, os.environ, options.env, strict=True)
+    binds = os.environ.get("MCPX_TRANSPORT") != "stdio"
+    if binds:
+        config = without_itself(config, *address(options, os.environ, config))
+    for warning in [*config.warnings, *program_warnings(config, os.environ)]:
         sys.stderr.write(f"warning: {warning}\n")
-    if os.environ.get("MCPX_TRANSPORT") != "stdio":
-        refuse_exposure(os.environ.get("MCPX_HOST") or config.server.host, config)
+    if binds:
+        refuse_exposure(address(options, os.environ, config)[0], config)
     enabled = sum(server.enabled for server in config.mcp_servers)
     sys.stdout.write(
         f"{path}: good · {config.dialect} shape · mode {config.mode}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcpx import app
 from mcpx.cli.main import LEVELS, MODES
-from mcpx.config import Config, load
+from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
 
 
@@ -19,6 +19,8 @@ def serve(
     if options.admin or options.admin_port is not None:
         raise ConfigError(["error: the admin UI is not part of this version yet; leave --admin out"])
     mode = options.mode or _choice(environ, "MCPX_MODE", MODES)
+    strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+    by_stdio = _by_stdio(options, environ)
 
     def read() -> Config:
         if path is None:
@@ -26,21 +28,22 @@ def serve(
 
             config = demo.config()
         else:
-            config = load(path, environ, env)
+            config = load(path, environ, env, strict=strict)
+        if not by_stdio:
+            config = without_itself(config, *(listens or address(options, environ, config)))
         return config if mode is None else replace(config, mode=mode)
 
+    listens: tuple[str, int] | None = None
     config = read()
-    port = options.port if options.port is not None else _port(environ, config.server.port)
-    if not 0 <= port <= 65535:
-        raise ConfigError([f"error: port {port} is not between 0 and 65535"])
+    host, port = listens = address(options, environ, config)  # a changed file does not change it
     given = options.log_level or environ.get("MCPX_LOG_LEVEL")
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
     run = app.Run(
         config=config,
-        transport="stdio" if _by_stdio(options, environ) else "http",
-        host=options.host or environ.get("MCPX_HOST") or config.server.host,
+        transport="stdio" if by_stdio else "http",
+        host=host,
         port=port,
         log_level=level,
         log_level_given=bool(given),
@@ -49,6 +52,15 @@ def serve(
         env=env,
     )
     return app.serve(run, environ)
+
+
+def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:
+    """Where it listens over HTTP."""
+    host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
+    port = port if port is not None else _port(environ, config.server.port)
+    if not 0 <= port <= 65535:
+        raise ConfigError([f"error: port {port} is not between 0 and 65535"])
+    return host or environ.get("MCPX_HOST") or config.server.host, port
 
 
 def _by_stdio(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:

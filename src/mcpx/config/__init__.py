@@ -2,9 +2,12 @@
 
 from mcpx.catalog.naming import Naming
 from mcpx.config.exposure import refuse_exposure
-from mcpx.config.load import find, load
+from mcpx.config.itself import without_itself
+from mcpx.config.load import load
+from mcpx.config.locate import find
 from mcpx.config.plan import Plan, plan
 from mcpx.config.problems import Refused
+from mcpx.config.programs import program_warnings
 from mcpx.config.schema import Config, Dialect, Global, Mode, Profile, Server, ToolProxy
 from mcpx.config.sections import (
     ApiKey,
@@ -14,10 +17,14 @@ from mcpx.config.sections import (
     Command,
     CustomHeader,
     FrontAuth,
+    FrontLimits,
     FrontServer,
     HttpRequest,
+    Limits,
     OAuth2,
     Parameter,
+    Policy,
+    PolicyRule,
     Script,
     Tls,
     Token,
@@ -33,14 +40,18 @@ __all__ = [
     "CustomHeader",
     "Dialect",
     "FrontAuth",
+    "FrontLimits",
     "FrontServer",
     "Global",
     "HttpRequest",
+    "Limits",
     "Mode",
     "Naming",
     "OAuth2",
     "Parameter",
     "Plan",
+    "Policy",
+    "PolicyRule",
     "Profile",
     "Refused",
     "Script",
@@ -51,5 +62,7 @@ __all__ = [
     "find",
     "load",
     "plan",
+    "program_warnings",
     "refuse_exposure",
+    "without_itself",
 ]

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpx.config.entries import RESERVED
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 
-RESERVED_SERVER = "mcpx"
-"""The built-in server that keeps large results."""
 MAX_NAME = 64
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
@@ -42,6 +41,7 @@ class _Checks:
         self._tree = tree
         self._findings = findings
         self._auth_names = _names(tree.get("auth_configs"))
+        self._profiles = _names(tree.get("profiles"))
         self._warnings: list[str] = []
 
     def run(self) -> list[str]:
@@ -50,8 +50,7 @@ class _Checks:
         for section, noun in (("mcp_servers", "server"), ("commands", "command"), ("auth_configs", "auth config")):
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
-        front_auth = as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}
-        self._unique(front_auth.get("tokens"), ("server", "auth", "tokens"), "token")
+        self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -62,7 +61,25 @@ class _Checks:
         for index, profile in maps_in(self._tree.get("profiles")):
             for position, name in enumerate(as_list(profile.get("servers")) or ()):
                 self._known(name, known, "server", ("profiles", index, "servers", position))
+        rules = (as_map(self._tree.get("policy")) or {}).get("rules")
+        for index, rule in maps_in(rules):
+            for position, name in enumerate(as_list(rule.get("profiles")) or ()):
+                self._known(name, self._profiles, "profile", ("policy", "rules", index, "profiles", position))
         return self._warnings
+
+    def _front_auth(self, auth: Tree, path: KeyPath) -> None:
+        self._unique(auth.get("tokens"), (*path, "tokens"), "token")
+        for index, token in maps_in(auth.get("tokens")):
+            self._known(token.get("profile"), self._profiles, "profile", (*path, "tokens", index, "profile"))
+        kind = str(auth.get("type") or "bearer").lower()
+        for key, goes_with in (("tokens", "bearer"), ("issuer", "jwt"), ("audience", "jwt"), ("jwks_url", "jwt")):
+            if kind in ("bearer", "jwt") and kind != goes_with and auth.get(key) is not None:
+                hint = f"this one is 'type: {kind}'"
+                self._findings.add(f"'{key}' goes with 'type: {goes_with}'", (*path, key), hint=hint, at="key")
+        if kind == "jwt" and auth.get("issuer") is None:
+            self._findings.add("missing key 'issuer'", path, hint="it goes with 'type: jwt'")
+        for key in ("issuer", "jwks_url"):
+            self._url(auth.get(key), _SCHEMES["http"], (*path, key))
 
     def _unique(self, section: Any, path: KeyPath, noun: str, forbidden: str | None = None) -> None:
         seen: dict[str, KeyPath] = {}
@@ -78,8 +95,8 @@ class _Checks:
                 self._findings.add(f"not a possible {noun} name", at, hint=hint)
             elif forbidden and forbidden in name:
                 self._findings.add(f"a name must not hold '{forbidden}', the separator", at)
-            elif noun == "server" and name == RESERVED_SERVER:
-                self._findings.add(f"the server name '{RESERVED_SERVER}' is reserved", at)
+            elif noun == "server" and name in RESERVED:
+                self._findings.add(f"the server name '{name}' is reserved", at, hint="give it another one")
 
     def _known(self, name: Any, known: list[str], noun: str, path: KeyPath) -> None:
         text = _text(name)
@@ -188,9 +205,11 @@ class _Checks:
         ]
         if (default := parameter.get("default")) is not None:
             given.append((default, (*path, "default")))
-            if allowed is not None and default not in allowed:
+            if allowed is not None and default not in allowed and not isinstance(default, Unresolved):
                 self._findings.add("the default is not in 'enum'", (*path, "default"))
         for value, at in given:
+            if isinstance(value, Unresolved):
+                continue
             if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "boolean"):
                 self._findings.add(f"not of type {kind}", at)
 

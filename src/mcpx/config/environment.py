@@ -1,9 +1,9 @@
 """References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`, and `$$` for a plain `$`.
 
-Promised: values only, never keys; what a variable or a file holds is text and is not looked into again; an
-unset variable without default is a finding, never a literal; the references of a disabled entry are left
-alone. The process environment wins over the `.env` file beside the config. In a client's file a server that needs
-`${input:…}`, which VS Code asks its user for, is switched off with a warning: the other servers can do without it.
+Promised: values only, never keys; what a variable or a file holds is text and is not looked into again. What cannot
+be had (an unset variable without default, a file that is not there, `${input:…}`, which VS Code asks its user for) is
+never a literal: it switches off the server or command it stands in, and anywhere else, or when strict, it is a finding.
+The references of a disabled entry are left alone. The process environment wins over the `.env` file beside the config.
 Not done here: what values mean.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config import dotenv
-from mcpx.config.problems import Findings, Spot
+from mcpx.config.problems import Findings, GaveUpError, Spot, brief
 from mcpx.config.source import UnreadableError, read_text
 from mcpx.config.tree import (
     Expanded,
@@ -25,24 +25,26 @@ from mcpx.config.tree import (
     as_bool,
     as_list,
     as_map,
-    children,
     is_extra,
     shorten,
 )
 
-ENTRY_SECTIONS = ("mcp_servers", "commands")
-"""Top keys whose entries can be switched off."""
+ENTRY_SECTIONS = {"mcp_servers": "server", "commands": "command"}
+"""Top keys whose entries can be switched off, and what one of them is called."""
+ENV_FILE = "envFile"
+"""Key of a connection in a client's file: variables for that server, which its `env` wins over."""
+PROJECT_FOLDERS = (".vscode", ".cursor", ".zed", ".gemini", ".codex", ".kiro", ".junie", ".roo", ".devin", ".opencode")
+"""Where clients keep the settings of one project."""
 MAX_SECRET_FILE = 64 * 1024
 MAX_DOTENV = 1024 * 1024
 MAX_NESTING = 10
 """Defaults within defaults."""
 MAX_FAILURES = 5
-"""Bad references told of one text."""
+"""Bad references told of one text, and reasons of an entry that is switched off."""
 
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _BRACES = re.compile(r"\$\$|\$\{|\}")
 _NOT_YET = ("input", "keyring", "command")
-_INPUT = re.compile(r"(?<!\$)(?:\$\$)*\$\{input:")
 
 
 class Environment:
@@ -67,6 +69,14 @@ class Environment:
         self._looked_for.append(path)
         return read_text(path, MAX_SECRET_FILE)
 
+    def assignments(self, name: str) -> dict[str, str]:
+        """Those of a file that is read like `.env`."""
+        path = Path(self.words.get("workspaceFolder", self._folder), os.path.expanduser(name))
+        self._looked_for.append(path)
+        values, odd = dotenv.parse(read_text(path, MAX_DOTENV))
+        self.warnings += [f"{path}:{line}: not understood, passed over" for line in odd[:3]]
+        return values
+
     @cached_property
     def _dotenv(self) -> dict[str, str]:
         path = self._folder / ".env"
@@ -74,63 +84,108 @@ class Environment:
         if not os.path.isfile(path):  # some people's virtual environment has this name
             return {}
         try:
-            text = read_text(path, MAX_DOTENV)
+            return self.assignments(str(path))
         except UnreadableError as error:
             self.warnings.append(f"{path} {error}; it is passed over")
             return {}
-        values, odd = dotenv.parse(text)
-        self.warnings += [f"{path}:{line}: not understood, passed over" for line in odd[:3]]
-        return values
 
 
-def client_words(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+def client_words(environ: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """What Cursor, VS Code and their kin replace beside variables."""
     return {
         "userHome": environ.get("HOME") or os.path.expanduser("~"),
-        "workspaceFolder": str(folder),
-        "workspaceFolderBasename": folder.name,
-        "cwd": str(folder),
+        "workspaceFolder": str(workspace),
+        "workspaceFolderBasename": workspace.name,
+        "cwd": str(workspace),
         "pathSeparator": "/",
         "/": "/",
     }
 
 
-def expand(tree: Tree, environment: Environment, findings: Findings) -> Tree:
-    """The native tree with its references replaced."""
-    expander = _Expander(environment, findings)
-    return {key: value if is_extra(key) else _section(expander, key, value) for key, value in tree.items()}
+def workspace_of(folder: Path) -> Path:
+    """The project a client's file in this folder belongs to: `.vscode/mcp.json` lies one below it."""
+    hidden = next((part for part in (folder, folder.parent) if part.name in PROJECT_FOLDERS), None)
+    return hidden.parent if hidden else folder
+
+
+Off = dict[KeyPath, str]
+"""Entries that were switched off for want of something, and of what."""
+
+
+def expand(tree: Tree, environment: Environment, findings: Findings, *, strict: bool = False) -> tuple[Tree, Off]:
+    """The native tree with its references replaced. `strict`: what cannot be had is a finding everywhere."""
+    whole, off = _Expander(environment, findings, findings), Off()
+
+    def section(key: str, value: Any) -> Any:
+        entries = as_list(value) if key in ENTRY_SECTIONS else None
+        if is_extra(key):
+            return value
+        if entries is None:
+            return whole.value(value, (key,))
+        return [entry(item, (key, index)) for index, item in enumerate(entries)]
+
+    def entry(value: Any, path: KeyPath) -> Any:
+        table = as_map(value)
+        if table is None:
+            return whole.value(value, path)
+        missing = Findings(findings.spot)
+        own = _Expander(environment, findings, missing)
+        connection = as_map(table.get("connection")) or {}
+        env_file = connection.get(ENV_FILE) if environment.words else None
+        if env_file is not None:
+            table = {**table, "connection": {key: item for key, item in connection.items() if key != ENV_FILE}}
+        enabled = own.value(table.get("enabled"), (*path, "enabled"))
+        if as_bool(enabled) is False:
+            return {**_leave(table), "enabled": enabled}
+        # Without a name nobody could say what is off: it is looked up with the rest of the file.
+        name = {key: whole.value(item, (*path, key)) for key, item in table.items() if key == "name"}
+        table = {key: item for key, item in table.items() if key != "name" and not is_extra(key)}
+        try:
+            expanded: Tree = {**own.value(table, path), **name}
+            if env_file is not None:
+                own.env_file(env_file, expanded["connection"], (*path, "connection"))
+        except GaveUpError:
+            if findings.full:
+                raise
+            expanded = {**_leave(table), **name}
+        if missing and strict:
+            findings.include(missing)
+        elif missing:
+            expanded["enabled"] = False
+            off[path] = "; ".join(brief(found) for found in list(missing)[:MAX_FAILURES])
+            hint = next(iter(missing)).hint
+            what = f"{ENTRY_SECTIONS[str(path[0])]} {shorten(str(name.get('name')))!r}"
+            environment.warnings.append(f"{what} is switched off: {off[path]}" + (f"; {hint}" if hint else ""))
+        return expanded
+
+    return {key: section(key, value) for key, value in tree.items()}, off
 
 
 def peek(environment: Environment, spot: Callable[[KeyPath], Spot], value: Any) -> Any:
     """What a text will be once it is expanded, `Unresolved` where that will be reported; anything else as it is."""
     unheard = Findings(spot)
-    return _Expander(environment, unheard).text(value, ()) if isinstance(value, str) else value
-
-
-def _section(expander: "_Expander", key: str, value: Any) -> Any:
-    entries = as_list(value) if key in ENTRY_SECTIONS else None
-    if entries is None:
-        return expander.value(value, (key,))
-    return [expander.entry(item, (key, index)) for index, item in enumerate(entries)]
+    return _Expander(environment, unheard, unheard).text(value, ()) if isinstance(value, str) else value
 
 
 class _Expander:
-    def __init__(self, environment: Environment, findings: Findings) -> None:
+    def __init__(self, environment: Environment, findings: Findings, missing: Findings) -> None:
+        """`missing` takes what cannot be had, `findings` what is written wrong."""
         self._environment = environment
         self._findings = findings
+        self._missing = missing
 
-    def entry(self, value: Any, path: KeyPath) -> Any:
-        table = as_map(value)
-        if table is None:
-            return self.value(value, path)
-        enabled = self.value(table.get("enabled"), (*path, "enabled"))
-        of_client = self._environment.words and path[0] == "mcp_servers"
-        if of_client and as_bool(enabled) is not False and _asks(table):
-            name = shorten(str(table.get("name")))
-            advice = "write ${VAR} or ${file:path} instead of ${input:…}, which only the client itself can ask for"
-            self._environment.warnings.append(f"server {name!r} is switched off: {advice}")
-            enabled = False
-        return {**_leave(table), "enabled": enabled} if as_bool(enabled) is False else self.value(table, path)
+    def env_file(self, given: Any, connection: Tree, path: KeyPath) -> None:
+        """The variables of a client's `envFile`, for all that `env` does not say itself."""
+        name, env = self.value(given, (*path, ENV_FILE)), as_map(connection.get("env") or {})
+        if not isinstance(name, str):
+            self._findings.add("expected the name of a file", (*path, ENV_FILE))
+        elif not isinstance(name, Unresolved) and env is not None:
+            try:
+                values = self._environment.assignments(name)
+            except UnreadableError as error:
+                self._fail(f"{ENV_FILE} {shorten(name)!r} {error}", (*path, ENV_FILE))
+            else:
+                connection["env"] = {**{key: Expanded(value) for key, value in values.items()}, **env}
 
     def value(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, str):
@@ -172,16 +227,19 @@ class _Expander:
         if body in self._environment.words:
             return self._environment.words[body]
         if depth > MAX_NESTING:
-            return self._fail(f"defaults nested more than {MAX_NESTING} deep", path)
+            return self._wrong(f"defaults nested more than {MAX_NESTING} deep", path)
         if match := _VARIABLE.fullmatch(body):
             return self._variable(match[1], match[2], path, depth)
         kind, colon, rest = body.partition(":")
         if kind == "file" and colon:
             return self._file(self.text(rest, path, depth + 1), path)
         if kind in _NOT_YET and colon:
-            return self._fail(f"'${{{kind}:…}}' is not supported yet", path, "use ${VAR} or ${file:path}")
+            hint = "write ${VAR} or ${file:path} instead"
+            return self._fail(f"'${{{kind}:…}}' is not supported yet", path, hint)
         hint = "write ${VAR}, ${VAR:-default} or ${file:path}; a literal $ is $$"
-        return self._fail("a '${…}' that is not understood", path, hint)
+        # In a client's file it may be a word of that client.
+        refuse = self._fail if self._environment.words else self._wrong
+        return refuse("a '${…}' that is not understood", path, hint)
 
     def _variable(self, name: str, default: str | None, path: KeyPath, depth: int) -> str:
         value = self._environment.get(name)
@@ -202,6 +260,10 @@ class _Expander:
             return self._fail(f"file {shorten(name)!r} {error}", path)
 
     def _fail(self, message: str, path: KeyPath, hint: str = "") -> Unresolved:
+        self._missing.add(message, path, hint=hint)
+        return Unresolved()
+
+    def _wrong(self, message: str, path: KeyPath, hint: str = "") -> Unresolved:
         self._findings.add(message, path, hint=hint)
         return Unresolved()
 
@@ -215,10 +277,6 @@ def _leave(value: Any) -> Any:
     if (items := as_list(value)) is not None:
         return [_leave(item) for item in items]
     return value
-
-
-def _asks(value: Any) -> bool:
-    return bool(_INPUT.search(value)) if isinstance(value, str) else any(map(_asks, children(value)))
 
 
 def _closing_brace(text: str, start: int) -> int:

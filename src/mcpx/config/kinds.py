@@ -30,11 +30,22 @@ class Inside:
     key: str
 
 
+def _is_moment(text: str) -> bool:
+    from datetime import datetime  # only a file with such a key pays for it
+
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 Seconds = Annotated[float, Rule(lambda number: number > 0, "must be more than 0")]
 Pause = Annotated[float, Rule(lambda number: number >= 0, "must not be less than 0")]
 Count = Annotated[int, Rule(lambda number: number >= 0, "must not be less than 0")]
 Size = Annotated[int, Rule(lambda number: number > 0, "must be more than 0")]
 Port = Annotated[int, Rule(lambda number: 0 <= number <= 65535, "must be a port, 0 to 65535")]
+Moment = Annotated[str, Rule(_is_moment, "must be a date, or a date and time: 2027-01-31, 2027-01-31T12:00:00Z")]
 NonEmpty = Annotated[str, Rule(bool, "must not be empty")]
 AuthRef = Annotated[str, Inside("ref")]
 

@@ -103,6 +103,8 @@ class Findings:
 
     def include(self, others: "Findings") -> None:
         self._found |= others._found
+        if self.full:
+            raise GaveUpError
 
     def through(self, spot: Callable[[KeyPath], Spot]) -> "Findings":
         """The same collection, told paths of another tree."""
@@ -156,6 +158,12 @@ def tell(findings: Findings) -> list[str]:
     more = "; there may be more" if count >= MAX_FINDINGS else ""
     problems[-1] += f"\n\n{count} error{'s' * (count != 1)} in {files}{more}."
     return problems
+
+
+def brief(finding: Finding) -> str:
+    """What and where, for a sentence."""
+    place = finding.place or finding.file.place(finding.path, finding.at)
+    return _visible(f"{finding.message} ({_position(finding.file, place)})")
 
 
 def _tell(finding: Finding, place: Place | None) -> str:

@@ -5,19 +5,18 @@ same; secrets stay out of `repr`. Values are effective: a server carries what `g
 nothing itself, and paths are absolute. Not done here: reading (`load`), judging (`validate`, `checks`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from mcpx.catalog.naming import Naming
 from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
-from mcpx.config.sections import AuthConfig, Command, FrontServer
+from mcpx.config.sections import AuthConfig, Command, FrontServer, Limits, Policy
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
 
 Mode = Literal["direct", "inspect", "describe", "search", "auto"]
-Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode"]
+Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode", "codex", "opencode", "zed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,8 @@ class PerServer:
     """Whether compact surfaces send `structuredContent` beside the text."""
     result_limit: Size = 16_000
     """Bytes of text from which a result is kept back and replaced by a preview and a handle."""
+    trust: Literal["open", "pin", "quarantine"] = field(default="open", metadata=NOT_APPLIED)
+    """Definitions are taken as they come, held back once they change, or held back until somebody approves them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +89,8 @@ class Server(PerServer):
     """Seconds a result of a read-only tool may be answered again; absent: never."""
     auth: AuthRef | None = field(default=None, metadata=NOT_APPLIED)
     """Name of the auth config used towards it."""
-    trust: str | None = field(default=None, metadata=NOT_APPLIED)
-    """How far its definitions are trusted."""
+    limits: Limits | None = field(default=None, metadata=NOT_APPLIED)
+    """How much of it may be used at a time; absent: no more limits than everywhere."""
     switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
     """Why it is disabled though its file has it on: an unset variable, say, with its place."""
 
@@ -103,11 +104,17 @@ class Profile:
     servers: tuple[str, ...] | None = None
     """Servers that are seen; absent: all."""
     tools: tuple[str, ...] | None = None
-    """Patterns of tools that are seen; absent: all."""
+    """Patterns of tools that are seen, `!` before one leaves out; absent: all."""
+    prompts: tuple[str, ...] | None = None
+    """Patterns of prompts that are seen; absent: all."""
+    resources: tuple[str, ...] | None = None
+    """Patterns of resource URIs that are seen; absent: all."""
     mode: Mode | None = None
     """How it is shown; absent: as everywhere."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """Tokens that are let in."""
+    limits: Limits | None = None
+    """How much its callers may use at a time; absent: no more limits than everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +183,7 @@ class Config:
     """How the gateway proves itself, by name."""
     profiles: tuple[Profile, ...] = field(default=(), metadata=NOT_APPLIED)
     """Named views."""
-    policy: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=NOT_APPLIED)
+    policy: Policy = field(default_factory=Policy, metadata=NOT_APPLIED)
     """Rules over callers and tools."""
     global_: Global = Global()
     """What counts for the whole gateway, and for servers that say nothing themselves."""

@@ -7,7 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mcpx.config.kinds import NOT_APPLIED, AuthRef, NonEmpty, Port, Seconds
+from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Moment, NonEmpty, Pause, Port, Seconds, Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much may be used at a time; absent: as much as there is."""
+
+    in_flight: Size | None = None
+    """Calls at a time."""
+    per_minute: Size | None = None
+    """Calls a minute."""
+    queue: Count | None = None
+    """Calls that may wait for their turn; more are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontLimits(Limits):
+    """How much one client may use at a time, and all of them together."""
+
+    sessions: Size | None = None
+    """Sessions at a time, of all clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,16 +38,26 @@ class Token:
     """Who it stands for in logs and policy."""
     token: NonEmpty = field(repr=False)
     """The token itself."""
+    profile: str | None = field(default=None, metadata=NOT_APPLIED)
+    """The view its bearer gets; absent: the one of the path."""
+    expires: Moment | None = field(default=None, metadata=NOT_APPLIED)
+    """Date, or date and time, from which it is refused; absent: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontAuth:
     """What clients must show."""
 
-    type: Literal["bearer"] = "bearer"
-    """The scheme."""
+    type: Literal["bearer", "jwt"] = "bearer"
+    """Tokens that stand here, or those an authorization server signs."""
     tokens: tuple[Token, ...] = ()
-    """Tokens that are let in."""
+    """With `type: bearer`: tokens that are let in."""
+    issuer: str | None = field(default=None, metadata=NOT_APPLIED)
+    """With `type: jwt`: whose tokens are let in."""
+    audience: str | None = field(default=None, metadata=NOT_APPLIED)
+    """With `type: jwt`: whom they must be meant for; absent: this gateway's own address."""
+    jwks_url: str | None = field(default=None, metadata=NOT_APPLIED)
+    """With `type: jwt`: where the issuer's keys are; absent: where its metadata says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +86,50 @@ class FrontServer:
     """What clients must show; absent: nothing, and only loopback may be bound."""
     tls: Tls | None = None
     """Absent: plain HTTP."""
+    allowed_hosts: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
+    """Names clients may call it by, beside the address it is bound to."""
+    trusted_proxies: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
+    """Addresses or networks whose word on a client's address is taken."""
+    limits: FrontLimits | None = field(default=None, metadata=NOT_APPLIED)
+    """How much one client may use at a time; absent: the built-in limits."""
+    store: str | None = field(default=None, repr=False, metadata=NOT_APPLIED)
+    """Address of the store replicas share (`redis://…`); absent: everything is in one process."""
+    drain: Pause | None = field(default=None, metadata=NOT_APPLIED)
+    """Seconds it goes on serving after it was told to end, so that a load balancer notices; absent: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRule:
+    """What is done with a call for which everything here holds; what is absent holds for all."""
+
+    effect: Literal["allow", "deny", "ask"]
+    """Let it through, refuse it, or have a person decide."""
+    profiles: tuple[str, ...] | None = None
+    """Profiles it comes through."""
+    principals: tuple[str, ...] | None = None
+    """Patterns of who calls."""
+    servers: tuple[str, ...] | None = None
+    """Patterns of servers."""
+    tools: tuple[str, ...] | None = None
+    """Patterns of tools."""
+    read_only: bool | None = None
+    """Whether the tool says that it changes nothing."""
+    destructive: bool | None = None
+    """Whether the tool may destroy something; one that does not say may."""
+    arguments: Mapping[str, Any] | None = None
+    """Patterns of values, by argument."""
+    reason: str = ""
+    """What the caller is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Rules over callers and tools; the first that matches counts."""
+
+    default: Literal["allow", "deny"] = "allow"
+    """What is done when no rule matches."""
+    rules: tuple[PolicyRule, ...] = ()
+    """The rules, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +210,8 @@ class Command:
     """With `type: script`."""
     parameters: tuple[Parameter, ...] = ()
     """Its arguments."""
+    switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
+    """Why it is disabled though its file has it on: an unset variable, say, with its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

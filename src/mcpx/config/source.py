@@ -1,8 +1,7 @@
 """One configuration file as text: read, parsed, and asked where something stands.
 
-Promised: a bounded, regular, UTF-8 file or a reason; JSON with comments and trailing commas as editors write
-it; a tree of bounded size and depth. Positions cost nothing until somebody asks for one. Not done here: what
-the tree means.
+Promised: a bounded, regular, UTF-8 file or a reason; YAML, JSON as editors write it, or TOML; a tree of bounded size
+and depth. Not done here: what the tree means.
 """
 
 import os
@@ -11,12 +10,12 @@ import stat
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from mcpx.config import jsonc
+from mcpx.config.json_reader import read_json
 from mcpx.config.nodes import Node, place_of, spelling_of, values_of
 from mcpx.config.problems import Findings, GaveUpError, Place, Spot
-from mcpx.config.tree import KeyPath, Tree, as_map, shorten
+from mcpx.config.tree import KeyPath, Tree, as_map
 
 MAX_BYTES = 1024 * 1024
 """Three thousand servers; small enough that the worst text of this size is refused within half a second."""
@@ -61,8 +60,6 @@ class Source:
         self.name = _shown(path)
         self.text = ""
         self._root: Node | None = None
-        self._composed = False
-        self._doubled = Findings(self.trace)
 
     def trace(self, path: KeyPath) -> Spot:
         return self, path
@@ -86,7 +83,8 @@ class Source:
         if not self.text.strip():
             findings.add(f"{self.name} is empty")
             raise GaveUpError
-        tree = self._parse_json(findings) if self._is_json else self._parse_yaml(findings)
+        self._root = self._read(findings)
+        tree = values_of(self._root)
         table = as_map(tree)
         if table is None:
             holds = "only comments" if tree is None else "no mapping"
@@ -100,54 +98,32 @@ class Source:
 
     def place(self, path: KeyPath, at: Literal["key", "value"]) -> Place | None:
         """Where a field stands, or the nearest thing above it that is there."""
-        root = self._nodes()
-        return place_of(root, path, at) if root and path else None
+        return place_of(self._root, path, at) if self._root and path else None
 
     def literal(self, path: KeyPath) -> str | None:
         """How a scalar is spelled in the file: `1.10` is 1.1 as a number, and text in an environment."""
-        return spelling_of(self._nodes(), path)
+        return spelling_of(self._root, path)
+
+    @property
+    def is_toml(self) -> bool:
+        return self.path.suffix.lower() == ".toml"
 
     @cached_property
     def _lines(self) -> list[str]:
         return re.split(_LINE_BREAK, self.text)
 
-    @property
-    def _is_json(self) -> bool:
+    def _read(self, findings: Findings) -> Node | None:
         suffix = self.path.suffix.lower()
-        if suffix in (".yaml", ".yml"):
-            return False
-        return suffix in (".json", ".jsonc") or self.text.lstrip()[0] in "{/"
+        if self.is_toml:
+            from mcpx.config.toml_reader import read_toml
 
-    def _parse_yaml(self, findings: Findings) -> Any:
+            return read_toml(self.text, findings)
+        if suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and self.text.lstrip()[0] in "{/"):
+            starts = [0, *(found.end() for found in re.finditer(_LINE_BREAK, self.text))]
+            return read_json(self.text, starts, findings)
         from mcpx.config.compose import compose
 
-        self._composed = True
-        self._root = compose(self.text, findings)
-        return values_of(self._root)
-
-    def _parse_json(self, findings: Findings) -> Any:
-        try:
-            tree, doubled = jsonc.loads(self.text)
-        except jsonc.NotJsonError as error:
-            findings.add(str(error), place=error.place)
-            raise GaveUpError from None
-        if doubled and not self._nodes():
-            findings.add(f"duplicate key {shorten(doubled)!r}")
-        elif doubled:
-            findings.include(self._doubled)
-        return tree
-
-    def _nodes(self) -> Node | None:
-        """The nodes; those of JSON are made at the first question, by reading it as the YAML it nearly is."""
-        if not self._composed:
-            self._composed = True
-            from mcpx.config.compose import compose
-
-            try:
-                self._root = compose(jsonc.as_yaml(self.text), self._doubled)
-            except GaveUpError:  # then there are no places to tell
-                pass
-        return self._root
+        return compose(self.text, findings)
 
 
 def _shown(path: Path) -> str:

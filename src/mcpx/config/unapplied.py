@@ -9,19 +9,27 @@ from dataclasses import fields
 from typing import Any
 
 from mcpx.config.schema import Config, Global, Server
-from mcpx.config.sections import FrontServer
+from mcpx.config.sections import FrontAuth, FrontServer, Token
 from mcpx.config.tree import Tree, as_bool, as_map, maps_in, shorten
 
 
 def unapplied(tree: Tree) -> list[str]:
     """At most one warning. `tree` is the native one, before anything was filled in."""
-    found = [key for key in _marked(Config) if _is_used(tree.get(key))]
-    for name, section in (("server", FrontServer), ("global", Global)):
-        found += [f"{name}.{key}" for key in _marked(section) if _is_used((as_map(tree.get(name)) or {}).get(key))]
-    servers = [server for _, server in maps_in(tree.get("mcp_servers")) if _is_used([server])]
-    for key in _marked(Server):
-        names = [str(server.get("name")) for server in servers if _is_used(server.get(key))]
-        found += [f"{key} of {shorten(', '.join(names))}"] if names else []
+    front = as_map(tree.get("server")) or {}
+    auth = as_map(front.get("auth")) or {}
+    found: list[str] = []
+    for where, section, cls in (
+        ("", tree, Config),
+        ("server.", front, FrontServer),
+        ("server.auth.", auth, FrontAuth),
+        ("global.", as_map(tree.get("global")) or {}, Global),
+    ):
+        found += [f"{where}{key}" for key in _marked(cls) if _is_used(section.get(key))]
+    for entries, cls, what in ((tree.get("mcp_servers"), Server, ""), (auth.get("tokens"), Token, "token ")):
+        named = [(str(entry.get("name")), entry) for _, entry in maps_in(entries) if _is_used([entry])]
+        for key in _marked(cls):
+            names = [name for name, entry in named if _is_used(entry.get(key))]
+            found += [f"{key} of {what}{shorten(', '.join(names))}"] if names else []
     return [f"not applied by this version yet, without effect: {'; '.join(found)}"] if found else []
 
 

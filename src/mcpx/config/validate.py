@@ -164,10 +164,13 @@ class _Builder:
         if table is None:
             return self._wrong("a mapping", value, path)
         given = table.get("type")
-        if given is None:
+        if given is None or isinstance(given, Unresolved):
             name = next((name for name, cls in classes.items() if _required_keys(cls) & table.keys()), None)
             hint = f"did you mean 'type: {name}'?" if name else f"one of {', '.join(classes)}"
-            self._findings.add("missing key 'type'", path, hint=hint)
+            if given is None:
+                self._findings.add("missing key 'type'", path, hint=hint)
+            elif name is None:
+                name = next(iter(classes))
         else:
             name = self._choice(tuple(classes), given, (*path, "type"))
         if name is None or name is _INVALID:

@@ -21,7 +21,7 @@ from mcpx.config.files import members
 
 log = logging.getLogger(__name__)
 
-SETTLE = 0.15
+REST = 0.15
 """Seconds a change must be at rest: editors truncate and write within a few milliseconds."""
 PATIENCE = 2.0
 """Seconds after which a change that does not come to rest is told all the same."""
@@ -73,8 +73,8 @@ class Watcher:
         )
 
     async def _at_rest(self, now: dict[Path, Print]) -> dict[Path, Print]:
-        for _ in range(int(PATIENCE / SETTLE)):
-            await asyncio.sleep(SETTLE)
+        for _ in range(int(PATIENCE / REST)):
+            await asyncio.sleep(REST)
             before, now = now, self._look()
             if now == before:
                 break

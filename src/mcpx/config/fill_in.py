@@ -18,7 +18,8 @@ from mcpx.config.validate import keys_of
 _INHERITED = keys_of(PerServer)
 
 
-def settle(translation: Translation, folder: Path) -> Tree:
+def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
+    """`workspace`: what the working folders of servers are relative to; a client's file may lie one below it."""
     tree, origins = translation.tree, translation.origins
     given: Any = tree.get("global")
     common: Tree = {} if given is None else as_map(given) or {}
@@ -35,7 +36,7 @@ def settle(translation: Translation, folder: Path) -> Tree:
         for key in _INHERITED:
             _default(server, at, key, common.get(key), ("global", key), origins)
         _default(server, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
-        _absolute(as_map(server.get("connection")), "cwd", folder)
+        _absolute(as_map(server.get("connection")), "cwd", workspace)
     for index, command in maps_in(tree.get("commands")):
         for kind in ("http", "script"):
             section = as_map(command.get(kind))
