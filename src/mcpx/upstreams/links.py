@@ -275,8 +275,9 @@ class Links:
     def _begin(self, wish: Wish, caller: Caller) -> bool:
         """Open a link in the background; False when there is no place for one."""
         self._make_way(wish)
-        if self._is_full() and not self._drop_longest_idle():
-            return False
+        if self._is_full():
+            self._drop_longest_idle()
+            return False  # its place is free when it has ended, and that is looked at again
         task = self._tasks.start(self._dial(wish, caller))
         self._openings[task] = wish
         task.add_done_callback(self._dialled)
@@ -421,7 +422,7 @@ class Links:
     # Bounds --------------------------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
-        return len(self._open) + len(self._openings) >= self._server.max_links
+        return len(self._open) + len(self._openings) + len(self._closing) >= self._server.max_links
 
     def _spare(self, link: Link) -> bool:
         """Whether nothing is lost by closing it now."""
@@ -433,19 +434,22 @@ class Links:
             if self._spare(link) and link.unused and not self._awaits(link, wish):
                 self.retire(link)
 
-    def _drop_longest_idle(self) -> bool:
+    def _drop_longest_idle(self) -> None:
         idle = [link for link in self._open if self._spare(link)]
-        if idle:
+        if idle and not self._closing:
             self.retire(min(idle, key=lambda link: link.rested_at))
-        return bool(idle)
 
     def retire(self, link: Link) -> asyncio.Task[None]:
         """Let a link go, and close it whatever else happens."""
         self.forget(link)
         task = asyncio.get_running_loop().create_task(link.close())
         self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task.add_done_callback(self._closed)
         return task
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        self._provide()
 
     def _sweep_soon(self) -> None:
         if self._sweeping is None and len(self._open) > 1:

@@ -1,0 +1,721 @@
+"""Who is lent which connection, and for how long: the rule of decision 0004, and what it costs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns, until
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
+from mcpx.model.offer import Kind
+from mcpx.upstreams import links as module
+from mcpx.upstreams import traits
+from mcpx.upstreams.life import Gate
+from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.traits import kind_of
+from mcpx.upstreams.upstream import Surroundings, Upstream
+
+ELICIT = ("elicitation/create", {"message": "who?"})
+
+
+class Hub:
+    """The gateway, as far as an upstream sees it."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, object]] = []
+        self.varied: list[str | None] = []
+
+    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
+        pass
+
+    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
+        self.varied.append(session)
+
+    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
+        pass
+
+    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
+        self.words.append((params.get("data", ""), owner))
+
+    def state_changed(self, server: str) -> None:
+        pass
+
+
+class Process(Toy):
+    """A toy that stands for a program: each conversation with it is a process."""
+
+    starts_process = True
+
+
+class On:
+    """An upstream over a toy."""
+
+    def __init__(self, toy: Toy, *, solo: Caller | None = None, state: Path | None = None, **fields: Any) -> None:
+        self.toy = toy
+        self.hub = Hub()
+        self.solo = solo
+        self.upstream = Upstream(toy.server(**fields), self.hub, Surroundings({}, Snapshots(state), Gate(8)))
+
+    async def __aenter__(self) -> "On":
+        self.upstream.start(self.solo)
+        await self.upstream.came.wait()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.upstream.close()
+        assert self.toy.alive == []
+
+    async def call(self, caller: Caller, name: str = "echo", **params: Any) -> Json:
+        given = {"name": name, **params}
+        return await self.upstream.call(Call("tools/call", given, caller), given)
+
+    def begin(self, caller: Caller, name: str = "echo", **params: Any) -> "asyncio.Task[Json]":
+        return asyncio.create_task(self.call(caller, name, **params))
+
+    async def learn(self, caller: Caller) -> None:
+        task = self.upstream.learn(caller)
+        if task is not None:
+            await task
+
+    async def alive(self, count: int) -> None:
+        """Until so many connections are left: what goes takes a moment."""
+        await until(lambda: len(self.toy.alive) == count)
+
+    def uses(self) -> list[str]:
+        return [link["use"] for link in self.upstream.describe()["links"]]
+
+
+def greeting(line: Line) -> Json:
+    return next(params for method, params in line.heard if method == "initialize")
+
+
+class Held:
+    """A tool that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.began = 0
+
+    async def __call__(self, line: Line, params: Json) -> Json:
+        self.began += 1
+        await self.go.wait()
+        return {"content": []}
+
+
+# --- one connection is the aim
+
+
+def test_callers_of_a_modern_server_share_one_link_whatever_they_can_answer() -> None:
+    """LIF-2."""
+
+    async def main() -> None:
+        async with On(Toy("modern")) as on:
+            for caller in (modern(), modern(askable=True), older("a", askable=True), older("b")):
+                await on.call(caller)
+            assert len(on.toy.alive) == 1
+
+    run(main())
+
+
+def test_callers_that_cannot_be_asked_share_a_link_that_declares_nothing() -> None:
+    """LIF-2, PRO-3: nobody is asked what nobody could answer; the client is the gateway itself."""
+
+    async def main() -> None:
+        async with On(Toy("older", tools={"wait": forever, "echo": echo})) as on:
+            waiting = on.begin(older("a"), "wait")
+            for caller in (older("b"), modern()):
+                await on.call(caller)
+            assert len(on.toy.lines) == 1
+            assert greeting(on.toy.lines[0])["capabilities"] == {}
+            assert greeting(on.toy.lines[0])["clientInfo"]["name"] == "mcpx-through-proxy"
+            waiting.cancel()
+
+    run(main())
+
+
+def test_clients_that_can_be_asked_take_turns_on_one_link_of_a_server_that_never_asks() -> None:
+    """LIF-2: ten clients in turn, of either era, and one connection; it was opened with what they can answer."""
+
+    async def main() -> None:
+        async with On(Toy("older")) as on:
+            for number in range(5):
+                await on.call(older(f"s{number}", askable=True))
+                await on.call(modern(f"m{number}", askable=True))
+            await on.alive(1)
+            assert greeting(on.toy.alive[0])["capabilities"] == ASKABLE
+            assert len(on.toy.lines) == 2  # the first one declared nothing, and made way unused
+            await on.call(older("plain"))
+            await on.alive(1)
+
+    run(main())
+
+
+def test_two_clients_at_once_are_kept_apart_and_the_second_link_goes_when_it_is_idle() -> None:
+    """LIF-2, PRO-5."""
+
+    async def main() -> None:
+        held = Held()
+        async with On(Toy("older", tools={"held": held, "echo": echo}), link_idle=0.2) as on:
+            await on.call(older("a", askable=True))
+            await on.alive(1)
+            first = on.begin(older("a", askable=True), "held")
+            await until(lambda: held.began == 1)
+            second = on.begin(older("b", askable=True), "held")
+            await until(lambda: held.began == 2)
+            assert len(on.toy.alive) == 2
+            held.go.set()
+            await asyncio.gather(first, second)
+            await on.alive(1)
+            await on.call(older("b", askable=True))
+            assert len(on.toy.alive) == 1
+
+    run(main())
+
+
+def test_short_calls_of_many_clients_at_once_take_turns_instead_of_connections() -> None:
+    """LIF-2: a link that changes hands quickly is waited for."""
+
+    async def main() -> None:
+        async with On(Toy("older")) as on:
+            await on.call(older("first", askable=True))
+            calls = [on.begin(older(f"s{n}", askable=True), arguments={"text": n}) for n in range(50)]
+            results = await asyncio.gather(*calls)
+            assert [result["content"][0]["text"] for result in results] == [str(n) for n in range(50)]
+            assert len(on.toy.lines) == 2
+
+    run(main())
+
+
+def test_a_session_has_all_its_calls_on_one_link() -> None:
+    async def main() -> None:
+        held = Held()
+        async with On(Toy("older", tools={"held": held})) as on:
+            calls = [on.begin(older("a", askable=True), "held") for _ in range(20)]
+            await until(lambda: held.began == 20)
+            assert len({id(line) for line in on.toy.lines if line.calls()}) == 1
+            held.go.set()
+            await asyncio.gather(*calls)
+
+    run(main())
+
+
+def test_the_one_client_of_a_stdio_front_has_the_link_to_itself_with_all_it_can_answer() -> None:
+    """PRO-3."""
+
+    async def main() -> None:
+        solo = older(askable=True, solo=True, version="2025-03-26")
+        async with On(Toy(), solo=solo) as on:
+            await on.call(solo)
+            [line] = on.toy.lines
+            assert greeting(line) == {
+                "protocolVersion": "2025-03-26",
+                "capabilities": ASKABLE,
+                "clientInfo": {"name": "older-through-proxy", "version": "1"},
+            }
+
+    run(main())
+
+
+def test_a_program_that_speaks_both_eras_is_started_once() -> None:
+    """LIF-2: callers of the other era are bridged; a remote server has a link for each era instead."""
+
+    async def main() -> None:
+        async with On(Process("modern", "older")) as on:
+            await on.call(older("a", askable=True))
+            await on.call(modern(askable=True))
+            assert [line.era for line in on.toy.lines] == ["modern"]
+        async with On(Toy("modern", "older")) as on:
+            await on.call(older("a"))
+            await on.call(modern())
+            assert sorted(line.era for line in on.toy.lines) == ["modern", "older"]
+
+    run(main())
+
+
+# --- who is asked
+
+
+def test_a_late_question_of_a_call_that_was_cancelled_is_put_to_nobody_else() -> None:
+    """PRO-5: two users of the same program, which have no sessions."""
+
+    async def main() -> None:
+        release, answers = asyncio.Event(), list[Any]()
+
+        async def late(line: Line, params: Json) -> Json:
+            async def ask() -> None:
+                await release.wait()
+                try:
+                    answers.append(await line.ask(*ELICIT))
+                except RpcError as error:
+                    answers.append(error.code)
+
+            asking.append(asyncio.create_task(ask()))
+            return await forever()
+
+        asking: list[asyncio.Task[None]] = []
+        held = Held()
+        async with On(Toy("older", tools={"late": late, "held": held})) as on:
+            given_up = on.begin(modern("same", askable=True), "late")
+            await until(lambda: asking)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            second = on.begin(modern("same", askable=True), "held")
+            await until(lambda: held.began)
+            release.set()
+            await asyncio.wait(asking)
+            await turns()
+            assert not second.done()  # not asked anything
+            held.go.set()
+            assert await second == {"content": []}
+
+    run(main())
+
+
+def test_a_late_question_of_a_call_that_timed_out_is_put_to_nobody_else() -> None:
+    """PRO-5, LIF-6."""
+
+    async def main() -> None:
+        lines: list[Line] = []
+
+        async def hangs(line: Line, params: Json) -> Json:
+            lines.append(line)
+            return await forever()
+
+        mine, yours = Tape(create={"mine": True}), Tape(create={"yours": True})
+        held = Held()
+        async with On(Toy("older", tools={"hangs": hangs, "held": held}), call_timeout=0.3) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.call(older("mine", askable=True, voice=mine), "hangs")
+            assert caught.value.code == SERVER_TIMEOUT
+            second = on.begin(older("yours", askable=True, voice=yours), "held")
+            await until(lambda: held.began)
+            with pytest.raises(RpcError):
+                await lines[0].ask(*ELICIT)
+            assert yours.asked == []
+            held.go.set()
+            await second
+
+    run(main())
+
+
+def test_a_session_keeps_the_link_on_which_it_gave_a_call_up() -> None:
+    """LIF-6: whatever the server holds for it (a browser, a login) is not lost by a cancelled call."""
+
+    async def main() -> None:
+        async with On(Toy("older", tools={"wait": forever, "echo": echo})) as on:
+            mine = older("mine", askable=True)
+            await on.call(mine)
+            waiting = on.begin(mine, "wait")
+            await until(lambda: any(call["name"] == "wait" for line in on.toy.lines for call in line.calls()))
+            [line] = [line for line in on.toy.lines if line.calls()]
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await on.call(mine)
+            assert [call["name"] for call in line.calls()] == ["echo", "wait", "echo"]
+            assert not line.closed_by_gateway
+
+    run(main())
+
+
+def test_several_calls_of_one_modern_client_are_asked_about_all_the_same() -> None:
+    """PRO-5: the one client of a stdio front, one link, many calls in flight, an older server."""
+
+    async def main() -> None:
+        held = Held()
+        solo = modern(askable=True, solo=True)
+        async with On(Toy("older", tools={"held": held, "ask": asks(ELICIT)}), solo=solo) as on:
+            others = [on.begin(solo, "held") for _ in range(3)]
+            await until(lambda: held.began == 3)
+            asked = await on.call(solo, "ask")
+            assert asked["resultType"] == "input_required"
+            answers = {"q1": {"action": "accept"}}
+            done = await on.call(solo, "ask", requestState=asked["requestState"], inputResponses=answers)
+            assert done["structuredContent"] == {"answers": [{"action": "accept"}]}
+            held.go.set()
+            await asyncio.gather(*others)
+
+    run(main())
+
+
+def test_modern_clients_at_once_are_each_asked_their_own_question() -> None:
+    """PRO-5: also with `isolation: per_session`, where two of the same program would share."""
+
+    async def main() -> None:
+        for isolation in ("shared", "per_session"):
+            async with On(Toy("older", tools={"ask": asks(ELICIT)}), isolation=isolation) as on:
+                callers = [modern("same", askable=True) for _ in range(5)]
+                asked = await asyncio.gather(*(on.call(caller, "ask") for caller in callers))
+                assert [one["resultType"] for one in asked] == ["input_required"] * 5
+                done = await asyncio.gather(
+                    *(
+                        on.call(c, "ask", requestState=a["requestState"], inputResponses={"q1": {"n": n}})
+                        for n, (c, a) in enumerate(zip(callers, asked, strict=True))
+                    )
+                )
+                assert [one["structuredContent"]["answers"] for one in done] == [[{"n": n}] for n in range(5)]
+
+    run(main())
+
+
+def test_what_a_lent_link_logs_is_for_who_has_it() -> None:
+    """PRO-4: not for other sessions; also with a link of a modern client's own."""
+
+    async def main() -> None:
+        async def logs(line: Line, params: Json) -> Json:
+            line.say("notifications/message", {"level": "info", "data": params["arguments"]["text"]})
+            return {"content": []}
+
+        for isolation in ("shared", "per_session"):
+            async with On(Toy("older", tools={"logs": logs}), isolation=isolation) as on:
+                tape = Tape()
+                await on.call(older("mine", askable=True), "logs", arguments={"text": "older"})
+                mine = modern(askable=True, voice=tape, log_level="debug")
+                await on.call(mine, "logs", arguments={"text": "modern"})
+                await turns()
+                assert on.hub.words == [("older", "mine")]
+                assert [params["data"] for _, params in tape.told] == ["modern"]
+
+    run(main())
+
+
+def test_a_server_that_asks_has_a_main_link_that_declares_nothing() -> None:
+    """LIF-2, PRO-3: who cannot be asked is not declared to be, once it is known to make a difference."""
+
+    async def main() -> None:
+        async with On(Toy("older", tools={"ask": asks(ELICIT), "echo": echo})) as on:
+            await on.call(older("a", askable=True))
+            await on.alive(1)
+            tape = Tape(create={"action": "accept"})
+            result = await on.call(older("a", askable=True, voice=tape), "ask")
+            assert result["structuredContent"] == {"answers": [{"action": "accept"}]}
+            await on.call(older("plain"))
+            [served] = [line for line in on.toy.alive if greeting(line)["capabilities"] == {}]
+            assert len(served.calls()) == 1
+
+    run(main())
+
+
+# --- quiet servers
+
+
+def test_a_server_that_never_asked_in_many_calls_is_shared_and_one_that_asks_after_all_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LIF-2, PRO-5: answered while one client alone has calls in flight, else refused; and quiet no more."""
+    monkeypatch.setattr(traits, "PROOF", 3)
+
+    async def main() -> None:
+        for alone in (True, False):
+            held = Held()
+            toy = Toy("older", tools={"held": held, "ask": asks(ELICIT), "echo": echo})
+            async with On(toy) as on:
+                for number in range(3):
+                    await on.call(older(f"s{number}", askable=True))
+                many = [on.begin(older(f"c{n}", askable=True), "held") for n in range(0 if alone else 5)]
+                await until(lambda held=held, many=many: held.began == len(many))
+                assert len(toy.alive) == 1
+                tape = Tape(create={"action": "accept"})
+                asking = on.begin(older("asker", askable=True, voice=tape), "ask")
+                if alone:
+                    assert (await asking)["structuredContent"] == {"answers": [{"action": "accept"}]}
+                else:
+                    with pytest.raises(RpcError) as caught:
+                        await asking
+                    assert caught.value.code == METHOD_NOT_FOUND and tape.asked == []
+                held.go.set()
+                await asyncio.gather(*many)
+                held.go.clear()
+                held.began = 0
+                two = [on.begin(older(f"d{n}", askable=True), "held") for n in range(2)]
+                await until(lambda held=held: held.began == 2)
+                assert sum(1 for line in toy.alive if any(c["name"] == "held" for c in line.calls()[-1:])) == 2
+                held.go.set()
+                await asyncio.gather(*two)
+
+    run(main())
+
+
+def test_what_a_server_is_like_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """LIF-2, LIF-1: that it is quiet, and the era it speaks, so that it is not asked in the other one first."""
+    monkeypatch.setattr(traits, "PROOF", 3)
+
+    async def main() -> None:
+        async with On(Toy("older"), state=tmp_path) as on:
+            for number in range(3):
+                await on.call(older(f"s{number}", askable=True))
+        held = Held()
+        async with On(Toy("older", tools={"held": held}), state=tmp_path) as on:
+            assert "server/discover" not in on.toy.lines[0].methods()
+            calls = [on.begin(older(f"c{n}", askable=True), "held") for n in range(5)]
+            await until(lambda: held.began == 5)
+            assert len({id(line) for line in on.toy.alive if line.calls()}) == 1
+            held.go.set()
+            await asyncio.gather(*calls)
+
+    run(main())
+
+
+# --- links private to a session
+
+
+def test_a_server_that_was_told_a_clients_roots_keeps_that_link_for_that_session() -> None:
+    """LIF-2: and every session has its own from then on, which goes with it or when it was idle."""
+
+    async def main() -> None:
+        toy = Toy("older", tools={"ask": asks(("roots/list", None)), "echo": echo})
+        async with On(toy, link_idle=0.2) as on:
+            tapes = {name: Tape(list={"roots": [name]}) for name in ("a", "b")}
+            for name in ("a", "b", "a"):
+                result = await on.call(older(name, askable=True, voice=tapes[name]), "ask")
+                assert result["structuredContent"] == {"answers": [{"roots": [name]}]}
+            served = [line for line in toy.lines if line.calls()]
+            assert [len(line.calls()) for line in served] == [2, 1]
+            assert on.uses().count("session") == 2
+            await on.upstream.end_session("a")
+            await until(lambda: served[0].closed_by_gateway)
+            await on.alive(1)
+
+    run(main())
+
+
+def test_per_session_gives_each_session_its_own_for_as_long_as_it_lasts() -> None:
+    """LIF-2."""
+
+    async def main() -> None:
+        async with On(Toy("older"), isolation="per_session", link_idle=0.05) as on:
+            for session in ("a", "b", "a"):
+                await on.call(older(session))
+            await on.call(modern("m"))
+            assert [len(line.calls()) for line in on.toy.lines] == [0, 2, 1, 1]
+            await on.alive(3)  # a modern client has no session that could end
+            await on.upstream.end_session("a")
+            await on.alive(2)
+
+    run(main())
+
+
+def test_per_call_opens_a_link_for_every_call_and_closes_it_after() -> None:
+    """LIF-2."""
+
+    async def main() -> None:
+        async with On(Toy("older"), isolation="per_call") as on:
+            await asyncio.gather(*(on.call(older("a")) for _ in range(3)))
+            assert [len(line.calls()) for line in on.toy.lines] == [0, 1, 1, 1]
+            await on.alive(1)
+
+    run(main())
+
+
+# --- opening, bounds, ends
+
+
+def test_many_callers_wait_for_one_opening_and_one_of_them_going_away_leaves_it_to_the_others() -> None:
+    async def main() -> None:
+        async with On(Toy("older")) as on:
+            on.toy.opening.clear()
+            calls = [on.begin(older("a", askable=True)) for _ in range(10)]
+            await until(lambda: on.toy.attempts == 2)
+            calls.pop().cancel()
+            on.toy.opening.set()
+            await asyncio.gather(*calls)
+            assert on.toy.attempts == 2
+
+    run(main())
+
+
+def test_a_failed_opening_fails_all_that_wait_and_the_next_one_is_tried_anew() -> None:
+    async def main() -> None:
+        async with On(Toy("older")) as on:
+            on.toy.down = "not now"
+            calls = [on.begin(older("a", askable=True)) for _ in range(3)]
+            for call in calls:
+                with pytest.raises(Unavailable, match=r"^toy: not now"):
+                    await call
+            on.toy.down = None
+            await on.call(older("a", askable=True))
+
+    run(main())
+
+
+@pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
+def test_a_server_that_goes_while_a_link_is_opened_leaves_no_connection_and_tells_who_waits(isolation: str) -> None:
+    """CFG-5: told what became of the server, not that the gateway is ending."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        on = On(toy, isolation=isolation)
+        async with on:
+            toy.opening.clear()
+            call = on.begin(older("a", askable=True))
+            await until(lambda: toy.attempts == 2)
+            draining = asyncio.create_task(on.upstream.drain(0.1))
+            with pytest.raises(Unavailable, match="^toy: was removed from the configuration") as caught:
+                await call
+            assert caught.value.code == SERVER_DOWN
+            toy.opening.set()
+            await draining
+            await turns()
+            assert toy.alive == []
+
+    run(main())
+
+
+def test_a_server_that_goes_lets_calls_that_wait_for_a_link_finish() -> None:
+    """CFG-5."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with On(toy, isolation="per_call") as on:
+            toy.opening.clear()
+            call = on.begin(older("a"), arguments={"text": "x"})
+            await until(lambda: toy.attempts == 2)
+            draining = asyncio.create_task(on.upstream.drain(30.0))
+            await turns()
+            toy.opening.set()
+            assert (await call)["content"][0]["text"] == "x"
+            await draining
+
+    run(main())
+
+
+@pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
+def test_a_call_given_up_while_its_link_is_opened_is_never_sent(isolation: str) -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with On(toy, isolation=isolation) as on:
+            toy.opening.clear()
+            call = on.begin(older("a", askable=True))
+            await until(lambda: toy.attempts == 2)
+            call.cancel()
+            await asyncio.wait([call])
+            toy.opening.set()
+            await until(lambda: len(toy.lines) == 2)
+            await turns()
+            assert not any(line.calls() for line in toy.lines)
+            if isolation == "per_call":
+                await on.alive(1)
+
+    run(main())
+
+
+def test_the_links_of_a_server_stay_within_max_links_and_the_rest_wait_their_turn() -> None:
+    """LIF-2."""
+
+    async def main() -> None:
+        held = Held()
+        async with On(Toy("older", tools={"held": held}), max_links=3, isolation="per_session") as on:
+            calls = [on.begin(older(f"s{n}"), "held") for n in range(4)]
+            await until(lambda: held.began == 2)
+            await turns(50)
+            assert len(on.toy.lines) == 3
+            held.go.set()
+            await asyncio.gather(*calls)
+            assert len(on.toy.alive) <= 3
+
+    run(main())
+
+
+def test_who_finds_no_place_in_time_is_told_why() -> None:
+    async def main() -> None:
+        held = Held()
+        async with On(Toy("older", tools={"held": held}), max_links=2, isolation="per_session", timeout=0.5) as on:
+            first = on.begin(older("a"), "held")
+            await until(lambda: held.began)
+            with pytest.raises(Unavailable, match="max_links") as caught:
+                await on.call(older("b"))
+            assert caught.value.code == OVERLOADED
+            held.go.set()
+            await first
+
+    run(main())
+
+
+def test_a_link_that_dies_costs_its_own_calls_only() -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        held = Held()
+        async with On(Toy("older", tools={"held": held, "echo": echo})) as on:
+            calls = [on.begin(older(name, askable=True), "held") for name in ("a", "b")]
+            await until(lambda: held.began == 2)
+            dying, other = [line for line in on.toy.lines if line.calls()]
+            dying.die()
+            with pytest.raises(Unavailable, match=r"^toy: died"):
+                await calls[0]
+            held.go.set()
+            await calls[1]
+            assert not other.closed_by_gateway
+            await on.call(older("a", askable=True))
+
+    run(main())
+
+
+# --- what clients are offered
+
+
+def able_to(session: str, **capabilities: Any) -> Caller:
+    return replace(older(session), capabilities=capabilities)
+
+
+def choosy(seen: list[Json]) -> Callable[[Line, Json], Awaitable[Json]]:
+    """Lists one tool more to clients that can be asked for sampling."""
+
+    async def lists(line: Line, params: Json) -> Json:
+        able = greeting(line)["capabilities"]
+        seen.append(able)
+        return {"tools": [{"name": name} for name in (("echo", "sample") if "sampling" in able else ("echo",))]}
+
+    return lists
+
+
+def test_what_a_kind_of_client_is_offered_is_learnt_once_and_no_connection_kept_for_it() -> None:
+    """SUR-1: wordings that mean the same are one kind; sixty varied clients are not sixty connections."""
+
+    async def main() -> None:
+        seen: list[Json] = []
+        async with On(Toy("older", answers={"tools/list": choosy(seen)})) as on:
+            await on.call(older("plain"))  # so that the main link stays as it is
+            for number in range(60):
+                able = [{}, {"form": {}}, {"form": {}, "x": number}][number % 3]
+                await on.learn(able_to(f"s{number}", elicitation=able, experimental={"n": number}))
+            assert len(seen) == 2
+            assert on.hub.varied == []
+            sampling = able_to("t", elicitation={}, sampling={})
+            await on.learn(sampling)
+            assert len(seen) == 3
+            assert [tool["name"] for tool in on.upstream.offers(sampling)["tools"]] == ["echo", "sample"]
+            assert [tool["name"] for tool in on.upstream.offers(None)["tools"]] == ["echo"]
+            await on.alive(1)
+
+    run(main())
+
+
+def test_capabilities_that_mean_the_same_are_one_kind() -> None:
+    assert kind_of({"elicitation": {}}) == kind_of({"elicitation": {"form": {}}})
+    assert kind_of({"elicitation": {"url": {}}}) != kind_of({"elicitation": {}})
+    assert kind_of({"roots": {}}) == kind_of({"roots": {"listChanged": True}, "experimental": {"a": 1}})
+    assert kind_of({"sampling": {"tools": {}}}) != kind_of({"sampling": {}})
+    assert kind_of({"experimental": {}}) == kind_of({}) == frozenset()
+
+
+def test_a_client_waits_a_moment_for_its_turn_before_another_link_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(module, "PATIENCE", 600.0)
+        held = Held()
+        async with On(Toy("older", tools={"held": held, "echo": echo})) as on:
+            first = on.begin(older("a", askable=True), "held")
+            await until(lambda: held.began)
+            second = on.begin(older("b", askable=True))
+            await turns(50)
+            assert len(on.toy.lines) == 2 and not second.done()
+            held.go.set()
+            await asyncio.gather(first, second)
+            assert len(on.toy.lines) == 2
+
+    run(main())
