@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
+from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import cut, one_line
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, Settings, Shown
@@ -99,5 +100,6 @@ class Auto:
         if self._size[0] is not catalog:
             self._size = (catalog, sum(_size(offer.definition) for offer in catalog.offers["tools"]))
         size, budget = self._size[1], self._settings.auto_budget
-        told = f"{len(catalog.offers['tools'])} tools take about {size:,} tokens, the budget is {budget:,}"
+        count = len(catalog.offers["tools"])
+        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} about {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)

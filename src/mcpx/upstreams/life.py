@@ -21,6 +21,7 @@ State = Literal["connecting", "connected", "degraded", "sleeping", "disconnected
 class Status:
     state: State
     since: float = field(default_factory=time.time)
+    """Since when it is so; of one that fails: since when it fails, however often it was tried again."""
     last_error: str | None = None
 
 
@@ -136,7 +137,8 @@ class Life:
 
     def set(self, state: State, error: str | None = None) -> None:
         if (state, error) != (self.status.state, self.status.last_error):
-            self.status = Status(state, last_error=error)
+            failing = error is not None and self.status.last_error is not None
+            self.status = Status(state, self.status.since if failing else time.time(), error)
             self._changed()
 
     # Inside ----------------------------------------------------------------------------------------------------

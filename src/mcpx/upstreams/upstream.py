@@ -136,7 +136,8 @@ class Upstream:
             problem = f"{self.name}: {type(error).__name__}"
         else:
             if link.alive:
-                log.info("[%s] connected, %s, %d tools", self.name, link.terms.version, len(self.definitions["tools"]))
+                tools = len(self.definitions["tools"])
+                log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, tools, "s" * (tools != 1))
                 self._watcher = self._tasks.start(self._look_after(link))
                 return None
             problem = f"{self.name}: died right after it was connected"
