@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.naming import public_name
+from mcpx.catalog.naming import may_belong
 from mcpx.config import Config
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
@@ -280,8 +280,7 @@ class Gateway:
         def is_meant(upstream: Upstream) -> bool:
             if server is not None:
                 return upstream.name == server
-            prefix = public_name(upstream.name, "", upstream.server.prefix, naming)
-            return prefix != "" and name.startswith(prefix)
+            return may_belong(name, upstream.name, upstream.server.prefix, naming)
 
         down = [u for u in self.generation.upstreams.values() if u.server.enabled and u.settled.is_set()]
         return [upstream for upstream in down if not upstream.known and is_meant(upstream)]
