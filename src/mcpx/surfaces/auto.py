@@ -82,12 +82,16 @@ class Auto:
         choice = self._choices.of(owner_of(caller))
         return choice is None or choice.mode == "direct"
 
+    def expected(self, caller: Caller, catalog: Catalog) -> Shown:
+        """What was chosen for this caller, else what would be if it listed this catalog now."""
+        return (self._choices.of(owner_of(caller)) or self._choose(_client(caller), catalog)).mode
+
     async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
         key = owner_of(caller)
         before = self._choices.of(key)
         if before is not None and not anew:
             return self._surface(before.mode)
-        choice = self._choose(cut(one_line(caller.client.get("name")), 80), await view.prepare())
+        choice = self._choose(_client(caller), await view.prepare())
         if choice != before:
             self._choices.keep(key, choice)
             log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
@@ -103,3 +107,7 @@ class Auto:
         count = len(catalog.offers["tools"])
         told = f"{counted(count, 'tool')} take{'s' * (count == 1)} about {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)
+
+
+def _client(caller: Caller) -> str:
+    return cut(one_line(caller.client.get("name")), 80)
