@@ -236,6 +236,19 @@ def test_processes_and_links_are_shown_where_the_gateway_tells_of_them(capsys: p
     assert "LINKS" not in capsys.readouterr().out
 
 
+def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """CFG-3"""
+    row = {
+        "name": "a",
+        **ROW,
+        "status": "disabled",
+        "since": "2026-11-15T12:00:00Z",
+        "last_error": "a: TOKEN is not set",
+    }
+    print_table({"running": True, "config": "x", "servers": [row]}, False)
+    assert capsys.readouterr().out.splitlines()[1].endswith("0         TOKEN is not set")
+
+
 def test_servers_tells_that_the_file_on_disk_was_refused_and_why(watched: Gateway) -> None:
     """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file is mended."""
     watched.file.write_text('{"mcp_servers": [], "mode": "loud"}')

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.work import growth, steps
 from mcpx.transports import stderrlog
-from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, StderrLog
+from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
 
 
 @pytest.fixture
@@ -161,6 +161,27 @@ def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
     log.feed(b"".join(b"%d\n" % number for number in range(100)) + b"boom")
     log.close(died=True)
     assert lines.messages[8:] == ["[a] … and 88 more lines", "[a] 96", "[a] 97", "[a] 98", "[a] 99", "[a] boom"]
+
+
+def test_a_server_that_dies_at_every_start_says_the_same_only_once(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: the lives of a server share what the log gets of it; another end is told again."""
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    allowance = Allowance()
+
+    def live(end: bytes) -> list[str]:
+        lines.clear()
+        log = StderrLog("a", allowance=allowance)
+        log.feed(b"banner\n" * 20 + end)
+        log.close(died=True)
+        assert log.last_words() == end.decode()
+        return lines.messages
+
+    first = live(b"boom")
+    assert len(first) == 8 + 1 + 5 and first[-1] == "[a] boom"
+    assert live(b"boom") == ["[a] … and 21 more lines"]
+    assert live(b"bang") == ["[a] … and 16 more lines", *["[a] banner"] * 4, "[a] bang"]
 
 
 NODE = """\

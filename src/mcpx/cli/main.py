@@ -113,6 +113,8 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
 def _named(options: argparse.Namespace) -> str | None:
     """The config file named on the command line, once."""
+    if "" in (options.config, options.config_file):
+        raise ConfigError(["error: the name of the config file is empty"])  # `mcpx "$CONFIG"`, and CONFIG is not set
     named: str | None = options.config or options.config_file
     if options.config and options.config_file:
         raise ConfigError(["error: the config file is named twice, as an argument and by --config"])

@@ -114,11 +114,9 @@ def print_table(answer: Json, with_links: bool) -> None:
 
 def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
     name, latency, error = server["name"], server["latency_ms"], server["last_error"]
-    if error:
-        # The row names the server already.
-        detail = f"failing since {_local(server.get('since'))}: {error.removeprefix(f'{name}: ')}"
-    else:
-        detail = server["description"] or ""
+    detail = (error or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
+    if error and server["status"] != "disabled":  # which is no failure, but has its reason
+        detail = f"failing since {_local(server.get('since'))}: {detail}"
     return (
         _plain(name),
         server["status"],

@@ -54,22 +54,46 @@ Later = Callable[[float, Callable[[], None]], Timer]
 """Calls a function so many seconds later: `loop.call_later`."""
 
 
+class Allowance:
+    """How much of a server the log gets. Shared by its lives: one that dies at every start is no flood either."""
+
+    def __init__(self) -> None:
+        self.parting: list[bytes] = []
+        """How the last life that was cut short in the log ended."""
+        self._left = float(LOUD_BURST)  # the first look cuts it to what holds then
+        self._at = monotonic()
+
+    def take(self, wanted: int) -> int:
+        now = monotonic()
+        burst, rate = (LOUD_BURST, LOUD_RATE) if _log.isEnabledFor(logging.DEBUG) else (BURST, RATE)
+        self._left = min(burst, self._left + (now - self._at) * rate)
+        self._at = now
+        granted = min(wanted, int(self._left))
+        self._left -= granted
+        return granted
+
+
 class StderrLog:
     """Feed it bytes as they come; ask it for the tail."""
 
-    def __init__(self, name: str, redact: Callable[[str], str] | None = None, later: Later | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        redact: Callable[[str], str] | None = None,
+        later: Later | None = None,
+        allowance: Allowance | None = None,
+    ) -> None:
         self.name = name
         self.total = 0
         """Lines that came so far."""
         self._redact = redact
         self._later = later
         self._timer: Timer | None = None
+        self._allowance = allowance or Allowance()
         self._lines: deque[bytes] = deque()
         """Raw, cut to size: made readable only when asked for, which is seldom."""
         self._size = 0
         self._partial = b""
-        self._allowed = float(LOUD_BURST)  # the first look cuts it to what holds now
-        self._at = monotonic()
         self._left_out = 0
 
     def feed(self, data: bytes) -> None:
@@ -85,10 +109,12 @@ class StderrLog:
         total = 1 + (body.count(b"\n") + 1 if newline else 0)
         self.total += total
         if _log.isEnabledFor(logging.INFO):
-            logged = self._allowance(total)
+            logged = self._allowance.take(total)
             if logged:
                 self._emit([first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())])
             self._left_out += total - logged
+            if logged < total and self._timer is None and self._later is not None:
+                self._timer = self._later(COUNTING, self._say_left_out)
         self._keep(first)
         if newline:
             for line in body.rsplit(b"\n", KEPT_LINES)[-KEPT_LINES:]:
@@ -115,9 +141,11 @@ class StderrLog:
             self.feed(b"\n")
         if self._left_out:
             # What was left out last is what came last: else a line would have been logged since.
-            parting = list(self._lines)[-min(PARTING, self._left_out) :] if died else []
-            self._left_out -= len(parting)
-            self._emit(parting)
+            parting = list(self._lines)[-min(PARTING, self._left_out) :]
+            if died and parting != self._allowance.parting:
+                self._allowance.parting = parting
+                self._left_out -= len(parting)
+                self._emit(parting)
         self._say_left_out()
 
     def _keep(self, line: bytes) -> None:
@@ -126,17 +154,6 @@ class StderrLog:
         self._size += len(line)
         while len(self._lines) > KEPT_LINES or self._size > KEPT_BYTES:
             self._size -= len(self._lines.popleft())
-
-    def _allowance(self, wanted: int) -> int:
-        now = monotonic()
-        burst, rate = (LOUD_BURST, LOUD_RATE) if _log.isEnabledFor(logging.DEBUG) else (BURST, RATE)
-        self._allowed = min(burst, self._allowed + (now - self._at) * rate)
-        self._at = now
-        granted = min(wanted, int(self._allowed))
-        self._allowed -= granted
-        if granted < wanted and self._timer is None and self._later is not None:
-            self._timer = self._later(COUNTING, self._say_left_out)
-        return granted
 
     def _emit(self, lines: list[bytes]) -> None:
         self._say_left_out()

@@ -12,7 +12,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports import process
 from mcpx.transports.dial import Dial
-from mcpx.transports.stderrlog import StderrLog, readable, shortened
+from mcpx.transports.stderrlog import Allowance, StderrLog, readable, shortened
 from mcpx.wire.framing import MessageReader, frame
 from mcpx.wire.peer import Conversation, Meanwhile, Peer
 
@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 _SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
 SECRET_LENGTH = 6
 """Characters; what is shorter would blot out ordinary words."""
+REMEMBERED = 512
+"""Servers whose allowance in the log outlives a process."""
+
+_allowances: dict[str, Allowance] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,9 @@ class ChildConversation:
         self._spec = spec
         self._dial = dial
         self._redact = _redaction(spec.env)
-        self._stderr = StderrLog(dial.name, self._redact, asyncio.get_running_loop().call_later)
+        self._stderr = StderrLog(
+            dial.name, self._redact, asyncio.get_running_loop().call_later, _allowance_of(dial.name)
+        )
         self._heard: int | None = None
         """Lines on standard error when the last message came; None: it never sent one."""
         self._noise = ""
@@ -145,6 +151,14 @@ class ChildConversation:
         await self._peer.close()
         if self._child is not None:
             await self._child.end()
+
+
+def _allowance_of(server: str) -> Allowance:
+    """Of this server's earlier lives too, unless it is long ago."""
+    found = _allowances[server] = _allowances.pop(server, None) or Allowance()
+    if len(_allowances) > REMEMBERED:
+        del _allowances[next(iter(_allowances))]
+    return found
 
 
 def _redaction(env: Mapping[str, str]) -> Callable[[str], str]:
