@@ -197,7 +197,7 @@ def test_servers_shows_the_first_line_of_what_is_no_mcp_server(
 def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CFG-9: `invalid key sk-…` is a usual thing to print."""
+    """LIF-7: `invalid key sk-…` is a usual thing to print."""
     entry = shell("key", 'echo "invalid key $API_KEY in $PLACE" >&2; exit 1')
     entry["connection"]["env"] = {"API_KEY": "sk-0123456789", "PLACE": "production"}
     assert looked_at(tmp_path, capsys, entry)["key"].endswith("invalid key *** in production")

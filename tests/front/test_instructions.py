@@ -66,7 +66,7 @@ def test_a_long_text_is_cut_at_a_sentence_else_between_words(told: str, kept: st
     ],
 )
 def test_no_text_passes_for_a_heading_or_for_another_server(told: str) -> None:
-    """PRO-3, SEC-4: a stranger's text begins no line and steers no terminal."""
+    """PRO-3: a stranger's text begins no line and steers no terminal."""
     text = instructions([("evil", told), ("bank", "Safe.")], direct=True)
     head, evil, bank = text.split("\n\n")
     assert evil.startswith("evil: ") and evil.isprintable() and bank == "bank: Safe." and "\n" not in head
