@@ -392,7 +392,7 @@ async def test_auto_shows_everything_to_a_client_that_defers_tools_itself(
     """SUR-5: by the client's name, whatever the budget; others beside it are shown the search."""
     async with connected(kind, Door("http", gateway.url), Local("claude-code", earth.files, quiet=True)) as client:
         names = [tool["name"] for tool in await client.listed("tools/list")]
-        assert {"everything_echo", "filesystem_read_text_file", "git_log", "memory_read_graph"} <= set(names)
+        assert {"everything_echo", "filesystem_read_text_file", "git_git_log", "memory_read_graph"} <= set(names)
         echoed = await client.call("everything_echo", {"message": "hello"})
         assert _text(echoed) == "Echo: hello"
     async with connected(kind, Door("http", gateway.url), Local("bob", earth.files, quiet=True)) as client:
