@@ -273,10 +273,10 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 class _Plain(logging.Formatter):
-    """What a server wrote is text, not commands to the terminal that shows the log."""
+    """What a server wrote is text, not commands to the terminal that shows the log, and begins no line of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = super().format(record).replace("\n", "\n    ")
         if text.isprintable():
             return text
         return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -89,16 +89,43 @@ def test_version_is_one_line(folder: Path, env: dict[str, str], command: list[st
     assert (done.returncode, done.stdout, done.stderr) == (0, f"mcpx {__version__}\n", "")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["-h"], ["serve", "--help"], ["check", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["-h"], ["serve", "--help"], ["check", "--help"], ["help"], ["help", "help"], ["help", "check"]],
+    ids=" ".join,
+)
 def test_help_names_what_there_is(folder: Path, env: dict[str, str], args: list[str]) -> None:
     """RUN-2."""
     done = run(folder, env, *args)
     assert done.returncode == 0 and done.stderr == ""
-    words = ["CONFIG", "--config"] + ([] if args[0] == "check" else ["--transport", "--host", "--port", "--mode"])
+    words = ["CONFIG", "--config"] + ([] if "check" in args else ["--transport", "--host", "--port", "--mode"])
     assert [word for word in words if word not in done.stdout] == []
 
 
+@pytest.mark.parametrize(
+    "args",
+    [["tools"], ["search", "read a file"], ["call", "x", "--json"], ["add", "x"], ["help", "tools"]],
+    ids=" ".join,
+)
+def test_a_command_of_a_later_version_names_what_there_is(folder: Path, env: dict[str, str], args: list[str]) -> None:
+    """RUN-2, RUN-4: also beside a folder of that name, which is a config only as `./tools`."""
+    (folder / "tools").mkdir()
+    word = next(arg for arg in args if arg != "help")
+    said = refusal(run(folder, env, *args))
+    assert f"'mcpx {word}' is not in this version yet; there is: serve, check, servers, reload, help" in said
+    assert ("./tools" in said) == (word == "tools") and len(said.splitlines()) == 1
+
+
 # ---- the demo
+
+
+def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(folder: Path, env: dict[str, str]) -> None:
+    """RUN-3: one line on standard error; with a config there is none."""
+    (said,) = run(folder, env, "--transport", "stdio").stderr.splitlines()
+    for word in ("no config found", "MCPX_CONFIG", "mcpx.yaml", str(folder), "demo"):
+        assert word in said
+    write(folder / "mcpx.yaml", "mcp_servers: []")
+    assert "demo" not in run(folder, env, "--transport", "stdio").stderr
 
 
 def test_without_a_config_the_demo_serves_a_client_on_a_pipe(folder: Path, env: dict[str, str]) -> None:
@@ -169,14 +196,22 @@ def test_a_file_named_by_the_environment_that_is_not_there_is_an_error(folder: P
     assert "gone.json" in said and "MCPX_CONFIG" in said
 
 
-@pytest.mark.parametrize(("word", "nearest"), [("chek", "mcpx check"), ("serv", "mcpx serve"), ("frobnicate", None)])
+@pytest.mark.parametrize("more", [[], ["more"], ["--json"]], ids=str)
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [("chek", "mcpx check"), ("serv", "mcpx serve"), ("hlep", "mcpx help"), ("frobnicate", "mcpx help")],
+)
 def test_an_unknown_word_is_an_error_with_the_nearest_command(
-    folder: Path, env: dict[str, str], word: str, nearest: str | None
+    folder: Path, env: dict[str, str], word: str, nearest: str, more: list[str]
 ) -> None:
-    """RUN-2."""
-    said = refusal(run(folder, env, word))
-    assert repr(word) in said
-    assert nearest is None or nearest in said
+    """RUN-2: whatever stands behind it."""
+    said = refusal(run(folder, env, word, *more))
+    assert repr(word) in said and nearest in said and "usage" not in said
+
+
+def test_a_word_that_is_no_file_after_a_command_is_a_file_that_is_not_there(folder: Path, env: dict[str, str]) -> None:
+    """RUN-2: `mcpx check tools` means a file."""
+    assert refusal(run(folder, env, "check", "tools")) == "error: tools does not exist\n"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +225,9 @@ def test_an_unknown_word_is_an_error_with_the_nearest_command(
         (["--transport", "pigeon"], "pigeon"),
         (["--log-level", "LOUD"], "LOUD"),
         (["a.yaml", "--config", "b.yaml"], "twice"),
+        ([""], "empty"),
+        (["--config", ""], "empty"),
+        (["servers", ""], "empty"),
         (["a.yaml", "b.yaml"], "b.yaml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

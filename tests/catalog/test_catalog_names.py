@@ -54,6 +54,57 @@ NAMINGS = st.builds(
 )
 
 
+ALWAYS = Naming(prefix="always")
+
+
+def test_a_name_with_and_without_its_servers_leads_to_two_tools() -> None:
+    """NAM-2: in whatever order they are listed."""
+    for names in (("status", "git_status", "git_git_status"), ("git_git_status", "git_status", "status")):
+        catalog = Catalog.build([tools("git", *names)], ALWAYS)
+        found = {native: public for _, native, public in shown(catalog)}
+        assert found == {
+            "status": "git_status",
+            "git_status": "git_git_status",
+            "git_git_status": "git_git_git_status",
+        }
+        assert catalog.warnings == ()
+
+
+def test_a_name_that_was_given_stays_when_its_short_form_comes_or_goes() -> None:
+    """NAM-1, NAM-2"""
+    before = Catalog.build([tools("git", "git_status")], ALWAYS)
+    assert before.names() == {("tools", "git", "git_status"): "git_status"}
+    after = Catalog.build([tools("git", "status", "git_status")], ALWAYS, before.names())
+    (_, _, short), (_, _, long) = shown(after)
+    assert long == "git_status" and short.startswith("git_status_")
+    both = Catalog.build([tools("git", "status", "git_status")], ALWAYS)
+    alone = Catalog.build([tools("git", "git_status")], ALWAYS, both.names())
+    assert [public for _, _, public in shown(alone)] == ["git_git_status"]
+
+
+SELF_NAMED = st.lists(st.text("a_-", min_size=1, max_size=7), unique=True, max_size=8)
+
+
+@calmly
+@given(SELF_NAMED, SELF_NAMED, st.randoms())
+def test_names_that_repeat_their_server_stay_apart_lead_back_and_do_not_depend_on_the_order(
+    ours: list[str], theirs: list[str], chance: Any
+) -> None:
+    """NAM-1, NAM-2: of one server no two want the same name, so the order it lists them in does not matter."""
+    alone = {native: public for _, native, public in shown(Catalog.build([tools("a", *ours)], ALWAYS))}
+    mixed = list(ours)
+    chance.shuffle(mixed)
+    assert {native: public for _, native, public in shown(Catalog.build([tools("a", *mixed)], ALWAYS))} == alone
+    assert all(public.startswith("a") for public in alone.values())
+    catalog = Catalog.build([tools("a", *ours), tools("a_a", *theirs)], ALWAYS)
+    assert {native: public for server, native, public in shown(catalog) if server == "a"} == alone
+    for offer in catalog.offers["tools"]:
+        assert catalog.find("tools", offer.public) is offer
+    more = Catalog.build([tools("a", *theirs, *(set(ours) - set(theirs)))], ALWAYS, catalog.names())
+    kept = {native: public for _, native, public in shown(more)}
+    assert all(kept[native] == public for native, public in alone.items())
+
+
 def test_the_first_server_keeps_the_plain_name_and_the_others_are_told_apart() -> None:
     """NAM-1"""
     catalog = Catalog.build([tools("a", "x"), tools("b", "x", "y"), tools("c", "x")], Naming())

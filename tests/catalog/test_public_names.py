@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mcpx.catalog.naming import Naming, public_name, safe_name, unwrap_uri, wrap_uri
+from mcpx.catalog.naming import Naming, may_belong, public_name, safe_name, unwrap_uri, wrap_uri
 
 # How long a busy machine takes says nothing here.
 calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,6 +48,54 @@ def test_a_prefix_goes_in_front_and_without_one_the_name_stays_plain(
 ) -> None:
     """NAM-1, NAM-2"""
     assert public_name("git", "status", prefix, naming) == public
+
+
+ALWAYS = Naming(prefix="always")
+PAIRS = Naming(prefix="always", separator="::")
+
+
+@pytest.mark.parametrize(
+    ("server", "native", "naming", "public"),
+    [
+        ("git", "git_status", ALWAYS, "git_status"),
+        ("git", "git-status", ALWAYS, "git-status"),
+        ("git", "git.status", ALWAYS, "git.status"),
+        ("git", "git::status", ALWAYS, "git::status"),
+        ("GitHub", "github_search", ALWAYS, "github_search"),
+        ("git", "git::status", PAIRS, "git::status"),
+        # Not its own name, or nothing behind it.
+        ("git", "gitstatus", ALWAYS, "git_gitstatus"),
+        ("git", "github_status", ALWAYS, "git_github_status"),
+        ("git", "git", ALWAYS, "git_git"),
+        ("git", "git_", ALWAYS, "git_git_"),
+        ("git", "status_git_x", ALWAYS, "git_status_git_x"),
+        # Clients take `server::name` apart.
+        ("git", "git_status", PAIRS, "git::git_status"),
+        ("git", "git::", PAIRS, "git::git::"),
+        ("git", "git_status", Naming(), "git_status"),
+    ],
+)
+def test_a_name_that_begins_with_its_servers_is_not_given_it_twice(
+    server: str, native: str, naming: Naming, public: str
+) -> None:
+    """NAM-2"""
+    assert public_name(server, native, None, naming) == public
+
+
+def test_a_prefix_that_the_user_wrote_is_always_put_in_front() -> None:
+    """NAM-1"""
+    assert public_name("git", "git_status", "git", ALWAYS) == "git_git_status"
+
+
+@calmly
+@given(st.text("git_-:", max_size=6), st.text("git_-:", max_size=9), st.sampled_from([None, "", "g"]), NAMINGS)
+def test_a_server_is_known_by_the_names_it_would_give(
+    server: str, native: str, prefix: str | None, naming: Naming
+) -> None:
+    """LIF-4: one that never came up is tried when such a name is called."""
+    public = public_name(server, native, prefix, naming)
+    prefixed = bool(prefix) or (naming.prefix == "always" and bool(server))
+    assert may_belong(public, server, prefix, naming) == prefixed
 
 
 @pytest.mark.parametrize("name", ["status", "a.b-c_D9", "_", "9", "x" * 64])

@@ -12,7 +12,7 @@ import pytest
 from behaviour.raw import eventually
 from fixtures.gateway import Gateway
 from fixtures.process import START, stdio_command
-from mcpx.cli.servers import reload, servers
+from mcpx.cli.servers import print_table, reload, servers
 from mcpx.cli.state import state_folder
 from mcpx.config import Config, Server, load
 from mcpx.model.call import Json
@@ -123,8 +123,8 @@ def watched() -> Iterator[Gateway]:
         yield gateway
 
 
-def asked(gateway: Gateway, verb: str) -> str:
-    command = [sys.executable, "-m", "mcpx", verb, str(gateway.file)]
+def asked(gateway: Gateway, verb: str, *options: str) -> str:
+    command = [sys.executable, "-m", "mcpx", verb, str(gateway.file), *options]
     return subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=START, check=False).stdout
 
 
@@ -142,3 +142,145 @@ def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(wat
     told = asked(watched, "reload")
     assert re.fullmatch(r"nothing changed \(taken up already at \d\d:\d\d:\d\d: 1 started \(b\), 1 kept\)\n", told)
     assert asked(watched, "reload") == "nothing changed\n"
+
+
+# ---- the reason, not the code
+
+
+def shell(name: str, script: str, **keys: object) -> Json:
+    return {"name": name, "connection": {"type": "stdio", "command": "/bin/sh", "args": ["-c", script]}, **keys}
+
+
+def looked_at(folder: Path, capsys: pytest.CaptureFixture[str], *entries: Json) -> dict[str, str]:
+    """The rows of `mcpx servers` without a gateway, by server."""
+    file = folder / "mcpx.json"
+    file.write_text(json.dumps({"mcp_servers": entries}))
+    file.chmod(0o600)
+    environ = {"MCPX_STATE_DIR": str(folder / "state"), "PATH": "/usr/bin:/bin"}
+    servers(file, lambda: load(file, environ), environ, None, False)
+    return {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+
+
+def test_servers_tells_why_a_server_died_in_its_own_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LIF-7: since when, the code, and the last line it printed; in one row, also if the line paints."""
+    rows = looked_at(
+        tmp_path,
+        capsys,
+        shell("key", "echo starting >&2; echo 'boom: no API key' >&2; exit 3"),
+        shell("paint", r"printf 'a\033[31mred\rb\n' >&2; exit 1"),
+        shell("silent", "exit 4"),
+        shell("killed", "kill -9 $$$$"),
+    )
+    since = r"failing since \d\d:\d\d:\d\d: the process "
+    assert re.search(since + r"exited with code 3: boom: no API key$", rows["key"])
+    assert re.search(since + r"exited with code 1: ared b$", rows["paint"])
+    assert re.search(since + r"exited with code 4$", rows["silent"])
+    assert re.search(since + r"was ended by signal 9$", rows["killed"])
+
+
+def test_servers_shows_the_first_line_of_what_is_no_mcp_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SRC-8: whether it ends or stays."""
+    rows = looked_at(
+        tmp_path,
+        capsys,
+        shell("usage", "echo 'Usage: thing [--port N]'; echo more"),
+        shell("web", "echo 'Listening on port 3000'; exec sleep 60", timeout=2),
+        shell("stuck", "echo 'waiting for a sign' >&2; exec sleep 60", timeout=2),
+    )
+    assert "code 0; it is no MCP server" in rows["usage"] and rows["usage"].endswith("'Usage: thing [--port N]'")
+    assert "handshake within 2 s; it is no MCP server" in rows["web"] and "'Listening on port 3000'" in rows["web"]
+    assert rows["stuck"].endswith("did not complete the handshake within 2 s; the last it said: waiting for a sign")
+
+
+def test_a_secret_of_the_config_does_not_come_out_by_what_a_server_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LIF-7: `invalid key sk-…` is a usual thing to print."""
+    entry = shell("key", 'echo "invalid key $API_KEY in $PLACE" >&2; exit 1')
+    entry["connection"]["env"] = {"API_KEY": "sk-0123456789", "PLACE": "production"}
+    assert looked_at(tmp_path, capsys, entry)["key"].endswith("invalid key *** in production")
+
+
+def test_a_look_without_a_gateway_tries_each_server_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """RUN-2: in both eras, however long the slowest takes; the table shows an outcome, not an attempt."""
+    slow = shell("slow", "exec sleep 60", timeout=2.5)
+    quick = shell("quick", f"echo x >> {tmp_path}/tries; exit 1", retry_delay=0.1)
+    rows = looked_at(tmp_path, capsys, slow, quick)
+    assert rows["quick"].split()[1] == "disconnected"
+    assert (tmp_path / "tries").read_text().count("x") <= 2
+
+
+ROW = {"status": "connected", "tools": 2, "latency_ms": None, "restarts": 0, "last_error": None, "description": "d"}
+LINKS = [
+    {"use": "shared", "why": "for everybody", "calls": 3, "idle_s": 12.4},
+    {"use": "session", "why": "it asked\x1b[2J for roots", "calls": 1, "idle_s": 0},
+]
+
+
+def test_processes_and_links_are_shown_where_the_gateway_tells_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """LIF-2: a count each; why there are so many in a view of its own."""
+    rows = [{"name": "a", **ROW, "processes": 2, "links": LINKS}, {"name": "b", **ROW}]
+    answer: Json = {"running": True, "config": "x", "servers": rows}
+    print_table(answer, False)
+    head, first, second, _ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["SERVER", "STATE", "TOOLS", "PROCESSES", "LINKS", "LATENCY", "RESTARTS", "DETAIL"]
+    assert first.split() == ["a", "connected", "2", "2", "2", "-", "0", "d"]
+    assert second.split() == ["b", "connected", "2", "-", "-", "-", "0", "d"]
+    print_table(answer, True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "  shared · 3 calls · idle for 12 s · for everybody"
+    assert lines[3] == "  session · 1 call · idle for 0 s · it asked [2J for roots"
+    print_table({**answer, "servers": [{"name": "b", **ROW}]}, True)
+    assert "LINKS" not in capsys.readouterr().out
+
+
+def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """CFG-3"""
+    row = {
+        "name": "a",
+        **ROW,
+        "status": "disabled",
+        "since": "2026-11-15T12:00:00Z",
+        "last_error": "a: TOKEN is not set",
+    }
+    print_table({"running": True, "config": "x", "servers": [row]}, False)
+    assert capsys.readouterr().out.splitlines()[1].endswith("0         TOKEN is not set")
+
+
+def test_servers_tells_that_the_file_on_disk_was_refused_and_why(watched: Gateway) -> None:
+    """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file is mended."""
+    watched.file.write_text('{"mcp_servers": [], "mode": "loud"}')
+    eventually(lambda: "nothing was changed" in watched.stderr())
+    told = asked(watched, "servers")
+    assert re.search(r"^The config on disk was refused at \d\d:\d\d:\d\d; the last good one runs on:$", told, re.M)
+    assert "config.json:1:" in told and "loud" in told
+    watched.file.write_text(json.dumps(watched.config))
+    eventually(lambda: "refused" not in asked(watched, "servers"))
+
+
+def test_how_long_a_server_fails_counts_from_its_first_failure() -> None:
+    """LIF-5: not from the last attempt, of which there are many."""
+
+    def status() -> Json:
+        return json.loads(asked(gateway, "servers", "--json"))["servers"][0]
+
+    with Gateway({"mcp_servers": [shell("key", "echo boom >&2; exit 3", retry_delay=1.1)]}) as gateway:
+        eventually(lambda: status()["last_error"])
+        first = status()
+        eventually(lambda: status()["restarts"] > first["restarts"])
+        later = status()
+        assert later["since"] == first["since"] and later["last_error"].endswith("exited with code 3: boom")
+
+
+def test_nothing_a_server_says_begins_a_line_of_the_log() -> None:
+    """LIF-7: neither on standard error nor in an error."""
+    forged = "23:59:59 ERROR all is lost"
+    said = f'{{"jsonrpc":"2.0","id":1,"error":{{"code":-1,"message":"no\\\\n{forged}"}}}}'
+    script = f"printf 'a\\r{forged}\\n' >&2; read line; printf '%s\\n' '{said}'; exit 1"
+    with Gateway({"mcp_servers": [shell("liar", script)]}) as gateway:
+        eventually(lambda: gateway.stderr().count("all is lost") >= 2)
+        lines = gateway.stderr().splitlines()
+    assert [line for line in lines if line.startswith(forged)] == []
+    assert any(line.endswith(f"[liar] a {forged}") for line in lines)

@@ -1,15 +1,18 @@
 """What the docs say is so: the generated page is fresh, every option and code is written down, the twins agree."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from mcpx.cli.main import COMMANDS
 from mcpx.config import load
 from mcpx.model import errors
+from mcpx.upstreams.life import State
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -27,8 +30,12 @@ def test_the_config_reference_is_what_the_schema_says() -> None:
 
 @pytest.mark.parametrize("page", ["usage.md", "usage.zh-CN.md"])
 def test_every_command_line_option_is_in_the_usage(page: str) -> None:
-    """RUN-2: what `--help` lists, the usage explains, in both languages."""
-    told = subprocess.run([sys.executable, "-m", "mcpx", "--help"], capture_output=True, text=True, timeout=60).stdout
+    """RUN-2: what the helps list, the usage explains, in both languages."""
+    helps = [["mcpx", "help", command] for command in COMMANDS]
+    told = "".join(
+        subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=60).stdout
+        for words in helps
+    )
     left_out = {"--help", "--version", "--admin", "--admin-port"}  # the admin UI is not built yet
     options = set(re.findall(r"(?<!\w)--[a-z][a-z-]+", told)) - left_out
     text = read("docs", page)
@@ -78,6 +85,28 @@ def test_every_link_inside_the_docs_leads_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
+def test_the_page_of_the_package_has_no_link_that_only_works_in_the_repository(page: str) -> None:
+    """RUN-1: a package index shows it alone; files are named, and are there."""
+    text = read(page)
+    assert [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target] == []
+    named = re.findall(r"`((?:docs|bench)/[\w./-]+|[A-Z][\w.-]+\.md)`", text)
+    assert named and [file for file in named if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/usage.md", "docs/usage.zh-CN.md"])
+def test_every_example_for_a_client_is_json(page: str) -> None:
+    examples = re.findall(r"^```json\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
+    examples += re.findall(r"`(\{\"(?:mcpServers|servers)\".*?\}\}\})`", read(page), re.DOTALL)
+    assert len(examples) >= 3 and all("mcpx" in str(json.loads(example)) for example in examples)
+
+
+@pytest.mark.parametrize("page", ["troubleshooting.md", "troubleshooting.zh-CN.md"])
+def test_every_state_of_a_server_is_explained(page: str) -> None:
+    """LIF-3: what `mcpx servers` can show."""
+    assert [state for state in get_args(State) if f"`{state}`" not in read("docs", page)] == []
 
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:

@@ -123,7 +123,7 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
             names = [part for part in listed.split(", ") if part]
             assert names == [name.format(n) for n in range(len(names))]  # whole names, from the first on
             assert len(names) == count or len(text.encode()) > 1700
-            assert office.desk.discover()["instructions"] == text
+            assert office.desk.discover(modern())["instructions"] == text
 
     run(main())
 
@@ -132,8 +132,8 @@ def test_a_disabled_server_is_not_named() -> None:
     async def main() -> None:
         config = Config(mcp_servers=(Toy().server("on"), Toy().server("off", enabled=False)))
         desk = Desk(Gateway(config, {}))
-        assert "on" in desk.discover()["instructions"].split(": ")[1]
-        assert "off" not in desk.discover()["instructions"]
+        assert "on" in desk.discover(modern())["instructions"].split(": ")[1]
+        assert "off" not in desk.discover(modern())["instructions"]
 
     run(main())
 
@@ -393,5 +393,43 @@ def test_a_listener_cancelled_while_a_server_is_asked_leaves_no_subscription_beh
             await asyncio.wait([on.task])
             assert not office.gateway.generation.upstreams["lib"].busy()
             assert on.frames == []
+
+    run(main())
+
+
+def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> None:
+    """PRO-3: `direct`, and `auto` while it comes to that; compact menus have it already."""
+
+    async def hello(line: Line, params: Json) -> Json:
+        return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
+
+    async def main() -> None:
+        async with Office(toy=Toy("older", answers={"initialize": hello})) as office:
+            for mode, told in (("direct", True), ("auto", True), ("search", False), ("inspect", False), (None, True)):
+                text: str = office.desk.discover(modern(mode=mode))["instructions"]
+                assert text.endswith("\n\ntoy: Be kind.") == told, mode
+                greeting = office.desk.greet({}, office.session, "ann", Tape(), solo=False, mode=mode)
+                assert greeting["instructions"] == text
+
+    run(main())
+
+
+@pytest.mark.parametrize(("budget", "told"), [(10_000, True), (1, False)])
+def test_with_auto_it_is_told_what_the_client_will_be_shown(budget: int, told: bool) -> None:
+    """PRO-3, SUR-5: as far as that is known before its first list."""
+
+    async def hello(line: Line, params: Json) -> Json:
+        return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
+
+    async def main() -> None:
+        toy = Toy("older", answers={"initialize": hello})
+        config = Config(mcp_servers=(toy.server("toy"),), mode="auto", global_=Global(auto_budget=budget))
+        gateway = Gateway(config, {})
+        try:
+            gateway.start()
+            await gateway.generation.upstreams["toy"].settled.wait()
+            assert ("Be kind." in Desk(gateway).discover(modern())["instructions"]) == told
+        finally:
+            await gateway.close()
 
     run(main())

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.work import growth, steps
 from mcpx.transports import stderrlog
-from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, StderrLog
+from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
 
 
 @pytest.fixture
@@ -84,20 +84,168 @@ def test_memory_is_bounded() -> None:
     assert len(log._partial) <= LINE_BYTES + 1
 
 
-def test_a_flood_reaches_the_log_as_a_trickle_and_is_counted(
+def test_of_start_up_chatter_the_first_lines_are_logged_and_the_rest_is_counted(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIF-7"""
+    """LIF-7: a page of banners is eight lines and a number."""
+    now = 0.0
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: now)
+    log = StderrLog("a")
+    for number in range(128):
+        log.feed(b"line %d\n" % number)
+    assert lines.messages == [f"[a] line {number}" for number in range(8)]
+    now = 20.0
+    log.feed(b"more\n" * 3)
+    assert lines.messages[8:] == ["[a] … and 120 more lines", "[a] more", "[a] more"]
+    log.close()
+    assert lines.messages[11:] == ["[a] … and 1 more line"]
+
+
+def test_who_wants_everything_gets_everything_but_floods(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: at DEBUG."""
+    lines.set_level(logging.DEBUG, "mcpx.server")
     now = 0.0
     monkeypatch.setattr(stderrlog, "monotonic", lambda: now)
     log = StderrLog("a")
     log.feed(b"line\n" * 1000)
-    assert lines.messages == ["[a] line"] * stderrlog.BURST
+    assert lines.messages == ["[a] line"] * 200
     now = 1.0
     log.feed(b"more\n" * 100)
-    assert lines.messages[stderrlog.BURST :] == ["[a] (800 lines left out)"] + ["[a] more"] * 20
+    assert lines.messages[200:] == ["[a] … and 800 more lines"] + ["[a] more"] * 20
+
+
+class Timers:
+    """A clock that is told when to ring."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Callable[[], None]]] = []
+        self.cancelled = 0
+
+    def later(self, seconds: float, do: Callable[[], None]) -> "Timers":
+        self.set.append((seconds, do))
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_a_server_that_falls_silent_is_counted_all_the_same(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: once an interval, not with the next line an hour later."""
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    timers = Timers()
+    log = StderrLog("a", later=timers.later)
+    log.feed(b"x\n" * 8)
+    assert timers.set == []
+    for _ in range(3):
+        log.feed(b"x\n")
+    ((seconds, ring),) = timers.set
+    assert seconds == stderrlog.COUNTING
+    ring()
+    assert lines.messages[8:] == ["[a] … and 3 more lines"]
+    log.feed(b"x\n" * 2)
+    assert len(timers.set) == 2
     log.close()
-    assert lines.messages[-1] == "[a] (80 lines left out)"
+    assert timers.cancelled == 2 and lines.messages[9:] == ["[a] … and 2 more lines"]
+
+
+def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: the trace back at the end of a long chatter."""
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    log = StderrLog("a")
+    log.feed(b"".join(b"%d\n" % number for number in range(100)) + b"boom")
+    log.close(died=True)
+    assert lines.messages[8:] == ["[a] … and 88 more lines", "[a] 96", "[a] 97", "[a] 98", "[a] 99", "[a] boom"]
+
+
+def test_a_server_that_dies_at_every_start_says_the_same_only_once(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: the lives of a server share what the log gets of it; another end is told again."""
+    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    allowance = Allowance()
+
+    def live(end: bytes) -> list[str]:
+        lines.clear()
+        log = StderrLog("a", allowance=allowance)
+        log.feed(b"banner\n" * 20 + end)
+        log.close(died=True)
+        assert log.last_words() == end.decode()
+        return lines.messages
+
+    first = live(b"boom")
+    assert len(first) == 8 + 1 + 5 and first[-1] == "[a] boom"
+    assert live(b"boom") == ["[a] … and 21 more lines"]
+    assert live(b"bang") == ["[a] … and 16 more lines", *["[a] banner"] * 4, "[a] bang"]
+
+
+NODE = """\
+/srv/index.js:3
+  throw new Error('no API key')
+  ^
+
+Error: no API key
+    at Object.<anonymous> (/srv/index.js:3:9)
+    at Module._compile (node:internal/modules/cjs/loader:1554:14) {
+  code: 'E_KEY'
+}
+
+Node.js v22.14.0
+"""
+NPM = """\
+npm error code E404
+npm error 404 Not Found - GET https://example.com/nothing - Not found
+npm error 404
+npm error 404  'nothing@*' is not in this registry.
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git folder.
+npm error A complete log of this run can be found in: /tmp/x.log
+"""
+PYTHON = """\
+Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+ValueError: bad token
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("starting\nboom: no API key\n", "boom: no API key"),
+        ("boom: no API key", "boom: no API key"),
+        ("boom: no API key\n\n  \n", "boom: no API key"),
+        (NODE, "Error: no API key"),
+        (NPM, "npm error 404 Not Found - GET https://example.com/nothing - Not found"),
+        (PYTHON, "ValueError: bad token"),
+        ("  × nothing fits\n  ╰─▶ because\n", "╰─▶ because"),
+        ("", ""),
+        ("\n\n", ""),
+        ("x" * 5000, "x" * (stderrlog.REASON - 1) + "…"),
+        ("\x1b[31mboom\x1b[0m\rover", "boom over"),
+    ],
+)
+def test_the_last_words_are_the_line_that_tells_the_reason(said: str, words: str) -> None:
+    """LIF-7: one line, bounded, plain; stacks and what npm and Node write below are not it."""
+    log = StderrLog("a")
+    log.feed(said.encode())
+    assert log.last_words() == words
+
+
+def test_last_words_are_what_came_last_and_not_what_it_survived() -> None:
+    """LIF-7: a banner of last week is no reason."""
+    log = StderrLog("a")
+    log.feed(b"running on stdio\nready\n")
+    since = log.total
+    assert log.last_words(since) == ""
+    log.feed(b"fatal: out of luck\n")
+    assert log.last_words(since) == "fatal: out of luck"
+    log.feed(b"x\n" * 10_000)
+    assert log.last_words(log.total - 1) == "x" and log.last_words(log.total) == ""
 
 
 @pytest.mark.parametrize("chunk", [b"x\n" * 32768, b"\n" * 65536, b"y" * 65536, b"\x1b[" * 32767 + b"\n"])

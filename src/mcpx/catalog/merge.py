@@ -7,7 +7,7 @@ makes sense beyond having a name; nothing else in it is looked at.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, cast
@@ -126,10 +126,8 @@ def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes)
 
 def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> list[str]:
     """One name for each entry, no two the same."""
-    wanted = [
-        safe_name(public_name(entry.source.server, entry.native, entry.source.prefix, naming), naming)
-        for entry in entries
-    ]
+    natives = {(entry.source.server, entry.native) for entry in entries}
+    wanted = [safe_name(_wanted(entry, natives, naming), naming) for entry in entries]
     settled = [""] * len(entries)
     owners: dict[str, _Entry] = {}
     for index, entry in enumerate(entries if given else ()):
@@ -152,9 +150,23 @@ def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, not
     return settled
 
 
+def _wanted(entry: _Entry, natives: Set[tuple[str, str]], naming: Naming) -> str:
+    server, native = entry.source.server, entry.native
+    name, front = public_name(server, native, entry.source.prefix, naming), f"{server}{naming.separator}"
+    if (
+        naming.prefix == "always"
+        and name == native
+        and native.startswith(front)
+        and (server, native.removeprefix(front)) in natives
+    ):
+        return f"{front}{native}"  # `git` has a `status` as well, which becomes `git_status`
+    return name
+
+
 def _candidates(entry: _Entry, wanted: str, naming: Naming) -> Iterator[str]:
     server, native = entry.source.server, entry.native
     yield wanted
+    yield safe_name(public_name(server, native, entry.source.prefix, naming), naming)
     full = f"{server}{naming.separator}{native}"
     yield safe_name(full, naming)
     yield tagged_name(full, f"{server}\0{native}", naming)

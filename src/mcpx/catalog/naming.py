@@ -36,7 +36,8 @@ class Naming:
     separator: Literal["_", "::"] = "_"
     """Between a prefix and a name."""
     prefix: Literal["configured", "always"] = "configured"
-    """`always`: every tool and prompt carries its server's prefix, or the server's name when it has none."""
+    """`always`: every tool and prompt carries its server's prefix, or the server's name when it has none; one that
+    begins with that name already is left as it is."""
     uris: Literal["wrapped", "plain"] = "wrapped"
     """`wrapped`: as `proxy://resource/…`, so that no two servers clash; `plain`: as the servers write them."""
     max_length: int = 64
@@ -50,7 +51,25 @@ class Naming:
 def public_name(server: str, native: str, prefix: str | None, naming: Naming) -> str:
     """The name a tool or prompt gets when nobody else wants it, before it is made safe (NAM-1, NAM-2)."""
     front = prefix or (server if naming.prefix == "always" else "")
-    return f"{front}{naming.separator}{native}" if front else native
+    if not front or (not prefix and _names_itself(server, native, naming)):
+        return native
+    return f"{front}{naming.separator}{native}"
+
+
+def may_belong(public: str, server: str, prefix: str | None, naming: Naming) -> bool:
+    """Whether a public name looks like one of this server's; without prefixes that cannot be told."""
+    front = prefix or (server if naming.prefix == "always" else "")
+    named = bool(front) and public.startswith(f"{front}{naming.separator}")
+    return named or (bool(front) and not prefix and _names_itself(server, public, naming))
+
+
+def _names_itself(server: str, native: str, naming: Naming) -> bool:
+    """Whether a name begins with its server's already: `git_status` of `git` needs no second `git_`.
+
+    With `::` only that counts as a beginning: clients take such names apart."""
+    size = len(server)
+    behind = native[size:].lstrip("_-.:/") if naming.separator == "_" else native[size:].removeprefix("::")
+    return native[:size].lower() == server.lower() and 0 < len(behind) < len(native) - size
 
 
 def safe_name(name: str, naming: Naming) -> str:

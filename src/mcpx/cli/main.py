@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mcpx.config import Config
 
 MODES = ("direct", "inspect", "describe", "search", "auto")
+LATER = ("tools", "search", "call", "add", "remove", "import", "connect", "migrate", "doctor")
+"""Commands of a later version (RUN-4): to be told from mistakes."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 EPILOG = """\
@@ -22,6 +24,7 @@ commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
+  mcpx help [COMMAND]      this, or more about a command
 
 Without --transport: stdio when standard input is a pipe, a socket or a file (a client started it), HTTP when it is a
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
@@ -33,16 +36,44 @@ Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on th
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "serve"
-    describe, run = COMMANDS[command]
-    options = _parser(command, describe).parse_args(arguments)
     try:
-        return run(options)
+        command = _command(arguments)
+        describe, run = COMMANDS[command]
+        return run(_parser(command, describe).parse_args(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _command(arguments: list[str]) -> str:
+    """The command they begin with, taken off them; none is `serve`, and the first word its CONFIG (RUN-2)."""
+    word = arguments[0] if arguments else ""
+    if word == "help":
+        word = arguments[1] if len(arguments) > 1 else "serve"
+        if word not in (*COMMANDS, "help"):
+            raise ConfigError([_unknown(word)])
+        arguments[:] = ["--help"]
+        return "serve" if word == "help" else word
+    if word in COMMANDS:
+        return arguments.pop(0)
+    is_file = Path(word).exists() or _looks_like_file(word)
+    if word in LATER or (word and not word.startswith("-") and not is_file):
+        raise ConfigError([_unknown(word)])
+    return "serve"
+
+
+def _unknown(word: str) -> str:
+    """What to say of a word that is no command."""
+    if word in LATER:
+        file = f"; the file is 'mcpx ./{word}'" if Path(word).exists() else ""
+        return f"error: 'mcpx {word}' is not in this version yet; there is: {', '.join([*COMMANDS, 'help'])}{file}"
+    from difflib import get_close_matches  # only somebody who made a mistake pays for it
+
+    near = get_close_matches(word, [*COMMANDS, "help"], n=1, cutoff=0.5)
+    hint = f"; did you mean 'mcpx {near[0]}'?" if near else "; 'mcpx help' lists the commands"
+    return f"error: {word!r} is neither a command nor a file{hint}"
 
 
 def _open_standard_streams() -> None:
@@ -67,6 +98,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+        parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
     if command == "serve":
         parser.add_argument("--strict", action="store_true", help="an unset variable of one server is an error")
         parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
@@ -82,15 +114,11 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
 def _named(options: argparse.Namespace) -> str | None:
     """The config file named on the command line, once."""
+    if "" in (options.config, options.config_file):
+        raise ConfigError(["error: the name of the config file is empty"])  # `mcpx "$CONFIG"`, and CONFIG is not set
     named: str | None = options.config or options.config_file
     if options.config and options.config_file:
         raise ConfigError(["error: the config file is named twice, as an argument and by --config"])
-    if options.config_file and not Path(options.config_file).exists() and not _looks_like_file(options.config_file):
-        from difflib import get_close_matches  # only somebody who made a mistake pays for it
-
-        near = get_close_matches(str(options.config_file), COMMANDS, n=1, cutoff=0.5)
-        hint = f"; did you mean 'mcpx {near[0]}'?" if near else ""
-        raise ConfigError([f"error: {options.config_file!r} is neither a command nor a file{hint}"])
     return named
 
 
@@ -151,7 +179,7 @@ def _servers(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import servers
 
     path = _absolute(_required(options, "servers"))
-    return servers(path, lambda: _load(path, options), os.environ, _env(options), options.json)
+    return servers(path, lambda: _load(path, options), os.environ, _env(options), options.json, options.links)
 
 
 def _reload(options: argparse.Namespace) -> int:

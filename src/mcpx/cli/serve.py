@@ -1,13 +1,14 @@
 """`mcpx [CONFIG]`: from flags, environment and config to a `Run`, and off it goes."""
 
 import argparse
+import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mcpx import app
+from mcpx import __version__, app
 from mcpx.cli.main import LEVELS, MODES
 from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
@@ -51,6 +52,8 @@ def serve(
         reload=None if path is None else read,
         env=env,
     )
+    if path is None and run.transport == "stdio":
+        _say_that_it_is_the_demo(environ)
     return app.serve(run, environ)
 
 
@@ -61,6 +64,15 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
     if not 0 <= port <= 65535:
         raise ConfigError([f"error: port {port} is not between 0 and 65535"])
     return host or environ.get("MCPX_HOST") or config.server.host, port
+
+
+def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
+    """In a client's log, where somebody wonders whose tools these are; over HTTP the greeting says it."""
+    own = Path(environ.get("XDG_CONFIG_HOME") or "~/.config", "mcpx", "config.yaml")
+    places = f"MCPX_CONFIG, mcpx.yaml, config.yaml and config.json in {Path.cwd()}, {own}"
+    line = f"mcpx {__version__} · no config found (looked at {places}), running the built-in demo\n"
+    with contextlib.suppress(OSError):  # nobody listens, or the disk is full; unbuffered, so that it is over with
+        os.write(2, line.encode(errors="replace"))
 
 
 def _by_stdio(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:

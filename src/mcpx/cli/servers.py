@@ -1,17 +1,20 @@
 """`mcpx servers` and `mcpx reload`: ask the gateway that runs on this config, over its control socket."""
 
 import asyncio
+import calendar
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mcpx.cli.main import counted
 from mcpx.cli.state import state_folder
 from mcpx.config import Config
-from mcpx.model.call import Json
+from mcpx.model.call import Json, as_object
 
 NOT_RUNNING = 3
 """Exit code: no gateway runs on this config."""
@@ -20,8 +23,18 @@ PARTIAL = 4
 
 UP = ("connected", "sleeping", "disabled")
 
+LONGEST_DETAIL = 240
+"""Characters: two lines of a wide terminal."""
 
-def servers(path: Path, load: Callable[[], Config], environ: Mapping[str, str], env: str | None, as_json: bool) -> int:
+
+def servers(
+    path: Path,
+    load: Callable[[], Config],
+    environ: Mapping[str, str],
+    env: str | None,
+    as_json: bool,
+    with_links: bool = False,
+) -> int:
     """Every server and how it is; without a running gateway they are connected to here, once.
 
     A running gateway is asked whatever has become of its file, and without the variables the file may need."""
@@ -33,7 +46,7 @@ def servers(path: Path, load: Callable[[], Config], environ: Mapping[str, str], 
         told = json.dumps(answer, indent=2, ensure_ascii=False)
         sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in told) + "\n")
     else:
-        _print_table(answer)
+        print_table(answer, with_links)
     down = [server["name"] for server in answer["servers"] if server["status"] not in UP]
     return PARTIAL if down else 0
 
@@ -67,7 +80,8 @@ async def _look(config: Config, environ: Mapping[str, str]) -> Json:
     from mcpx.transports import process
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())  # the table says it all
-    gateway = Gateway(config, environ)
+    once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)
+    gateway = Gateway(replace(config, mcp_servers=once), environ)
     try:
         gateway.start()
         await asyncio.gather(*(upstream.settled.wait() for upstream in gateway.generation.upstreams.values()))
@@ -77,27 +91,83 @@ async def _look(config: Config, environ: Mapping[str, str]) -> Json:
         await process.end_all()
 
 
-def _print_table(answer: Json) -> None:
-    rows = [("SERVER", "STATE", "TOOLS", "LATENCY", "RESTARTS", "DETAIL")]
-    for server in answer["servers"]:
-        latency = "-" if server["latency_ms"] is None else f"{server['latency_ms']:g} ms"
-        # The row names the server already.
-        detail = (server["last_error"] or server["description"] or "").removeprefix(f"{server['name']}: ")
-        rows.append(
-            (server["name"], server["status"], str(server["tools"]), latency, str(server["restarts"]), _plain(detail))
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        sys.stdout.write("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
-        sys.stdout.write("\n")
+def print_table(answer: Json, with_links: bool) -> None:
+    found: list[Json] = answer["servers"]
+    counts = [key for key in ("processes", "links") if any(key in server for server in found)]
+    heads = ("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
+    rows = [heads, *(_row(server, counts) for server in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads) - 1)]
+    for at, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
+        if with_links and at > 0:
+            for link in found[at - 1].get("links") or ():
+                sys.stdout.write(f"  {_link(as_object(link))}\n")
     where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
-    facts = [counted(len(answer["servers"]), "server"), f"mode {answer.get('mode', '?')}", answer.get("url"), where]
+    facts = [counted(len(found), "server"), f"mode {answer.get('mode', '?')}", answer.get("url"), where]
     sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
     for choice in answer.get("auto", ()):
         client = _plain(choice["client"]) or "a client"
         sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {_plain(choice['reason'])}\n")
+    _print_refusal(as_object(answer.get("last_reload")))
+
+
+def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
+    name, latency, error = server["name"], server["latency_ms"], server["last_error"]
+    detail = (error or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
+    if error and server["status"] != "disabled":  # which is no failure, but has its reason
+        detail = f"failing since {_local(server.get('since'))}: {detail}"
+    return (
+        _plain(name),
+        server["status"],
+        str(server["tools"]),
+        *(_count(server.get(key)) for key in counts),
+        "-" if latency is None else f"{latency:g} ms",
+        str(server["restarts"]),
+        _plain(detail),
+    )
+
+
+def _count(value: object) -> str:
+    if isinstance(value, list):
+        return str(len(cast(list[object], value)))
+    return "-" if value is None else str(value)
+
+
+def _link(link: Json) -> str:
+    """One connection: what it is used for, why there is one, and how busy it is."""
+    calls, idle = link.get("calls"), link.get("idle_s")
+    facts = [
+        _plain(str(link.get("use", "?"))),
+        None if calls is None else counted(calls, "call"),
+        None if idle is None else f"idle for {idle:.0f} s",
+        _plain(str(link.get("why") or "")),
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _print_refusal(reload: Json) -> None:
+    """The file on disk is not what runs: say what is wrong with it."""
+    if not reload or reload.get("ok"):
+        return
+    problems: list[Any] = reload.get("problems") or [reload.get("error")]
+    sys.stdout.write(f"\nThe config on disk was refused at {_local(reload.get('at'))}; the last good one runs on:\n")
+    for problem in problems:
+        for line in str(problem).splitlines():
+            sys.stdout.write(f"  {_plain(line)}\n")
+
+
+def _local(stamp: object) -> str:
+    """A time as a clock on the wall shows it; with its day unless that is today."""
+    try:
+        then = time.localtime(calendar.timegm(time.strptime(str(stamp), "%Y-%m-%dT%H:%M:%SZ")))
+    except (ValueError, OverflowError):
+        return "?"
+    today = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
 
 
 def _plain(text: str) -> str:
     """What a server wrote is text, not commands to the terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)[:120]
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.naming import public_name
+from mcpx.catalog.naming import may_belong
 from mcpx.config import Config
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
@@ -278,8 +278,7 @@ class Gateway:
         def is_meant(upstream: Upstream) -> bool:
             if server is not None:
                 return upstream.name == server
-            prefix = public_name(upstream.name, "", upstream.server.prefix, naming)
-            return prefix != "" and name.startswith(prefix)
+            return may_belong(name, upstream.name, upstream.server.prefix, naming)
 
         upstreams = self.generation.upstreams.values()
         return [u for u in upstreams if u.server.enabled and not u.known and is_meant(u)]
@@ -314,12 +313,7 @@ def _state(upstream: Upstream) -> Json:
     status = upstream.status
     return {
         "status": status.state,
-        "since": _moment(status.since),
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since)),
         "last_error": status.last_error,
-        "failing_since": None if upstream.failing_since is None else _moment(upstream.failing_since),
         **upstream.describe(),
     }
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

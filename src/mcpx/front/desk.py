@@ -10,14 +10,13 @@ from typing import Any
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, Ear, Session
+from mcpx.front.instructions import instructions
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from mcpx.wire import era, jsonrpc
 
 REMEMBERED = 1024
 """Modern clients of which is known when they first came."""
-INSTRUCTIONS_LIMIT = 2048
-"""Bytes."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": True},
@@ -59,25 +58,28 @@ class Desk:
             "protocolVersion": session.caller.version,
             "capabilities": CAPABILITIES,
             "serverInfo": SERVER,
-            "instructions": self._instructions(),
+            "instructions": self._instructions(session.caller),
         }
 
-    def discover(self) -> Json:
+    def discover(self, caller: Caller) -> Json:
         return {
             "supportedVersions": list(era.MODERN),
             "capabilities": CAPABILITIES,
-            "instructions": self._instructions(),
+            "instructions": self._instructions(caller),
             "_meta": {era.SERVER_KEY: SERVER},
         }
 
-    def _instructions(self) -> str:
-        names = [u.name for u in self.gateway.generation.upstreams.values() if u.server.enabled]
-        text = "mcpx is one gateway in front of several MCP servers"
-        listed = ", ".join(names)
-        room = INSTRUCTIONS_LIMIT - len(f"{text}: , ….".encode())
-        if len(listed.encode()) > room:
-            listed = listed.encode()[:room].decode("utf-8", "ignore").rpartition(", ")[0] + ", …"
-        return f"{text}: {listed}." if names else f"{text}."
+    def _instructions(self, caller: Caller) -> str:
+        generation = self.gateway.generation
+        surface = generation.surfaces.of(caller.mode)
+        # Compact menus tell of servers themselves. `auto` decides at the first list, so it has to guess.
+        expected: Any = getattr(surface, "expected", None)
+        if expected is None:
+            direct = surface.by_name(caller)
+        else:
+            direct = expected(caller, self.gateway.catalogs.of(caller)) == "direct"
+        upstreams = [upstream for upstream in generation.upstreams.values() if upstream.server.enabled]
+        return instructions([(upstream.name, upstream.instructions) for upstream in upstreams], direct=direct)
 
     def modern_caller(
         self, message: Json, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
@@ -115,7 +117,7 @@ class Desk:
         if method in era.REMOVED:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
         if method == "server/discover":
-            return era.as_modern(method, self.discover())
+            return era.as_modern(method, self.discover(caller))
         return era.as_modern(method, await self.gateway.handle(Call(method, message["params"], caller)))
 
     async def serve_older(self, message: Json, session: Session, voice: Voice | None = None) -> Json:

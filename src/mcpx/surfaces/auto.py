@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
+from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import cut, one_line
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, Settings, Shown
@@ -81,12 +82,16 @@ class Auto:
         choice = self._choices.of(owner_of(caller))
         return choice is None or choice.mode == "direct"
 
+    def expected(self, caller: Caller, catalog: Catalog) -> Shown:
+        """What was chosen for this caller, else what would be if it listed this catalog now."""
+        return (self._choices.of(owner_of(caller)) or self._choose(_client(caller), catalog)).mode
+
     async def _chosen(self, view: View, caller: Caller, *, anew: bool = False) -> Surface:
         key = owner_of(caller)
         before = self._choices.of(key)
         if before is not None and not anew:
             return self._surface(before.mode)
-        choice = self._choose(cut(one_line(caller.client.get("name")), 80), await view.prepare())
+        choice = self._choose(_client(caller), await view.prepare())
         if choice != before:
             self._choices.keep(key, choice)
             log.info("auto: %s is shown %r: %s", choice.client or "a client", choice.mode, choice.reason)
@@ -99,5 +104,10 @@ class Auto:
         if self._size[0] is not catalog:
             self._size = (catalog, sum(_size(offer.definition) for offer in catalog.offers["tools"]))
         size, budget = self._size[1], self._settings.auto_budget
-        told = f"{len(catalog.offers['tools'])} tools take about {size:,} tokens, the budget is {budget:,}"
+        count = len(catalog.offers["tools"])
+        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} about {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)
+
+
+def _client(caller: Caller) -> str:
+    return cut(one_line(caller.client.get("name")), 80)

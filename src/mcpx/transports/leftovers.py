@@ -48,7 +48,7 @@ def end(folder: Path) -> int:
     for file in gone.values():
         file.unlink(missing_ok=True)
     if found:
-        log.warning("ended %d processes that an earlier run had left behind", len(found))
+        log.warning("ended what an earlier run had left behind (processes: %d)", len(found))
     return len(found)
 
 

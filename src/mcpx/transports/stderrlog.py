@@ -1,8 +1,8 @@
-"""What a server says on its standard error: the last of it kept, what is reasonable of it logged (LIF-7).
+"""What one life of a server says on its standard error: the last of it kept, what is reasonable of it logged (LIF-7).
 
 Promise: bounded in memory (lines, bytes per line, bytes in all) and in time: a flood costs about as much as
-reading it, is counted, and reaches the log as a trickle. Lines come out as plain text: no control
-characters, no terminal sequences, no line breaks, invalid UTF-8 replaced; so a server cannot forge or paint
+reading it. The log gets the first lines, then counts; at DEBUG it gets all but floods. Lines come out as plain text:
+no control characters, no terminal sequences, no line breaks, invalid UTF-8 replaced; so a server cannot forge or paint
 over other lines of the log.
 No promise: that no secret is in it. `redact` is applied to every line that leaves; what to redact is the
 owner's.
@@ -12,17 +12,25 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from time import monotonic
+from typing import Protocol
 
 _log = logging.getLogger("mcpx.server")
 
 KEPT_LINES = 200
 KEPT_BYTES = 64 * 1024
 LINE_BYTES = 2048
-BURST = 200
-"""Lines that are logged at once; after that `RATE` a second, so that ordinary start-up chatter is never
-cut."""
-RATE = 20.0
+BURST, RATE = 8, 0.1
+"""Lines that are logged at once, and lines a second after that."""
+LOUD_BURST, LOUD_RATE = 200, 20.0
+"""The same at DEBUG."""
+COUNTING = 10.0
+"""Seconds after which the lines that were left out are counted in the log, if nothing else comes."""
+PARTING = 5
+"""Lines before its death that are logged in any case."""
+REASON = 300
+"""Characters of a line that is told as the reason of a death."""
 
 # Terminal sequences whole (colours, titles, links), then every control and formatting character that is left:
 # C0, C1, line separators, and the invisible ones that reorder text. All classes are disjoint: linear.
@@ -32,20 +40,60 @@ _SEQUENCE = re.compile(
     "|\x1b[ -/]*[0-~]"
 )
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
+# What stands after the line that says what happened: stack frames and dumped fields are indented, and npm and Node add:
+_AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice")
+# npm says it first, then explains at length.
+_NPM = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |dest )\S")
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
+"""Calls a function so many seconds later: `loop.call_later`."""
+
+
+class Allowance:
+    """How much of a server the log gets. Shared by its lives: one that dies at every start is no flood either."""
+
+    def __init__(self) -> None:
+        self.parting: list[bytes] = []
+        """How the last life that was cut short in the log ended."""
+        self._left = float(LOUD_BURST)  # the first look cuts it to what holds then
+        self._at = monotonic()
+
+    def take(self, wanted: int) -> int:
+        now = monotonic()
+        burst, rate = (LOUD_BURST, LOUD_RATE) if _log.isEnabledFor(logging.DEBUG) else (BURST, RATE)
+        self._left = min(burst, self._left + (now - self._at) * rate)
+        self._at = now
+        granted = min(wanted, int(self._left))
+        self._left -= granted
+        return granted
 
 
 class StderrLog:
     """Feed it bytes as they come; ask it for the tail."""
 
-    def __init__(self, name: str, redact: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        redact: Callable[[str], str] | None = None,
+        later: Later | None = None,
+        allowance: Allowance | None = None,
+    ) -> None:
         self.name = name
+        self.total = 0
+        """Lines that came so far."""
         self._redact = redact
+        self._later = later
+        self._timer: Timer | None = None
+        self._allowance = allowance or Allowance()
         self._lines: deque[bytes] = deque()
         """Raw, cut to size: made readable only when asked for, which is seldom."""
         self._size = 0
         self._partial = b""
-        self._allowed = float(BURST)
-        self._at = monotonic()
         self._left_out = 0
 
     def feed(self, data: bytes) -> None:
@@ -59,11 +107,14 @@ class StderrLog:
         body, newline, last = rest.rpartition(b"\n")
         self._partial = last[: LINE_BYTES + 1]
         total = 1 + (body.count(b"\n") + 1 if newline else 0)
+        self.total += total
         if _log.isEnabledFor(logging.INFO):
-            logged = self._allowance(total)
+            logged = self._allowance.take(total)
             if logged:
                 self._emit([first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())])
             self._left_out += total - logged
+            if logged < total and self._timer is None and self._later is not None:
+                self._timer = self._later(COUNTING, self._say_left_out)
         self._keep(first)
         if newline:
             for line in body.rsplit(b"\n", KEPT_LINES)[-KEPT_LINES:]:
@@ -74,12 +125,28 @@ class StderrLog:
         lines = (self._readable(line) for line in (*self._lines, self._partial))
         return [line for line in lines if line][-count:] if count > 0 else []
 
-    def close(self) -> None:
-        """The server is gone: log its unfinished line, and how much was left out."""
+    def last_words(self, since: int = 0) -> str:
+        """Of what came after that many lines, the last line that says something: not the stack below it."""
+        fresh = min(self.total - since, len(self._lines))
+        raw = (*islice(self._lines, len(self._lines) - fresh, None), self._partial)
+        lines = [line for line in map(self._readable, raw) if line]
+        of_npm = (line for line in lines if _NPM.match(line))
+        told = (line for line in reversed(lines) if not _AFTERWORD.match(line))
+        words = next(of_npm, None) or next(told, None) or (lines[-1] if lines else "")
+        return shortened(words)
+
+    def close(self, *, died: bool = False) -> None:
+        """The server is gone: log its unfinished line and how much was left out; if it died, how it ended too."""
         if self._partial:
             self.feed(b"\n")
         if self._left_out:
-            self._say_left_out()
+            # What was left out last is what came last: else a line would have been logged since.
+            parting = list(self._lines)[-min(PARTING, self._left_out) :]
+            if died and parting != self._allowance.parting:
+                self._allowance.parting = parting
+                self._left_out -= len(parting)
+                self._emit(parting)
+        self._say_left_out()
 
     def _keep(self, line: bytes) -> None:
         line = line[: LINE_BYTES + 1]
@@ -88,29 +155,33 @@ class StderrLog:
         while len(self._lines) > KEPT_LINES or self._size > KEPT_BYTES:
             self._size -= len(self._lines.popleft())
 
-    def _allowance(self, wanted: int) -> int:
-        now = monotonic()
-        self._allowed = min(BURST, self._allowed + (now - self._at) * RATE)
-        self._at = now
-        granted = min(wanted, int(self._allowed))
-        self._allowed -= granted
-        return granted
-
     def _emit(self, lines: list[bytes]) -> None:
-        if self._left_out:
-            self._say_left_out()
+        self._say_left_out()
         for raw in lines:
             line = self._readable(raw)
             if line:
                 _log.info("[%s] %s", self.name, line)
 
     def _say_left_out(self) -> None:
-        _log.info("[%s] (%d lines left out)", self.name, self._left_out)
-        self._left_out = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._left_out:
+            _log.info("[%s] … and %d more line%s", self.name, self._left_out, "s" * (self._left_out != 1))
+            self._left_out = 0
 
     def _readable(self, raw: bytes) -> str:
-        text = raw[:LINE_BYTES].decode("utf-8", "replace")
-        text = _CONTROL.sub(" ", _SEQUENCE.sub("", text)).rstrip()
+        text = readable(raw[:LINE_BYTES]).rstrip()
         if self._redact is not None:
             text = self._redact(text)
         return text + " …" if len(raw) > LINE_BYTES else text
+
+
+def readable(raw: bytes) -> str:
+    """What a stranger wrote as one line of plain text."""
+    return _CONTROL.sub(" ", _SEQUENCE.sub("", raw.decode("utf-8", "replace")))
+
+
+def shortened(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= REASON else line[: REASON - 1] + "…"

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import re
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -11,11 +12,19 @@ from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports import process
 from mcpx.transports.dial import Dial
-from mcpx.transports.stderrlog import StderrLog
+from mcpx.transports.stderrlog import Allowance, StderrLog, readable, shortened
 from mcpx.wire.framing import MessageReader, frame
 from mcpx.wire.peer import Conversation, Meanwhile, Peer
 
 log = logging.getLogger(__name__)
+
+_SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
+SECRET_LENGTH = 6
+"""Characters; what is shorter would blot out ordinary words."""
+REMEMBERED = 512
+"""Servers whose allowance in the log outlives a process."""
+
+_allowances: dict[str, Allowance] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +56,14 @@ class ChildConversation:
     def __init__(self, spec: Stdio, dial: Dial) -> None:
         self._spec = spec
         self._dial = dial
-        self._stderr = StderrLog(dial.name)
+        self._redact = _redaction(spec.env)
+        self._stderr = StderrLog(
+            dial.name, self._redact, asyncio.get_running_loop().call_later, _allowance_of(dial.name)
+        )
+        self._heard: int | None = None
+        """Lines on standard error when the last message came; None: it never sent one."""
+        self._noise = ""
+        """The first thing on standard output that was no message."""
         self._child: process.Child | None = None
         self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
         self._peer = Peer(dial.name, self._transmit, dial.inbound)
@@ -91,11 +107,17 @@ class ChildConversation:
             self._child.write(frame(raw, self._spec.framing))
 
     def _received(self, raw: bytes) -> None:
-        noise = self._peer.waiting.noise
+        waiting = self._peer.waiting
+        noise = waiting.noise
         self._peer.receive(raw)
-        if self._peer.waiting.noise > noise == 0:
+        if waiting.noise == noise:
+            self._heard = self._stderr.total
+        elif not self._noise:
+            self._noise = shortened(self._redact(readable(raw[:1000])))
             log.warning(
-                "[%s] prints things on standard output that are not messages; they are passed over", self._dial.name
+                "[%s] prints things on standard output that are not messages; they are passed over: %r",
+                self._dial.name,
+                self._noise,
             )
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
@@ -103,12 +125,21 @@ class ChildConversation:
         self._peer.waiting.too_large(head, self._dial.limit)
 
     def _exited(self, code: int) -> None:
-        self._stderr.close()
+        self._stderr.close(died=self._peer.lost is None)
         how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
-        tail = self._stderr.tail(3)
-        if self._peer.lost is None and tail:
-            log.warning("[%s] its last words: %s", self._dial.name, " | ".join(tail))
-        self._peer.lose(f"the process {how}", SERVER_DIED)
+        # What it said before its last message it survived.
+        words = self._stderr.last_words(self._heard or 0)
+        self._peer.lose(f"the process {how}{f': {words}' if words else self._babble()}", SERVER_DIED)
+
+    @property
+    def excuse(self) -> str:
+        """What it does instead of answering, to stand behind a complaint that it does not."""
+        words = self._stderr.last_words(self._heard or 0)
+        return self._babble() or (f"; the last it said: {words}" if words else "")
+
+    def _babble(self) -> str:
+        babbles = self._heard is None and self._noise
+        return f"; it is no MCP server, or not started as one: it printed {self._noise!r}" if babbles else ""
 
     def memory(self) -> int:
         """Bytes the child's own process holds; 0 where the system does not tell."""
@@ -122,3 +153,24 @@ class ChildConversation:
         await self._peer.close()
         if self._child is not None:
             await self._child.end()
+
+
+def _allowance_of(server: str) -> Allowance:
+    """Of this server's earlier lives too, unless it is long ago."""
+    found = _allowances[server] = _allowances.pop(server, None) or Allowance()
+    if len(_allowances) > REMEMBERED:
+        del _allowances[next(iter(_allowances))]
+    return found
+
+
+def _redaction(env: Mapping[str, str]) -> Callable[[str], str]:
+    """Its secrets do not come out by way of what it prints."""
+    secrets = [value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_LENGTH]
+    secrets.sort(key=len, reverse=True)  # one that holds another goes first
+
+    def redact(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    return redact

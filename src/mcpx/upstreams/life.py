@@ -22,6 +22,7 @@ DOWN = ("disconnected", "needs_auth")
 class Status:
     state: State
     since: float = field(default_factory=time.time)
+    """Since when it is so; of one that fails: since when it fails, however often it was tried again."""
     last_error: str | None = None
 
 
@@ -75,8 +76,6 @@ class Life:
         """While it pauses: when the next attempt comes, by the monotonic clock."""
         self.needs_auth = False
         """Whether the present attempt failed for want of a sign-in."""
-        self.failing_since: float | None = None
-        """When it was last seen well, or first tried, if it is not well; seconds since the epoch."""
         self._connect = connect
         self._changed = changed
         self._gate = gate
@@ -144,10 +143,9 @@ class Life:
         self._retry_after = time.monotonic() + seconds
 
     def set(self, state: State, error: str | None = None) -> None:
-        if state in DOWN and self.failing_since is None:
-            self.failing_since = time.time()
         if (state, error) != (self.status.state, self.status.last_error):
-            self.status = Status(state, last_error=error)
+            failing = error is not None and self.status.last_error is not None
+            self.status = Status(state, self.status.since if failing else time.time(), error)
             self._changed()
 
     # Inside ----------------------------------------------------------------------------------------------------
@@ -166,7 +164,6 @@ class Life:
                 held.cancel()
                 self._gate.leave()
         if problem is None:
-            self.failing_since = None
             self.set("connected")
             self.came.set()
         else:

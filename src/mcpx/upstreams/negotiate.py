@@ -69,7 +69,10 @@ async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who:
                     if refused is None or opening == openings[0] or _names_modern(error):
                         refused = error
     except TimeoutError:
-        raise Unavailable(name, SERVER_TIMEOUT, f"did not complete the handshake within {timeout:g} s") from None
+        excuse: str = getattr(talk, "excuse", "")
+        raise Unavailable(
+            name, SERVER_TIMEOUT, f"did not complete the handshake within {timeout:g} s{excuse}"
+        ) from None
     finally:
         for task in attempts:
             task.cancel()

@@ -117,11 +117,6 @@ class Upstream:
     def restarts(self) -> int:
         return self._life.recovery.restarts
 
-    @property
-    def failing_since(self) -> float | None:
-        """Since when it is not well, in seconds since the epoch."""
-        return self._life.failing_since
-
     def describe(self) -> Json:
         """What there is to tell of it beside its status."""
         links = self._links.describe()
@@ -164,8 +159,8 @@ class Upstream:
             problem = f"{self.name}: {type(error).__name__}"
         else:
             if link.alive:
-                count = len(self.definitions["tools"])
-                log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, count, "s"[: count != 1])
+                tools = len(self.definitions["tools"])
+                log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, tools, "s" * (tools != 1))
                 self._watcher = self._tasks.start(self._look_after(link))
                 return None
             problem = f"{self.name}: died right after it was connected"
