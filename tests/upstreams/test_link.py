@@ -553,9 +553,8 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         server = HttpServer(handle)
         url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/mcp"
         ears = Ears()
-        link = Link(
-            Server(name="toy", connection=Http(url=url)), ears, Identity({"name": "me"}, {}), owner=None, voice=None
-        )
+        me = Identity({"name": "me"}, {})
+        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), NOBODY, use="shared")
         await link.open(("modern",), {}, {})
         async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
             await link.listen()

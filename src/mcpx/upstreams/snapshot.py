@@ -64,7 +64,7 @@ class Snapshots:
             {kind: cast(list[Json], definitions[kind]) for kind in KINDS},
             instructions if isinstance(instructions, str) else "",
             as_object(kept.get("traits")),
-            [as_list(kind) for kind in same if as_list(kind)],
+            tuple(as_list(kind) for kind in same if as_list(kind)),
         )
 
     def save(self, key: str, snapshot: Snapshot) -> None:
