@@ -3,14 +3,15 @@
 import argparse
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from mcpx import app
-from mcpx.cli.main import LEVELS, MODES
+from mcpx.cli.main import LEVELS
 from mcpx.config import Config, load
 from mcpx.model.errors import ConfigError
+from mcpx.surfaces import SURFACES
 
 
 def serve(
@@ -18,7 +19,7 @@ def serve(
 ) -> int:
     if options.admin or options.admin_port is not None:
         raise ConfigError(["error: the admin UI is not part of this version yet; leave --admin out"])
-    mode = options.mode or _choice(environ, "MCPX_MODE", MODES)
+    mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
 
     def read() -> Config:
         if path is None:
@@ -67,7 +68,7 @@ def _started_by_a_client() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 
 
-def _choice(environ: Mapping[str, str], name: str, allowed: Sequence[str]) -> str | None:
+def _choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> str | None:
     value = environ.get(name)
     if value and value not in allowed:
         raise ConfigError([f"error: {name} is {value!r}; it must be one of {', '.join(allowed)}"])

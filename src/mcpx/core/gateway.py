@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import public_name
@@ -31,9 +31,6 @@ from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.upstream import Surroundings, Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
-
-if TYPE_CHECKING:
-    from mcpx.catalog.entries import ToolEntry
 
 log = logging.getLogger(__name__)
 
@@ -209,16 +206,6 @@ class Gateway:
             return None
         status = upstream.status
         return Service(name, upstream.description, upstream.instructions, status.state, status.last_error)
-
-    def tool_index(self) -> "list[ToolEntry]":
-        """Every tool with all that the search surface knows of it (S2)."""
-        from mcpx.catalog.entries import entry_of
-
-        catalog, upstreams = self.catalog, self.generation.upstreams
-        return [
-            entry_of(offer, catalog.descriptions.get(offer.server, ""), *upstreams[offer.server].dates[offer.name])
-            for offer in catalog.offers["tools"]
-        ]
 
     def show(self, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""

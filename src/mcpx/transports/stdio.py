@@ -5,7 +5,7 @@ import logging
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stdio:
+    type: ClassVar[str] = "stdio"
+
     command: str
     """The program, looked up in the child's PATH."""
     args: tuple[str, ...] = ()
