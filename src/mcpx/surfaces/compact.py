@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from mcpx.catalog.catalog import Catalog
@@ -40,8 +39,6 @@ WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
 LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
-AT_ONCE = 256 * 1024
-"""Bytes of a kept result that are read while everybody waits; in larger ones a thread looks."""
 LONGEST_TO_COPY = 300
 """Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
@@ -58,6 +55,7 @@ class Compact(Surface):
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
         self._kept = surfaces.lasting.kept
+        self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
 
@@ -156,12 +154,11 @@ class Compact(Surface):
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
-        read = partial(reading.read, limit_bytes=how.result_limit, toon=how.toon, min_size=how.toon_min_size)
-        text = self._kept.get(owner_of(call.caller), arguments["handle"])
-        if text is None:
+        kept = self._kept.get(owner_of(call.caller), str(arguments.get("handle")))
+        if kept is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            page = await aside(lambda: read(text, arguments)) if len(text) > AT_ONCE else read(text, arguments)
+            page = await self._worker.read(kept, arguments, how.result_limit, how.toon, how.toon_min_size)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         result: Json = {"content": [said(page.text)]}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcpx.surfaces.checking.arguments import Checker
     from mcpx.surfaces.choices import Choice, Choices
     from mcpx.surfaces.large.kept import ResultStore
+    from mcpx.surfaces.large.worker import Worker
 
 
 class Surface(Part, ABC):
@@ -52,6 +53,8 @@ class Lasting:
     def close(self) -> None:
         if "kept" in vars(self):
             self.kept.close()
+        if "worker" in vars(self):
+            self.worker.close()
 
     @cached_property
     def choices(self) -> "Choices":
@@ -64,6 +67,12 @@ class Lasting:
         from mcpx.surfaces.large.kept import ResultStore
 
         return ResultStore()
+
+    @cached_property
+    def worker(self) -> "Worker":
+        from mcpx.surfaces.large.worker import Worker
+
+        return Worker()
 
     @cached_property
     def checker(self) -> "Checker":
