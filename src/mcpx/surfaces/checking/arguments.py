@@ -57,8 +57,7 @@ class Checker:
     def check(self, schema: object, arguments: object) -> Checked:
         compiled = self._schemas.compiled(schema)
         if is_object(arguments):
-            judge = compiled.fit(arguments)
-            return Checked(arguments) if judge.passes(arguments) else _mended(compiled, judge, arguments, [])
+            return Checked(arguments) if compiled.passes(arguments) else _mended(compiled, arguments, [])
         if arguments is None:
             return self.check(schema, {})
         if isinstance(arguments, str):
@@ -66,14 +65,14 @@ class Checker:
             read = _json("{}" if empty else arguments)
             if is_object(read):
                 how = "nothing taken as {}" if empty else "JSON text taken as an object"
-                judge, told = compiled.fit(read), [f"arguments: {how}"]
-                return Checked(read, tuple(told)) if judge.passes(read) else _mended(compiled, judge, read, told)
+                told = [f"arguments: {how}"]
+                return Checked(read, tuple(told)) if compiled.passes(read) else _mended(compiled, read, told)
         return Checked({}, problems=(f"arguments: expected an object, got {spelled(arguments)}",))
 
 
-def _mended(compiled: Compiled, judge: Compiled, given: Json, told: list[str]) -> Checked:
-    """Arguments that the judge refused, repaired if that makes them right."""
-    faults = wrong = find_faults(judge, given)
+def _mended(compiled: Compiled, given: Json, told: list[str]) -> Checked:
+    """Arguments that did not pass, repaired if that makes them right."""
+    faults = wrong = find_faults(compiled, given)
     arguments = given
     for _ in range(_MOST_ROUNDS):
         draft = _Draft(arguments)
@@ -82,10 +81,9 @@ def _mended(compiled: Compiled, judge: Compiled, given: Json, told: list[str]) -
             break
         told += repairs
         arguments = draft.root
-        judge = compiled.fit(arguments)
-        if judge.passes(arguments):
+        if compiled.passes(arguments):
             return Checked(arguments, repairs_text(told))
-        wrong = find_faults(judge, arguments)
+        wrong = find_faults(compiled, arguments)
     return Checked(given, problems=problems_text(compiled.schema, faults))
 
 

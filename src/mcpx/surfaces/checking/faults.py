@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Literal, cast
 
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
-from mcpx.surfaces.checking.effort import resolve
+from mcpx.surfaces.checking.bounds import resolve
 from mcpx.surfaces.checking.schemas import Compiled, holds
 
 Path = tuple[str | int, ...]
