@@ -93,6 +93,23 @@ def test_values_come_out_of_the_process_as_they_are() -> None:
     working(main)
 
 
+@pytest.mark.parametrize("value", [[], {}, 5, 10**400, "x" * 2_000])
+def test_what_no_schema_has_judged_is_judged_here(value: Any) -> None:
+    """SUR-11"""
+    deep: Any = value
+    for _ in range(5_000):
+        deep = [deep]
+
+    async def main(worker: Worker) -> None:
+        for given in (value, deep):
+            with pytest.raises(BadReading, match="jmespath"):
+                await ask(worker, ROWS, jmespath=given)
+            with pytest.raises(BadReading, match="offset"):
+                await ask(worker, MANY, offset=[given])
+
+    working(main)
+
+
 def test_a_mistake_is_told_from_the_process_as_from_here() -> None:
     """SUR-11"""
 

@@ -17,8 +17,10 @@ from urllib.parse import unquote
 
 from mcpx.model.call import Json, as_object, is_array, is_object
 
-MOST_NODES = 5_000
-"""Values in a schema, as it stands and as it is written out. The largest of 686 real ones has some hundreds."""
+MOST_NODES = 20_000
+"""Values in a schema as it stands. The largest of 686 real ones has some hundreds."""
+MOST_RULES = 10_000
+"""Rules of a schema that is written out."""
 DEEPEST = 100
 """Levels of a schema; the validator's own limit is 255."""
 MOST_PATTERNS = 20
@@ -30,7 +32,7 @@ MOST_TEXT = 65_536
 MOST_TO_TELL_APART = 1_000
 """Values in arguments of which some must differ: lists and objects among them are compared each with each."""
 MOST_WORK = 10_000_000
-"""Values of the arguments times those of the schema written out: rules held against values, at 10 to 20 ns each."""
+"""Rules times the values they are held against, at 10 to 20 ns each."""
 _PATTERN = 64
 """A pattern counts as so many rules, …"""
 _FRACTION = 500
@@ -116,7 +118,7 @@ class Bounds:
             if not is_object(schema):
                 return
             count += _own(schema)
-            if count > MOST_NODES:
+            if count > MOST_RULES:
                 raise _TooMuch
             for each in (resolve(self.root, schema.get("$ref")), *_used(schema, _SAME)):
                 write(each, levels)
@@ -161,7 +163,7 @@ def _own(schema: Json) -> int:
     listed = measure({key: schema[key] for key in ("const", "enum", "required") if key in schema}, MOST_NODES)
     patterns = len(as_object(schema.get("patternProperties"))) + ("pattern" in schema)
     fractions = any(isinstance(schema.get(key), float) for key in _BOUNDS)
-    return (listed.nodes if listed else MOST_NODES) + _PATTERN * patterns + _FRACTION * fractions
+    return (listed.nodes if listed else MOST_RULES) + _PATTERN * patterns + _FRACTION * fractions
 
 
 def _used(schema: Json, keywords: tuple[tuple[str, ...], ...]) -> Iterable[object]:

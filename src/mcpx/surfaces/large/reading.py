@@ -69,7 +69,7 @@ TOOL: Json = {
 
 def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: bool = True, min_size: int = 3) -> Page:
     """The part of a kept result that was asked for."""
-    asked = _asked(arguments)
+    asked = asked_for(arguments)
     whole = _parsed(text)
     value = whole if asked.jmespath is None else _selected(asked.jmespath, whole)
     room = max(limit_bytes, LEAST) - NOTE_BYTES
@@ -112,7 +112,8 @@ def _selected(expression: str, whole: object) -> object:
     return query(expression, whole)
 
 
-def _asked(arguments: Mapping[str, Any]) -> Asked:
+def asked_for(arguments: Mapping[str, Any]) -> Asked:
+    """What the arguments say; a schema may not have judged them before."""
     for name in arguments:
         if name not in TOOL["inputSchema"]["properties"]:
             raise BadReading(f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head")

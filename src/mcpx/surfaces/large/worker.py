@@ -16,7 +16,7 @@ from typing import Any
 from mcpx.model.call import Json
 from mcpx.surfaces.large.kept import Kept
 from mcpx.surfaces.large.pages import BadReading, Page
-from mcpx.surfaces.large.reading import read
+from mcpx.surfaces.large.reading import asked_for, read
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,8 @@ class Worker:
     async def read(self, kept: Kept, arguments: Json, limit_bytes: int, toon: bool, min_size: int) -> Page:
         """See `reading.read`."""
         how = (limit_bytes, toon, min_size)
-        if kept.size <= AT_ONCE and arguments.get("jmespath") is None:
+        asked = asked_for(arguments)
+        if kept.size <= AT_ONCE and asked.jmespath is None:
             return read(kept.text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
         if self._waiting >= MOST_WAITING:
             raise BadReading("too many large results are being read at this moment; try again")
