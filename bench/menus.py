@@ -18,10 +18,8 @@ from mcpx.catalog.naming import Naming
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller
 from mcpx.model.offer import KINDS, Kind
-from mcpx.surfaces.auto import Choices
-from mcpx.surfaces.large.kept import ResultStore
 from mcpx.surfaces.settings import Settings
-from mcpx.surfaces.surface import Surfaces
+from mcpx.surfaces.surface import Lasting, Surfaces
 from mcpx.surfaces.view import Service, View
 
 Json = dict[str, Any]
@@ -122,4 +120,4 @@ def read_queries(data: Path) -> list[str]:
 
 
 def _surfaces() -> Surfaces:
-    return Surfaces("direct", Settings(), Choices, ResultStore)
+    return Surfaces("direct", Settings(), Lasting())

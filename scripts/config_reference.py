@@ -15,6 +15,7 @@ from typing import Any
 
 from mcpx.catalog import naming
 from mcpx.config import schema, sections
+from mcpx.model.family import Family
 from mcpx.surfaces import settings
 from mcpx.transports import TRANSPORTS
 
@@ -125,7 +126,8 @@ def docs_of(part: type) -> dict[str, str]:
 def type_of(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return type_of(arguments[0])
+        families = [mark for mark in arguments[1:] if isinstance(mark, Family)]
+        return ", ".join(f"`{name}`" for name in families[0]) if families else type_of(arguments[0])
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is tuple:

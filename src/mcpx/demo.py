@@ -12,7 +12,7 @@ from mcpx.catalog.naming import Naming
 from mcpx.config import Config, Server
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from mcpx.transports import Memory
+from mcpx.transports.memory import Memory
 from mcpx.wire import era
 
 ABOUT = (

@@ -2,6 +2,7 @@
 
 import json
 import re
+import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, MODES, Json, Visitor, config, text, texts, told
+from behaviour.raw import BOTH, Stream, request
 from fixtures.gateway import Gateway
 
 LIMIT = 16_000
@@ -312,3 +314,21 @@ def test_the_tool_that_reads_on_can_be_asked_for_like_any_other(gateway: Gateway
         method = ".".join(target.values())
         asked = client.use("inspect", **target) if mode == "inspect" else client.use("describe", method=method)
         assert all(word in text(asked) for word in ("handle: string", "offset?", "jmespath?", "grep?", "head?"))
+
+
+def test_an_expression_without_end_holds_up_nobody(gateway: Gateway) -> None:
+    """SUR-11, SEC-6: it is stopped, its client is told, and everybody else is served meanwhile."""
+    client, other = Visitor(gateway.port, "search"), Visitor(gateway.port, "inspect")
+    handle = handle_of(client, large(client, json.dumps([{"id": number} for number in range(4_000)])))
+    other.tools()
+    asked = {"handle": handle, "jmespath": "[@, @][]" + " | [@, @][]" * 50}
+    call = request("tools/call", {"name": "mcp_execute_tool", "arguments": {"tool_name": "mcpx.result"}}, 99)
+    call["params"]["arguments"]["arguments"] = asked
+    headers = [*client.headers.items(), ("Content-Type", "application/json"), ("Accept", BOTH)]
+    with Stream(gateway.port, "POST", "/mcp/search", headers, json.dumps(call).encode()) as endless:
+        for _ in range(50):
+            other.tools()
+        assert not select.select([endless._socket], [], [], 0)[0], "answered already"
+        answer = endless.reply().message["result"]
+    assert answer["isError"] and "takes too much time or memory" in text(answer)
+    assert read(client, handle, jmespath="[7].id") == "7"

@@ -160,7 +160,7 @@ def test_a_missing_key_is_told_at_what_lacks_it(refused: Refused) -> None:
     [
         ("{command: x}", "did you mean 'type: stdio'?"),
         ("{url: 'http://x'}", "did you mean 'type: http'?"),
-        ("{}", "one of stdio, http, sse, websocket"),
+        ("{}", "one of http, sse, stdio, websocket"),
     ],
 )
 def test_a_connection_without_type_is_told_what_was_meant(connection: str, hint: str, refused: Refused) -> None:
@@ -257,8 +257,8 @@ def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, r
         ("mcp_servers: [{name: a, connection: text}]", "expected a mapping, not text"),
         ("mcp_servers: [{name: a, connection: {type: stdio, command: x, args: -y}}]", "write it in brackets"),
         ("mcp_servers: [{name: a, connection: {type: stdio, command: x, env: [A]}}]", "expected a mapping, not a list"),
-        ("mcp_servers: [{name: a, connection: {type: pipe}}]", "one of stdio, http, sse, websocket"),
-        ("mcp_servers: [{name: a, connection: {type: 3}}]", "expected one of stdio, http, sse, websocket"),
+        ("mcp_servers: [{name: a, connection: {type: pipe}}]", "one of http, sse, stdio, websocket"),
+        ("mcp_servers: [{name: a, connection: {type: 3}}]", "expected one of http, sse, stdio, websocket"),
         ("mcp_servers: [{name: , connection: {type: stdio, command: x}}]", "'name' has no value"),
         ("server: {port: 65536}", "must be a port, 0 to 65535"),
         ("server: {admin_token: ''}", "must not be empty"),

@@ -9,8 +9,11 @@ from mcpx.core.router import ROUTES, route
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
 from mcpx.model.offer import Kind, Offer
-from mcpx.surfaces.direct import Direct
+from mcpx.surfaces.modes.direct import Direct
+from mcpx.surfaces.settings import Settings
+from mcpx.surfaces.surface import Lasting, Surfaces
 
+DIRECT = Direct(Surfaces("direct", Settings(), Lasting()))
 EXTRA: Json = {"_meta": {"a": 1}, "requestState": "s", "inputResponses": {}, "future": [1]}
 
 
@@ -50,7 +53,7 @@ class Room:
 
 def routed(method: str, caller: Caller | None = None, **params: Any) -> tuple[Json, list[tuple[Any, ...]]]:
     room = Room()
-    return run(route(Direct(), room, Call(method, params, caller or older()))), room.done
+    return run(route(DIRECT, room, Call(method, params, caller or older()))), room.done
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fixtures.work import steps
 from mcpx.surfaces.checking.arguments import Checked, Checker
-from mcpx.surfaces.checking.effort import MOST_NODES, TOO_MUCH, measure, survey
-from mcpx.surfaces.checking.schemas import MOST_COMPILED, MOST_KEPT, MOST_WORK, Compiled, Schemas, compile_schema
+from mcpx.surfaces.checking.bounds import MOST_NODES, MOST_RULES, bounds_of
+from mcpx.surfaces.checking.schemas import MOST_COMPILED, MOST_KEPT, Compiled, Schemas
 
 Json = dict[str, Any]
 
@@ -613,16 +613,14 @@ def test_a_call_that_stays_wrong_is_refused_as_it_was_given() -> None:
     assert problems(READ, {"path": "/x", "limit": "101"}) == ('limit: expected integer, got string "101"',)
 
 
-def test_a_repair_copies_only_the_way_to_it() -> None:
-    """SUR-9: nothing given is written to, nothing large is copied."""
+def test_nothing_given_is_written_to() -> None:
+    """SUR-9"""
     schema = of(a=of(n={"type": "integer"}), big={"type": "array"})
     given_ = {"a": {"n": "5", "other": [1]}, "big": [1, 2]}
     before = copy.deepcopy(given_)
     checked = check(schema, given_)
     assert checked.arguments == {"a": {"n": 5, "other": [1]}, "big": [1, 2]}
     assert given_ == before
-    assert checked.arguments["big"] is given_["big"]
-    assert checked.arguments["a"]["other"] is given_["a"]["other"]
 
 
 # Compiled once
@@ -641,10 +639,11 @@ def test_kept_validators_are_bounded_in_number_and_in_size() -> None:
     """SEC-6: servers come and go, and each brings definitions."""
     schemas = Schemas()
     for _ in range(MOST_COMPILED + 10):
-        schemas.compiled({"type": "array"})  # the cheapest there is: compiled to nothing
+        schemas.compiled({"type": "object"})
     assert len(schemas) == MOST_COMPILED
-    for _ in range(30):
-        schemas.compiled({"type": "array", "enum": list(range(MOST_NODES - 10))})
+    for _ in range(20):
+        schemas.compiled({"type": "object", "enum": list(range(MOST_NODES - 10))})
+        schemas.compiled({"type": "array", "enum": list(range(MOST_NODES * 2))})  # not even looked at
     assert len(schemas) <= MOST_KEPT // (MOST_NODES - 10) + 1
 
 
@@ -652,7 +651,7 @@ def test_the_least_used_definition_is_forgotten_first() -> None:
     """SEC-6"""
     schemas = Schemas()
     compiled = schemas.compiled(READ)
-    for _ in range(MOST_COMPILED * 2):
+    for _ in range(100):
         schemas.compiled({"type": "array"})
         assert schemas.compiled(READ) is compiled
 
@@ -661,7 +660,7 @@ def test_the_least_used_definition_is_forgotten_first() -> None:
 
 
 def test_no_reference_reaches_the_network_or_a_file(tmp_path: Path) -> None:
-    """SUR-9: the validator would fetch them; here they are not followed, and the rest of the schema counts."""
+    """SUR-9: the validator would fetch them; here they are not followed, and the server judges."""
     (tmp_path / "schema.json").write_text('{"type": "integer"}')
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -684,9 +683,8 @@ def test_no_reference_reaches_the_network_or_a_file(tmp_path: Path) -> None:
                 {"$schema": reference, **of(a={}, n={"type": "integer"})},
             ):
                 assert check(schema, {"a": "text", "n": 5}).problems == ()
-        assert problems({**of(a={"$ref": f"http://127.0.0.1:{port}/"}, n={"type": "integer"})}, {"n": "x"}) == (
-            'n: expected integer, got string "x"',
-        )
+        far = {**of(a={"$ref": f"http://127.0.0.1:{port}/"}, n={"type": "integer"})}
+        assert check(far, {"n": "x"}) == Checked({"n": "x"})
         with pytest.raises(BlockingIOError):
             listener.accept()
 
@@ -750,9 +748,9 @@ def test_arguments_of_any_depth_are_survived(depth: int) -> None:
         arguments = {"a": nested(depth)}
         checked = check(schema, arguments)
         assert checked.arguments is arguments
-        assert bool(checked.problems) == ("enum" in schema["properties"]["a"])
+        assert bool(checked.problems) == ("enum" in schema["properties"]["a"] and depth == 10)
     refused = {"a": nested(depth), "b": "x"}
-    assert check(recursive, refused).problems == ('b: expected integer, got string "x"',)
+    assert bool(check(recursive, refused).problems) == (depth == 10), "what is deeper is for the server to judge"
 
 
 def doubling(levels: int) -> Json:
@@ -792,49 +790,28 @@ RECURSIVE: Json = {
 @pytest.mark.parametrize(
     "schema", [doubling(60), doubling_inward(60), unevaluated(40), unevaluated_doubling(60), RECURSIVE]
 )
-def test_a_small_schema_that_asks_for_endless_work_is_checked_in_outline(schema: Json) -> None:
-    """SEC-6: nobody can stop the validator once it runs, so the work is counted before."""
-    arguments = {"a": nested(30), "n": 5}
-    size, needed = measure(schema, MOST_NODES), measure(arguments, MOST_NODES)
-    assert size is not None
-    assert needed is not None
-    found = survey(schema, size)
-    assert found is None or found.work(needed) > MOST_WORK
-    assert check(schema, arguments).arguments is arguments
-    assert check(schema, {**arguments, "n": "5"}).arguments["n"] == 5
-    assert problems(schema, {**arguments, "n": "x"}) == ('n: expected integer, got string "x"',)
+def test_a_small_schema_that_asks_for_endless_work_is_left_to_the_server(schema: Json) -> None:
+    """SEC-6: nobody can stop the validator once it runs, so what does not fit into a bound does not run."""
+    arguments = {"a": nested(30), "n": "x"}
+    assert check(schema, arguments) == Checked(arguments)
 
 
-def test_the_work_is_counted_for_the_depth_that_came() -> None:
-    """SUR-9: the same schema is checked in full where that is little work."""
+def test_the_same_schema_is_checked_where_that_is_little_work() -> None:
+    """SUR-9: it is written out as far down as the arguments go."""
     assert problems(RECURSIVE, {"a": {"a": {}}}) != ()
     assert problems(doubling(5), {"a": True}) == ("a: expected string, got boolean true",)
     assert mended(doubling(5), {"a": 5})[0] == {"a": "5"}
 
 
-def test_work_is_never_counted_as_less_than_it_is() -> None:
+def test_a_schema_is_never_judged_beyond_its_bound() -> None:
     """SEC-6: on schemas whose work is known."""
-    for levels in (1, 5, 10):
-        schema = doubling(levels)
-        size, small = measure(schema, MOST_NODES), measure({"a": 1}, 10)
-        assert size is not None
-        assert small is not None
-        found = survey(schema, size)
-        assert found is not None
-        assert found.settled
-        assert found.work(small) >= 2**levels
-    size = measure(RECURSIVE, MOST_NODES)
-    assert size is not None
-    found = survey(RECURSIVE, size)
-    assert found is not None
-    assert not found.settled
-    for depth in range(1, 5):
-        deep = measure(nested(depth), 100)
-        assert deep is not None
-        assert found.work(deep) >= 9 ** (depth - 1)
-    deep = measure(nested(200), 1000)
-    assert deep is not None
-    assert found.work(deep) == TOO_MUCH
+    for levels in (1, 5, 10, 11, 12, 20, 60):
+        allowed = bounds_of(doubling(levels))
+        assert (allowed is not None and allowed.allow({"a": 1})) == (2**levels < MOST_RULES / 3)
+    allowed = bounds_of(RECURSIVE)
+    assert allowed is not None
+    for depth in range(40):
+        assert allowed.allow({"a": nested(depth)}) == (depth < 2)
 
 
 def deep_schema(depth: int) -> Json:
@@ -844,31 +821,28 @@ def deep_schema(depth: int) -> Json:
     return {**of(a=schema, n={"type": "integer"}), "required": ["n"]}
 
 
-def test_a_schema_too_large_or_too_deep_is_checked_at_the_top() -> None:
+def test_a_schema_too_large_or_too_deep_is_left_to_the_server() -> None:
     """SEC-6"""
     wide = {**of(n={"type": "integer"}, a={"enum": list(range(1_000_000))}), "required": ["n"]}
-    wordy = {**of(n={"type": "integer", "description": "x" * 10_000_000}, a={}), "required": ["n"]}
     many = {**of(n={"type": "integer"}, a={"anyOf": [{"minLength": n} for n in range(20_000)]}), "required": ["n"]}
-    deep = deep_schema(100_000)
-    for schema in (wide, wordy, many, deep):
-        assert check(schema, {"n": 5, "a": "x"}).problems == ()
-        assert check(schema, {}).problems == ("n: required and missing, expected number",)
-        assert check(schema, {"n": "x"}).problems == ('n: expected integer, got string "x"',)
-        assert check(schema, {"n": 5, "aa": "x"}).problems == ("aa: unknown argument, did you mean a?",)
+    names = of(**{f"p{n}": {"type": "integer"} for n in range(100_000)})
+    for schema in (wide, many, names, deep_schema(100_000)):
+        for arguments in ({"n": 5, "a": "x"}, {}, {"n": "x"}, {"p1": "x"}):
+            assert check(schema, arguments) == Checked(arguments)
 
 
-def test_a_schema_with_endless_names_is_not_looked_at() -> None:
-    """SEC-6"""
-    schema = of(**{f"p{n}": {"type": "integer"} for n in range(100_000)})
-    assert check(schema, {"p1": "x", "other": 1}).problems == ()
+def test_long_descriptions_are_nothing_to_judge() -> None:
+    """SUR-9"""
+    schema = {**of(n={"type": "integer", "description": "x" * 1_000_000}), "required": ["n"]}
+    assert check(schema, {}).problems == ("n: required and missing, expected number",)
 
 
 def test_compiling_is_bounded_for_any_schema() -> None:
     """SEC-6: in steps, which are the same on every machine."""
-    chain: Json = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(4_000)}
-    worst = {"$ref": "#/$defs/a0", "$defs": {**chain, "a4000": {"properties": {"a": {"$ref": "#"}}}}}
-    for schema in (worst, {"anyOf": [of(a={})] * 100_000}, of(a={"enum": list(range(1_000_000))})):
-        assert steps(lambda schema=schema: compile_schema(schema, measure(schema, MOST_NODES))) < 3_000_000
+    chain: Json = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(1_500)}
+    worst = {"$ref": "#/$defs/a0", "$defs": {**chain, "a1500": {"properties": {"a": {"$ref": "#"}}}}}
+    for schema in (worst, RECURSIVE, {"anyOf": [of(a={})] * 100_000}, of(a={"enum": list(range(1_000_000))})):
+        assert steps(lambda schema=schema: check(schema, {"a": nested(30)})) < 3_000_000
 
 
 def test_a_thousand_references_in_a_row_are_survived() -> None:
@@ -876,7 +850,7 @@ def test_a_thousand_references_in_a_row_are_survived() -> None:
     chain: Json = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(1_000)}
     schema = {**of(a={"$ref": "#/$defs/a0"}), "$defs": {**chain, "a1000": {"type": "integer"}}}
     assert check(schema, {"a": 5}).problems == ()
-    assert len(check(schema, {"a": []}).problems) == 1
+    assert check(schema, {"a": []}).problems == (), "too long a way for us"
 
 
 def test_patterns_run_in_linear_time() -> None:
@@ -899,21 +873,19 @@ def test_a_pattern_that_is_none_or_not_linear_is_left_out_and_the_rest_counts(pa
 
 @pytest.mark.parametrize("around", [{"not": {}}, {"oneOf": [{}, {"type": "null"}]}, {"if": {}, "then": False}])
 def test_leaving_out_a_pattern_never_refuses_more(around: Json) -> None:
-    """SUR-9: under `not` and its like, a rule less is a refusal more. Then only the outline counts."""
+    """SUR-9: under `not` and its like, a rule less is a refusal more. Then the server judges."""
     inner = json.loads(json.dumps(around).replace("{}", '{"pattern": "^(?=y)"}', 1))
     schema = of(a=inner, n={"type": "integer"})
     assert check(schema, {"a": "no", "n": 5}).problems == ()
-    assert problems(schema, {"a": "no", "n": "x"}) == ('n: expected integer, got string "x"',)
+    assert check(schema, {"a": "no", "n": "x"}).problems == ()
 
 
 def test_too_many_patterns_and_too_long_texts_are_not_run() -> None:
     """SEC-6: each is bounded, so both together are."""
     many = of(n={"type": "integer"}, **{f"p{n}": {"pattern": f"(a|b)*a(a|b){{{n}}}"} for n in range(200)})
     assert check(many, {"p5": "x", "n": 5}).problems == ()
-    assert check(many, {"n": "x"}).problems != ()
     names = {**of(n={"type": "integer"}), "patternProperties": {f"(a|b)*a(a|b){{{n}}}": True for n in range(20_000)}}
     assert check(names, {"p5": "x", "n": 5}).problems == ()
-    assert check(names, {"n": "x"}).problems != ()
     long = {"p": "x" * 1_000_000, "n": 5}
     assert check(of(p={"pattern": "^y"}, n={"type": "integer"}), long) == Checked(long)
 
@@ -930,22 +902,24 @@ def test_a_panic_in_the_validator_is_not_the_callers_fault() -> None:
     def interrupt(_: object) -> bool:
         raise KeyboardInterrupt
 
-    assert Compiled({}, is_valid=panic).passes({})
+    assert Compiled({}, is_valid=panic, bounds=bounds_of({})).passes({})
     with pytest.raises(KeyboardInterrupt):
-        Compiled({}, is_valid=interrupt).passes({})
+        Compiled({}, is_valid=interrupt, bounds=bounds_of({})).passes({})
 
 
 # Hostile arguments
 
 
-def test_huge_wrong_arguments_are_explained_in_bounded_work() -> None:
+def test_wrong_arguments_are_explained_in_bounded_work_and_huge_ones_are_left_to_the_server() -> None:
     """SEC-6: asked for its reasons, the validator would copy a megabyte for each."""
     schema = {"allOf": [{**of(a={"type": "array", "items": {"type": "integer"}}), "required": ["b"]}] * 20}
-    for value in (["x" * 10] * 50_000, "x" * 4_000_000, nested(50_000, list), {str(n): n for n in range(50_000)}):
+    small = (["x" * 10] * 5_000, "x" * 4_000_000, {str(n): n for n in range(5_000)})
+    huge = (["x" * 10] * 50_000, nested(50_000, list), {str(n): n for n in range(50_000)})
+    for value in (*small, *huge):
         arguments = {"a": value}
         told: list[Checked] = []
         assert steps(lambda arguments=arguments: told.append(check(schema, arguments))) < 2_000_000  # noqa: B023
-        assert told[0].problems
+        assert bool(told[0].problems) == any(value is each for each in small)
         assert sum(map(len, told[0].problems)) < 2_000
         assert told[0].arguments is arguments
 
@@ -962,13 +936,11 @@ COSTLY = {
 
 
 @pytest.mark.parametrize(("schema", "value"), COSTLY.values(), ids=COSTLY.keys())
-def test_what_would_take_long_is_checked_in_outline(schema: Json, value: Any) -> None:
-    """SEC-6: each of them is a fraction of a second, or many seconds; what is at the top is checked all the same."""
+def test_what_would_take_long_is_left_to_the_server(schema: Json, value: Any) -> None:
+    """SEC-6: each of them is a fraction of a second, or many seconds."""
     schema = {**schema, "required": ["b"]}
-    compiled = compile_schema(schema, measure(schema, MOST_NODES))
-    assert compiled.cost is not None
-    assert compiled.fit({"a": value}).cost is None
-    assert check(schema, {"a": value}).problems == ("b: required and missing, expected a value",)
+    arguments = {"a": value}
+    assert check(schema, arguments) == Checked(arguments)
 
 
 def test_a_json_text_that_grows_when_read_is_counted_again() -> None:

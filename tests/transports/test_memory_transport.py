@@ -7,8 +7,9 @@ import pytest
 from fixtures.parts import forever, run
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_TIMEOUT, RpcError, Unavailable
-from mcpx.transports import TRANSPORTS, Memory
+from mcpx.transports import TRANSPORTS
 from mcpx.transports.dial import Dial
+from mcpx.transports.memory import Memory
 from mcpx.wire.peer import Conversation
 
 

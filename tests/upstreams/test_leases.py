@@ -553,7 +553,7 @@ def test_a_server_that_goes_while_a_link_is_opened_leaves_no_connection_and_tell
             call = on.begin(older("a", askable=True))
             await until(lambda: toy.attempts == 2)
             draining = asyncio.create_task(on.upstream.drain(0.1))
-            with pytest.raises(Unavailable, match="^toy: was removed from the configuration") as caught:
+            with pytest.raises(Unavailable, match=r"^toy: was removed from the configuration") as caught:
                 await call
             assert caught.value.code == SERVER_DOWN
             toy.opening.set()

@@ -3,8 +3,6 @@
 Promised: whatever a server sends as a schema, its parameters are told as far as they can be read; nothing raises.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
 from urllib.parse import unquote
@@ -16,40 +14,6 @@ from mcpx.model.offer import Offer
 MOST_PARAMETERS = 64
 LONGEST_TEXT = 1_000
 """Of what is told of a tool; the whole of it is in its schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolEntry:
-    """One tool in the index."""
-
-    name: str
-    """What its server calls it."""
-    display_name: str
-    """What clients call it."""
-    description: str
-    service_name: str
-    service_description: str
-    parameters: Json
-    input_schema: Json
-    created_at: datetime
-    """When it was first seen by this process."""
-    updated_at: datetime
-    """When its definition last changed."""
-
-
-def entry_of(offer: Offer, service_description: str, created: float, updated: float) -> ToolEntry:
-    schema = as_object(offer.definition.get("inputSchema"))
-    return ToolEntry(
-        name=offer.name,
-        display_name=offer.public,
-        description=description_of(offer),
-        service_name=offer.server,
-        service_description=service_description,
-        parameters=parameters_of(schema),
-        input_schema=schema,
-        created_at=datetime.fromtimestamp(created, UTC),
-        updated_at=datetime.fromtimestamp(updated, UTC),
-    )
 
 
 def parameters_of(schema: object) -> Json:

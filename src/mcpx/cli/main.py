@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from mcpx.model.errors import ConfigError
 if TYPE_CHECKING:
     from mcpx.config import Config
 
-MODES = ("direct", "inspect", "describe", "search", "auto")
 LATER = ("tools", "search", "call", "add", "remove", "import", "connect", "migrate", "doctor")
 """Commands of a later version (RUN-4): to be told from mistakes."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -104,12 +103,26 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
         parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
         parser.add_argument("--port", type=int, help="port to bind (default 8000; 0 takes any free one)")
-        parser.add_argument("--mode", choices=MODES, help="what clients see by default")
+        parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
         parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
         parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
         parser.add_argument("--admin-port", type=int, metavar="PORT", help="port of the admin UI")
         parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
     return parser
+
+
+class _Modes:
+    """The modes there are, looked for when somebody asks."""
+
+    def __contains__(self, name: object) -> bool:
+        from mcpx.surfaces import SURFACES
+
+        return name in SURFACES
+
+    def __iter__(self) -> Iterator[str]:
+        from mcpx.surfaces import SURFACES
+
+        return iter(SURFACES)
 
 
 def _named(options: argparse.Namespace) -> str | None:

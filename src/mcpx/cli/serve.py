@@ -4,14 +4,15 @@ import argparse
 import contextlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from mcpx import __version__, app
-from mcpx.cli.main import LEVELS, MODES
+from mcpx.cli.main import LEVELS
 from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
+from mcpx.surfaces import SURFACES
 
 
 def serve(
@@ -19,7 +20,7 @@ def serve(
 ) -> int:
     if options.admin or options.admin_port is not None:
         raise ConfigError(["error: the admin UI is not part of this version yet; leave --admin out"])
-    mode = options.mode or _choice(environ, "MCPX_MODE", MODES)
+    mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
     strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
     by_stdio = _by_stdio(options, environ)
 
@@ -91,7 +92,7 @@ def _started_by_a_client() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 
 
-def _choice(environ: Mapping[str, str], name: str, allowed: Sequence[str]) -> str | None:
+def _choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> str | None:
     value = environ.get(name)
     if value and value not in allowed:
         raise ConfigError([f"error: {name} is {value!r}; it must be one of {', '.join(allowed)}"])

@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from mcpx.catalog.naming import Naming
 from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.config.sections import AuthConfig, Command, FrontServer, Limits, Policy
+from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
 
-Mode = Literal["direct", "inspect", "describe", "search", "auto"]
 Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode", "codex", "opencode", "zed"]
 
 

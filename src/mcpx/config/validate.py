@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from mcpx.config.kinds import Inside, Rule, Tagged
 from mcpx.config.problems import Findings, may_be_secret, nearest
@@ -28,6 +28,7 @@ from mcpx.config.tree import (
     plain,
     shorten,
 )
+from mcpx.model.family import Family, Part
 
 T = TypeVar("T")
 _INVALID: Any = object()
@@ -93,6 +94,8 @@ class _Builder:
         for mark in marks:
             if isinstance(mark, Tagged):
                 return self._tagged(mark.classes, value, path)
+            if isinstance(mark, Family):
+                return self._choice(_names(cast("Family[Part]", mark), value), value, path)
             if isinstance(mark, Inside) and (table := as_map(value)) is not None:
                 value = self._inside(mark.key, table, path)
                 path = (*path, mark.key)
@@ -172,7 +175,7 @@ class _Builder:
             elif name is None:
                 name = next(iter(classes))
         else:
-            name = self._choice(tuple(classes), given, (*path, "type"))
+            name = self._choice(_names(classes, given), given, (*path, "type"))
         if name is None or name is _INVALID:
             return _INVALID
         elsewhere = {
@@ -241,6 +244,11 @@ class _Builder:
         return _INVALID
 
 
+def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:
+    """What there is to choose from; a family looks further when it is asked for something it does not know."""
+    return (asked,) if isinstance(asked, str) and asked in classes else tuple(classes)
+
+
 def _branch(options: tuple[Any, ...], value: object) -> Any:
     """The member of a union whose shape the value has; the first one when none fits."""
 
@@ -257,6 +265,8 @@ def _keys_below(kind: Any) -> set[str]:
     """Keys of the mappings that may stand right below a field of this type."""
     if _is_table(kind):
         return set(_shape(kind))
+    if isinstance(kind, Tagged):
+        return set[str]().union(*map(_shape, kind.classes.values()))
     if get_origin(kind) in (Union, UnionType, Annotated):
         return set[str]().union(*(_keys_below(option) for option in get_args(kind)))
     return set()
@@ -272,7 +282,8 @@ def _required_keys(cls: type) -> set[str]:
 
 def _takes_text(kind: Any) -> bool:
     if get_origin(kind) in (Union, UnionType, Annotated):
-        return any(_takes_text(option) for option in get_args(kind))
+        options = get_args(kind)
+        return any(map(_takes_text, options)) and not any(isinstance(option, Family) for option in options)
     return kind is str
 
 

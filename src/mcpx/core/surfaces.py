@@ -1,51 +1,17 @@
 """From the configuration to what surfaces need of it, and what of theirs outlives a reload."""
 
-from typing import TYPE_CHECKING
-
 from mcpx.config import Config
 from mcpx.config.schema import PerServer
+from mcpx.surfaces import SURFACES
 from mcpx.surfaces.settings import Rendering, Settings
-from mcpx.surfaces.surface import Surfaces
-
-if TYPE_CHECKING:
-    from mcpx.surfaces.auto import Choice, Choices
-    from mcpx.surfaces.large.kept import ResultStore
+from mcpx.surfaces.surface import Lasting, Surfaces
 
 
-class SurfaceState:
-    """Kept results and choices: made when the first surface needs them, shared by all generations."""
-
-    def __init__(self) -> None:
-        self._kept: ResultStore | None = None
-        self._choices: Choices | None = None
+class SurfaceState(Lasting):
+    """Kept results and choices, shared by all generations."""
 
     def surfaces(self, config: Config) -> Surfaces:
-        return Surfaces(config.mode, settings_of(config), self._the_choices, self._the_kept)
-
-    def _the_choices(self) -> "Choices":
-        if self._choices is None:
-            from mcpx.surfaces.auto import Choices
-
-            self._choices = Choices()
-        return self._choices
-
-    def _the_kept(self) -> "ResultStore":
-        if self._kept is None:
-            from mcpx.surfaces.large.kept import ResultStore
-
-            self._kept = ResultStore()
-        return self._kept
-
-    def latest_choices(self) -> "list[Choice]":
-        return [] if self._choices is None else self._choices.latest()
-
-    def forget(self, session: str) -> None:
-        if self._choices is not None:
-            self._choices.forget(session)
-
-    def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
+        return Surfaces(config.mode, settings_of(config), self)
 
 
 def settings_of(config: Config) -> Settings:
@@ -67,8 +33,12 @@ def settings_of(config: Config) -> Settings:
 
 def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
     """The modes whose menu is another one though the tools are the same; None stands for the configured mode."""
-    before, after = _menus(old), _menus(new)
-    changed: set[str | None] = {mode for mode in after if before[mode] != after[mode]}
+    before, after = settings_of(old), settings_of(new)
+    different = {name for name in Settings.__slots__ if getattr(before, name) != getattr(after, name)}
+    # Only of those that were asked for: nobody has seen the menu of another.
+    changed: set[str | None] = {
+        mode for mode, surface in SURFACES.loaded.items() if not different.isdisjoint(surface.menu_settings)
+    }
     if old.mode != new.mode or new.mode in changed:
         changed.add(None)
     return frozenset(changed)
@@ -76,14 +46,8 @@ def changed_menus(old: Config, new: Config) -> frozenset[str | None]:
 
 def listing_menus(config: Config) -> frozenset[str | None]:
     """The modes whose menu lists servers; None stands for the configured mode."""
-    modes: set[str | None] = {"inspect", "describe"}
+    modes: set[str | None] = {mode for mode, surface in SURFACES.loaded.items() if surface.lists_servers}
     return frozenset(modes | {None} if config.mode in modes else modes)
-
-
-def _menus(config: Config) -> dict[str, object]:
-    """What the configuration says about each menu."""
-    budget, proxy = config.global_.menu_budget, config.global_.tool_proxy
-    return {"inspect": budget, "describe": budget, "search": proxy, "auto": proxy}
 
 
 def _rendering(keys: PerServer) -> Rendering:

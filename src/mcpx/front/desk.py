@@ -72,12 +72,7 @@ class Desk:
     def _instructions(self, caller: Caller) -> str:
         generation = self.gateway.generation
         surface = generation.surfaces.of(caller.mode)
-        # Compact menus tell of servers themselves. `auto` decides at the first list, so it has to guess.
-        expected: Any = getattr(surface, "expected", None)
-        if expected is None:
-            direct = surface.by_name(caller)
-        else:
-            direct = expected(caller, self.gateway.catalogs.of(caller)) == "direct"
+        direct = surface.shows_all(caller, self.gateway.catalogs.of(caller))  # compact menus tell of servers themselves
         upstreams = [upstream for upstream in generation.upstreams.values() if upstream.server.enabled]
         return instructions([(upstream.name, upstream.instructions) for upstream in upstreams], direct=direct)
 

@@ -15,6 +15,7 @@ from mcpx.front.desk import Desk
 from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
+from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
@@ -22,10 +23,6 @@ from mcpx.wire.tasks import Tasks
 
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
-
-MODES = ("direct", "inspect", "describe", "search", "auto")
-ENDPOINTS: dict[str, str | None] = {"/mcp": None, **{f"/mcp/{mode}": mode for mode in MODES}}
-"""SUR-6: the configured mode, and each at its own path."""
 
 PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
@@ -96,8 +93,10 @@ class HttpFront:
             self._tell_health(exchange, path, principal)
         elif principal is None:
             exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
-        elif path in ENDPOINTS:
-            self._streamable.handle(exchange, principal, ENDPOINTS[path])
+        elif path == "/mcp":
+            self._streamable.handle(exchange, principal, None)
+        elif path.startswith("/mcp/") and path[5:] in SURFACES:
+            self._streamable.handle(exchange, principal, path[5:])
         elif path == "/sse":
             self._open_legacy(exchange, principal)
         elif path == "/messages":

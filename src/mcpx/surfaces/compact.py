@@ -5,11 +5,10 @@ that lets it correct itself (SUR-9); an error the server itself sent stays as it
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from mcpx.catalog.catalog import Catalog
@@ -17,14 +16,13 @@ from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.surfaces.checking.arguments import Checker
+from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.large import reading
-from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
 from mcpx.surfaces.results import owner_of, said, shaped
-from mcpx.surfaces.settings import Rendering, Settings
-from mcpx.surfaces.telling import tell_server
+from mcpx.surfaces.settings import Rendering
+from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 
@@ -41,8 +39,6 @@ WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
 LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
-AT_ONCE = 256 * 1024
-"""Bytes of a kept result that are read while everybody waits; in larger ones a thread looks."""
 LONGEST_TO_COPY = 300
 """Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
@@ -53,13 +49,14 @@ class Mistake(Exception):
     """What a model did wrong, in words that help it to do right. Caught in `Compact.call_tool`."""
 
 
-class Compact(ABC):
+class Compact(Surface):
     """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
 
-    def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
-        self.settings = settings
-        self._kept = kept
-        self._checker = checker
+    def __init__(self, surfaces: Surfaces) -> None:
+        super().__init__(surfaces)
+        self._kept = surfaces.lasting.kept
+        self._worker = surfaces.lasting.worker
+        self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
 
     # For the subclass to say -----------------------------------------------------------------------------------
@@ -128,7 +125,7 @@ class Compact(ABC):
 
     def told(self, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
-        return tell_server(self, service, offers, WHOLE_SCREENS * self.settings.common.result_limit)
+        return describe_server(self, service, offers, WHOLE_SCREENS * self.settings.common.result_limit)
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
@@ -157,12 +154,11 @@ class Compact(ABC):
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
-        read = partial(reading.read, limit_bytes=how.result_limit, toon=how.toon, min_size=how.toon_min_size)
-        text = self._kept.get(owner_of(call.caller), arguments["handle"])
-        if text is None:
+        kept = self._kept.get(owner_of(call.caller), str(arguments.get("handle")))
+        if kept is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            page = await aside(lambda: read(text, arguments)) if len(text) > AT_ONCE else read(text, arguments)
+            page = await self._worker.read(kept, arguments, how.result_limit, how.toon, how.toon_min_size)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         result: Json = {"content": [said(page.text)]}

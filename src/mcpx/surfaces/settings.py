@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal
 
-Shown = Literal["direct", "inspect", "describe", "search"]
-"""The modes there is a surface for; `auto` chooses among them."""
+from mcpx.surfaces import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +28,14 @@ class AutoRule:
 
     client: str
     """Name of the client program (`clientInfo.name`); `*` stands for anything, case does not matter."""
-    mode: Shown
-    """What it is shown."""
+    mode: Mode
+    """What it is shown; any mode but `auto`."""
     reason: str = "a rule in the config"
     """Why; told in the log and the status."""
+
+    def __post_init__(self) -> None:
+        if self.mode == "auto":
+            raise ValueError("auto cannot choose itself; say which of the other modes is meant")
 
     def matches(self, client: str) -> bool:
         return fnmatchcase(client.lower(), self.client.lower())
@@ -63,3 +65,7 @@ class Settings:
 
     def of(self, server: str) -> Rendering:
         return self.servers.get(server, self.common)
+
+
+TOOL_PROXY = ("enable_search", "enable_execute", "enable_list_services", "search_limit")
+"""The fields that say which tools `search` offers."""

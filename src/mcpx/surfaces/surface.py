@@ -1,62 +1,105 @@
-"""The shape of a surface, and where they are found by the name of their mode."""
+"""The shape of a surface, and the surfaces of one configuration by the name of their mode."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
+from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Caller, Json
-from mcpx.surfaces.direct import Direct
+from mcpx.model.family import Part
+from mcpx.surfaces import SURFACES
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import View
 
 if TYPE_CHECKING:
-    from mcpx.surfaces.auto import Choices
-    from mcpx.surfaces.large.kept import KeptResults
+    from mcpx.surfaces.checking.arguments import Checker
+    from mcpx.surfaces.choices import Choice, Choices
+    from mcpx.surfaces.large.kept import ResultStore
+    from mcpx.surfaces.large.worker import Worker
 
 
-class Surface(Protocol):
+class Surface(Part, ABC):
     """What a client is shown of the catalog. Prompts and resources pass through beside it."""
 
+    lists_servers: ClassVar[bool] = False
+    """Whether its menu tells of servers, and so changes with them though their tools are the same."""
+    menu_settings: ClassVar[tuple[str, ...]] = ()
+    """The fields of `Settings` that its menu depends on."""
+
+    def __init__(self, surfaces: "Surfaces") -> None:
+        """`surfaces`: where its settings are found, and whatever it shares with others."""
+        self.settings = surfaces.settings
+
+    @abstractmethod
     async def list_tools(self, view: View, call: Call) -> Json: ...
 
+    @abstractmethod
     async def call_tool(self, view: View, call: Call) -> Json: ...
 
+    @abstractmethod
     def by_name(self, caller: Caller) -> bool:
         """Whether this caller calls tools under their own names."""
-        ...
+
+    def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
+        """Whether this caller is shown every tool, and so no menu that tells of servers; a guess before its first
+        list."""
+        return self.by_name(caller)
+
+
+class Lasting:
+    """What of surfaces outlives a reload, each made when it is first needed."""
+
+    def latest_choices(self) -> "list[Choice]":
+        return self.choices.latest() if "choices" in vars(self) else []
+
+    def forget(self, session: str) -> None:
+        if "choices" in vars(self):
+            self.choices.forget(session)
+
+    def close(self) -> None:
+        if "kept" in vars(self):
+            self.kept.close()
+        if "worker" in vars(self):
+            self.worker.close()
+
+    @cached_property
+    def choices(self) -> "Choices":
+        from mcpx.surfaces.choices import Choices
+
+        return Choices()
+
+    @cached_property
+    def kept(self) -> "ResultStore":
+        from mcpx.surfaces.large.kept import ResultStore
+
+        return ResultStore()
+
+    @cached_property
+    def worker(self) -> "Worker":
+        from mcpx.surfaces.large.worker import Worker
+
+        return Worker()
+
+    @cached_property
+    def checker(self) -> "Checker":
+        from mcpx.surfaces.checking.arguments import Checker
+
+        return Checker()
 
 
 class Surfaces:
     """The surfaces of one configuration, made when they are first asked for: most runs need one of them."""
 
-    def __init__(
-        self, default: str, settings: Settings, choices: Callable[[], "Choices"], kept: Callable[[], "KeptResults"]
-    ) -> None:
+    def __init__(self, default: str, settings: Settings, lasting: Lasting) -> None:
         """`default` is the mode of clients that name none."""
         self.default = default
-        self._settings = settings
-        self._choices = choices
-        self._kept = kept
-        self._made: dict[str, Surface] = {"direct": Direct()}
+        self.settings = settings
+        self.lasting = lasting
+        self._made: dict[str, Surface] = {}
 
     def of(self, mode: str | None) -> Surface:
         mode = mode or self.default
         surface = self._made.get(mode)
         if surface is None:
-            surface = self._made[mode] = self._make(mode)
+            surface = self._made[mode] = SURFACES[mode](self)
         return surface
-
-    def _make(self, mode: str) -> Surface:
-        if mode == "auto":
-            from mcpx.surfaces.auto import Auto
-
-            return Auto(self._settings, self._choices(), self.of)
-        from mcpx.surfaces.checking.arguments import Checker
-
-        match mode:
-            case "inspect":
-                from mcpx.surfaces.inspect import Inspect as Made
-            case "describe":
-                from mcpx.surfaces.describe import Describe as Made
-            case _:
-                from mcpx.surfaces.search import Search as Made
-        return Made(self._settings, self._kept(), Checker())

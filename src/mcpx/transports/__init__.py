@@ -3,14 +3,32 @@
 A transport opens conversations; it knows nothing of eras, catalogs or callers.
 """
 
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from mcpx.model.family import Family
 from mcpx.transports.http import Http
-from mcpx.transports.memory import Memory
 from mcpx.transports.sse import Sse
 from mcpx.transports.stdio import Stdio
 from mcpx.transports.websocket import Websocket
 
-Transport = Stdio | Http | Sse | Websocket | Memory
-TRANSPORTS: dict[str, type[Transport]] = {"stdio": Stdio, "http": Http, "sse": Sse, "websocket": Websocket}
-"""What a config file may name."""
+if TYPE_CHECKING:
+    from mcpx.transports.dial import Dial
+    from mcpx.wire.peer import Conversation
 
-__all__ = ["TRANSPORTS", "Http", "Memory", "Sse", "Stdio", "Transport", "Websocket"]
+
+class Transport(Protocol):
+    """A frozen dataclass, whose fields are its keys in a config file."""
+
+    type: ClassVar[str]
+
+    async def open(self, dial: "Dial") -> "Conversation": ...
+
+
+TRANSPORTS: Family[Transport] = Family(
+    "mcpx.transports",
+    "mcpx.transports",
+    beside=("child", "descendants", "dial", "environment", "keeper", "leftovers", "memory", "process", "stderrlog"),
+)
+"""What a config file may name. `memory` is for programs that bring their own server."""
+
+__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket"]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from mcpx.model.call import Json
@@ -44,6 +44,8 @@ AROUND = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
+    type: ClassVar[str] = "http"
+
     url: str
     """Address of its MCP endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

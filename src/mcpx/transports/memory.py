@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_TIMEOUT, Unavailable
@@ -14,6 +15,8 @@ Serve = Callable[[str, Json], Awaitable[Json]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
+    type: ClassVar[str] = "memory"
+
     serve: Serve
 
     async def open(self, dial: Dial) -> Conversation:

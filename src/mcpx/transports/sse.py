@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from mcpx.model.call import Json
@@ -18,6 +19,8 @@ from mcpx.wire.sse import SseEvent, SseReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sse:
+    type: ClassVar[str] = "sse"
+
     url: str
     """Address of its event stream."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

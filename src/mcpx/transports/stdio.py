@@ -29,6 +29,7 @@ _allowances: dict[str, Allowance] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stdio:
+    type: ClassVar[str] = "stdio"
     starts_process: ClassVar[bool] = True
 
     command: str

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
@@ -13,6 +14,8 @@ from mcpx.wire.peer import Conversation, Meanwhile, Peer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Websocket:
+    type: ClassVar[str] = "websocket"
+
     url: str
     """Address, `ws://` or `wss://`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -20,6 +20,7 @@ numbers (`"007"`), near misses in spelling: they are suggested.
 import json
 import re
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +58,7 @@ class Checker:
     def check(self, schema: object, arguments: object) -> Checked:
         compiled = self._schemas.compiled(schema)
         if is_object(arguments):
-            judge = compiled.fit(arguments)
-            return Checked(arguments) if judge.passes(arguments) else _mended(compiled, judge, arguments, [])
+            return Checked(arguments) if compiled.passes(arguments) else _mended(compiled, arguments, [])
         if arguments is None:
             return self.check(schema, {})
         if isinstance(arguments, str):
@@ -66,68 +66,32 @@ class Checker:
             read = _json("{}" if empty else arguments)
             if is_object(read):
                 how = "nothing taken as {}" if empty else "JSON text taken as an object"
-                judge, told = compiled.fit(read), [f"arguments: {how}"]
-                return Checked(read, tuple(told)) if judge.passes(read) else _mended(compiled, judge, read, told)
+                told = [f"arguments: {how}"]
+                return Checked(read, tuple(told)) if compiled.passes(read) else _mended(compiled, read, told)
         return Checked({}, problems=(f"arguments: expected an object, got {spelled(arguments)}",))
 
 
-def _mended(compiled: Compiled, judge: Compiled, given: Json, told: list[str]) -> Checked:
-    """Arguments that the judge refused, repaired if that makes them right."""
-    faults = wrong = find_faults(judge, given)
+def _mended(compiled: Compiled, given: Json, told: list[str]) -> Checked:
+    """Arguments that did not pass, repaired if that makes them right."""
+    faults = wrong = find_faults(compiled, given)
     arguments = given
     for _ in range(_MOST_ROUNDS):
-        draft = _Draft(arguments)
-        repairs = [told for told in (_repair(draft, fault) for fault in wrong[:_MOST_REPAIRS]) if told]
+        arguments = deepcopy(arguments)  # small enough, or it would not have been judged
+        repairs = [text for fault in wrong[:_MOST_REPAIRS] if (text := _repair(arguments, fault))]
         if not repairs:
             break
         told += repairs
-        arguments = draft.root
-        judge = compiled.fit(arguments)
-        if judge.passes(arguments):
+        if compiled.passes(arguments):
             return Checked(arguments, repairs_text(told))
-        wrong = find_faults(judge, arguments)
+        wrong = find_faults(compiled, arguments)
     return Checked(given, problems=problems_text(compiled.schema, faults))
 
 
-class _Draft:
-    """A copy of arguments that shares with them all that is not written to."""
-
-    __slots__ = ("_own", "root")
-
-    def __init__(self, arguments: Json) -> None:
-        self.root = dict(arguments)
-        self._own: dict[int, Any] = {id(self.root): self.root}
-
-    def holder(self, path: Path) -> Json | list[Any] | None:
-        """What holds the value at a path, ready to be written to; None when an earlier repair moved it away."""
-        here: Any = self.root
-        for step in path[:-1]:
-            if not _has(here, step):
-                return None
-            inner = here[step]
-            if not is_object(inner) and not is_array(inner):
-                return None
-            if id(inner) not in self._own:
-                inner = here[step] = inner.copy()
-                self._own[id(inner)] = inner
-            here = inner
-        return here if path and _has(here, path[-1]) else None
-
-
-def _has(holder: Any, key: str | int) -> bool:
-    if is_object(holder):
-        return key in holder
-    return is_array(holder) and isinstance(key, int) and key < len(holder)
-
-
-def _repair(draft: _Draft, fault: Fault) -> str | None:
+def _repair(arguments: Json, fault: Fault) -> str | None:
     """Repairs one fault if that is safe, and says so."""
-    holder: Any = draft.holder(fault.path)
-    if holder is None:
-        return None
-    key: Any = fault.path[-1]
-    if holder[key] is not fault.value:  # mended already
-        return None
+    holder, key = _holder(arguments, fault.path)
+    if holder is None or type(holder[key]) is not type(fault.value) or holder[key] != fault.value:
+        return None  # mended already, or moved away
     if is_object(holder) and fault.kind == "unknown":
         meant = [name for name in fault.options if isinstance(name, str) and _plain(name) == _plain(key)]
         if len(meant) != 1 or meant[0] in holder:
@@ -144,6 +108,18 @@ def _repair(draft: _Draft, fault: Fault) -> str | None:
     if is_object(meant) or is_array(meant):
         return f"{path_text(fault.path)}: JSON text taken as an {type_of(meant)}"
     return f"{path_text(fault.path)}: {short(fault.value)} taken as {short(meant)}"
+
+
+def _holder(arguments: Json, path: Path) -> tuple[Any, Any]:
+    """What holds the value at a path, and under which key; None when there is none."""
+    here: Any = arguments
+    try:
+        for step in path[:-1]:
+            here = here[step]
+        here[path[-1]]
+    except (LookupError, TypeError):
+        return None, None
+    return here, path[-1]
 
 
 def _plain(name: str) -> str:

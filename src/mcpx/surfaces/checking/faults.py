@@ -10,23 +10,20 @@ tag (`{"kind": "text", …}`) fits. Not promised: all faults.
 """
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal, cast
 
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
-from mcpx.surfaces.checking.effort import resolve
+from mcpx.surfaces.checking.bounds import resolve
 from mcpx.surfaces.checking.schemas import Compiled, holds
 
 Path = tuple[str | int, ...]
 
 _MOST_STEPS = 5_000
 _MOST_FAULTS = 50
-_MOST_NAMES = 500
 _RULE_STEPS = 20  # small rules are compiled to be tried: 50 µs each, …
 _PATTERN_STEPS = 500  # … and up to 10 ms
 _OPTIONS = 10  # that are compared in a step's time
 _TEXT = 1_000  # characters that are handed over in a step's time
-_MOST_BRANCHES = 100
 _DEEPEST = 64
 _RULES = {
     "minimum": "at least {}",
@@ -133,7 +130,7 @@ class _Search:
         properties = as_object(node.get("properties"))
         found = [
             Fault((*path, name), "missing", None, properties.get(name, True))
-            for name in as_list(node.get("required"))[:_MOST_NAMES]
+            for name in as_list(node.get("required"))
             if isinstance(name, str) and name not in value
         ]
         others: object = True if "patternProperties" in node else node.get("additionalProperties", not closed)
@@ -144,7 +141,7 @@ class _Search:
                 found += self.look(properties[name], inner, (*path, name))
             elif others is False:
                 self._left -= 1
-                found.append(Fault((*path, name), "unknown", inner, options=tuple(islice(properties, _MOST_NAMES))))
+                found.append(Fault((*path, name), "unknown", inner, options=tuple(properties)))
             else:
                 found += self.look(others, inner, (*path, name))
         return found
@@ -174,7 +171,7 @@ class _Search:
         return found
 
     def _alternatives(self, node: Json, key: str, value: object, path: Path) -> list[Fault]:
-        tried = [self.look(branch, value, path) for branch in as_list(node[key])[:_MOST_BRANCHES]]
+        tried = [self.look(branch, value, path) for branch in as_list(node[key])]
         fit = sum(not faults for faults in tried)
         if fit or not tried:
             several = fit > 1 and key == "oneOf" and self._left > 0

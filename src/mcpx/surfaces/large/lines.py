@@ -1,11 +1,9 @@
 """Lines of a large text without making a list of them (SUR-11).
 
-Promise: counting, finding the longest and finding one by its number is a scan at the speed of `str.find`; no part of
-the text is copied but a few kilobytes, except that a text that is not ASCII is encoded once where bytes are asked for.
+Promise: counting and finding the longest is a scan at the speed of `str.find`; no part of the text is copied, except
+that a text that is not ASCII is encoded once where bytes are asked for.
 A line break at the very end of a text ends its last line; it does not begin another one.
 """
-
-_WINDOW = 1 << 16
 
 
 def count_lines(text: str) -> int:
@@ -35,16 +33,3 @@ def longest_line(text: str, known: int) -> int:
             longest = last - begin
         begin = last + 1
     return longest
-
-
-def start_of_line(text: str, number: int) -> int:
-    """Where line `number` begins, counted from 0; the text has as many."""
-    at = 0
-    while number:
-        window = text[at : at + _WINDOW]
-        breaks = window.count("\n")
-        if breaks >= number:
-            return at + len(window) - len(window.split("\n", number)[-1])
-        number -= breaks
-        at += _WINDOW
-    return at

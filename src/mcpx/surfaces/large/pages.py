@@ -2,8 +2,7 @@
 
 Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it is and where the
 next one begins; pages one after the other are the whole. Each page holds at least one item: one that is too large is
-shown cut, and the last line says the expression that selects it. Where `grep` did not get through all of it, the last
-line says how far it got and how to look further.
+shown cut, and the last line says the expression that selects it.
 """
 
 import re
@@ -11,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcpx.surfaces.large.excerpt import TIGHTEST, clip, cut, fit, size_of, weigh
-from mcpx.surfaces.large.finding import Needle, fold, lines_with, rows_with, to_json
-from mcpx.surfaces.large.lines import count_lines, has_line_over, start_of_line
+from mcpx.surfaces.large.finding import Needle, to_json
+from mcpx.surfaces.large.lines import has_line_over
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, counted
 
 NOTE_BYTES = 400
@@ -21,8 +20,6 @@ _AROUND = 120
 """Characters shown before and after a match in a text with very long lines."""
 _SUGGESTED = 120
 """Bytes of a suggested expression; a longer one would fill the last line."""
-_REST = 60
-"""The same for the expression that selects what `grep` did not get to."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 
 Show = Callable[[object], str]
@@ -38,8 +35,6 @@ class Asked:
     limit: int | None = None
     jmespath: str | None = None
     grep: str | None = None
-    endless: bool = False
-    """Whether what jmespath selected may be endless when written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +52,12 @@ class _Items:
     total: int
     positions: Sequence[int]
     """Which of them are left after `grep`."""
-    looked_at: int
-    """How many of them `grep` got through; the total, mostly."""
     weight: Callable[[int], int]
     show: Callable[[Sequence[int]], str]
     cut: Callable[[Sequence[int], int, int], str]
     """Some of them whole, then one that is too large, cut to about so many bytes."""
     path: Callable[[int], str] | None = None
     """The expression that selects one of them."""
-    rest: Callable[[int], str] | None = None
-    """The expression that selects all from one of them on."""
     numbered: bool = True
     """Whether it can be seen which of them are shown."""
     value: Callable[[Sequence[int]], object] | None = None
@@ -74,17 +65,14 @@ class _Items:
 
 
 def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> Page:
-    positions, looked_at = _matching(asked, room, len(rows), lambda first, end: rows[first:end])
     items = _Items(
         unit="row",
         total=len(rows),
-        positions=positions,
-        looked_at=looked_at,
+        positions=range(len(rows)) if asked.grep is None else Needle(asked.grep).in_json([row] for row in rows),
         weight=lambda at: weigh(rows[at], TIGHTEST * room),
         show=lambda positions: show([rows[at] for at in positions]),
         cut=lambda whole, at, left: show([*(rows[each] for each in whole), clip(rows[at], left)]),
         path=lambda at: f"[{at}]",
-        rest=lambda at: f"[{at}:]",
         numbered=asked.grep is None,
         value=lambda positions: [rows[at] for at in positions],
     )
@@ -97,23 +85,23 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
     def some(positions: Sequence[int]) -> dict[str, object]:
         return {names[at]: fields[names[at]] for at in positions}
 
+    def alone(name: str) -> dict[str, object]:
+        return {name: fields[name]}
+
     def path(at: int) -> str:
         if _IDENTIFIER.fullmatch(names[at]):
             return names[at]
         quoted = to_json(names[at][:60])
         return quoted if len(names[at]) <= 60 and len(quoted.encode()) <= 60 else f"values(@)[{at}]"
 
-    positions, looked_at = _matching(asked, room, len(names), lambda first, end: some(range(first, end)))
     items = _Items(
         unit="key",
         total=len(names),
-        positions=positions,
-        looked_at=looked_at,
+        positions=range(len(names)) if asked.grep is None else Needle(asked.grep).in_json(map(alone, names)),
         weight=lambda at: weigh(some([at]), TIGHTEST * room),
         show=lambda positions: show(some(positions)),
         cut=lambda whole, at, left: show({**some(whole), names[at]: clip(fields[names[at]], left)}),
         path=path,
-        rest=lambda at: f"values(@)[{at}:]",
         value=some,
     )
     return _page(items, asked, room)
@@ -122,56 +110,29 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
 def page_of_text(text: str, asked: Asked, room: int) -> Page:
     if has_line_over(text, min(LONG_LINE, room - 20)):
         return _page_of_matches(text, asked, room) if asked.grep else _page_of_characters(text, asked, room)
-    total = count_lines(text)
-    return _page(
-        _lines(text, total, asked, room) if asked.grep is None else _matches(text, total, asked, room), asked, room
-    )
+    lines = text.removesuffix("\n").split("\n")
+    found = None if asked.grep is None else Needle(asked.grep).in_lines(lines)
 
+    def line(at: int) -> str:
+        return lines[at] if found is None else f"{at}: {lines[at]}"
 
-def _lines(text: str, total: int, asked: Asked, room: int) -> _Items:
-    """Those of them that a page may have, from `offset` on: all are shorter than `room`, so it does not look further
-    than so far."""
-    begin = start_of_line(text, asked.offset) if asked.offset < total else len(text)
-    lines = text[begin : begin + (TIGHTEST + 1) * room].removesuffix("\n").split("\n")
-    return _Items(
+    items = _Items(
         unit="line",
-        total=total,
-        positions=range(total),
-        looked_at=total,
-        weight=lambda at: size_of(lines[at - asked.offset]) + 1,
-        show=lambda positions: "\n".join(lines[at - asked.offset] for at in positions),
-        cut=lambda _, at, left: cut(lines[at - asked.offset], left),
-    )
-
-
-def _matches(text: str, total: int, asked: Asked, room: int) -> _Items:
-    text = text.removesuffix("\n")
-    found, starts = lines_with(Needle(asked.grep or ""), text, total, enough=asked.offset + room)
-
-    def line(nth: int) -> str:
-        end = text.find("\n", starts[nth])
-        return f"{found.positions[nth]}: {text[starts[nth] : end if end >= 0 else len(text)]}"
-
-    return _Items(
-        unit="line",
-        total=total,
-        positions=range(len(starts)),
-        looked_at=found.looked_at,
-        weight=lambda nth: size_of(line(nth)) + 1,
+        total=len(lines),
+        positions=range(len(lines)) if found is None else found,
+        weight=lambda at: size_of(line(at)) + 1,
         show=lambda positions: "\n".join(map(line, positions)),
-        cut=lambda _, nth, left: cut(line(nth), left),
+        cut=lambda _, at, left: cut(line(at), left),
     )
+    return _page(items, asked, room)
 
 
 def _page(items: _Items, asked: Asked, room: int) -> Page:
     chosen = items.positions
-    unfinished = items.looked_at < items.total
-    if unfinished and not items.looked_at:
-        raise BadReading("grep: the jmespath expression selects too much; select less")
     if not chosen and asked.grep is not None:
-        what = f"nothing in {_looked_at(items)} contains {Needle(asked.grep).quoted()}; "
-        return Page(f"[{what}{_further(items, asked) if unfinished else _PLAIN}]")
-    start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit, items)
+        what = f"nothing in {counted(items.total, items.unit)} contains {Needle(asked.grep).quoted()}"
+        return Page(f"[{what}; {_PLAIN}]")
+    start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit)
     count, text = fit(
         stop - start,
         room,
@@ -188,14 +149,11 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
             notes.append(f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked))
             end += 1
     if asked.grep is not None:
-        which = "" if items.numbered or unfinished else f": {items.unit}s {_some_numbers(chosen[start:end])}"
-        known = _range("match", start, end, len(chosen), at_least=unfinished)
-        notes.insert(0, f"{known} in {_looked_at(items)}{which}")
+        which = "" if items.numbered else f": {items.unit}s {_some_numbers(chosen[start:end])}"
+        known = _range("match", start, end, len(chosen))
+        notes.insert(0, f"{known} in {counted(items.total, items.unit)}{which}")
     elif start or end < len(chosen):
         notes.insert(0, _range(items.unit, start, end, len(chosen)))
-    if unfinished and end == len(chosen):
-        notes.append(_further(items, asked))
-        return Page(_with_notes(text, notes, None, paged=False), value)
     return Page(_with_notes(text, notes, end if end < len(chosen) else None, paged=start > 0), value)
 
 
@@ -223,7 +181,7 @@ def _page_of_characters(text: str, asked: Asked, room: int) -> Page:
 def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
     """Lines are too long to be shown: what is around each match instead, with the place where it begins."""
     needle = Needle(asked.grep or "")
-    compared = fold(text) if needle.folded else text
+    compared = needle.fold(text)
     found: list[tuple[int, int]] = []
     end = 0
     while (at := compared.find(needle.text, end)) >= 0:
@@ -238,7 +196,6 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
         unit="character",
         total=len(text),
         positions=range(len(found)),
-        looked_at=len(text),
         weight=lambda nth: size_of(line(nth)) + 1,
         show=lambda positions: "\n".join(map(line, positions)),
         cut=lambda _, nth, left: cut(line(nth), left),
@@ -247,29 +204,12 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
     return Page(answer.text.removesuffix("]") + "; each begins with its offset]") if found else answer
 
 
-def _bounds(asked: Asked, count: int, unit: str, items: _Items | None = None) -> tuple[int, int]:
+def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
     if asked.offset >= count:
-        if items is not None and items.looked_at < items.total:
-            raise BadReading(
-                f"offset {asked.offset} is past what one grep finds: {count:,} matches in {_looked_at(items)}; "
-                f"{_further(items, asked)}"
-            )
         raise BadReading(
             f"offset {asked.offset} is past the end: there {_are(count, unit)}, the last at offset {count - 1}"
         )
     return asked.offset, count if asked.limit is None else min(count, asked.offset + asked.limit)
-
-
-def _looked_at(items: _Items) -> str:
-    total = counted(items.total, items.unit)
-    return total if items.looked_at == items.total else f"the first {items.looked_at:,} of {total}"
-
-
-def _further(items: _Items, asked: Asked) -> str:
-    """What to do where `grep` stopped."""
-    if items.rest is None:
-        return "look for something less frequent"
-    return f"to look further: jmespath={_expression(asked, items.rest(items.looked_at), _REST)}"
 
 
 def _are(count: int, unit: str) -> str:
@@ -280,9 +220,9 @@ def _plural(unit: str) -> str:
     return "matches" if unit == "match" else f"{unit}s"
 
 
-def _range(unit: str, start: int, end: int, count: int, *, at_least: bool = False) -> str:
+def _range(unit: str, start: int, end: int, count: int) -> str:
     which = f"{unit} {start}" if end == start + 1 else f"{_plural(unit)} {start}-{end - 1}"
-    return f"{which} of {'at least ' if at_least else ''}{count:,}"
+    return f"{which} of {count:,}"
 
 
 def _some_numbers(positions: Sequence[int]) -> str:
@@ -293,13 +233,11 @@ def _some_numbers(positions: Sequence[int]) -> str:
 def _how_to_select(items: _Items, position: int, asked: Asked) -> str:
     if items.path is None:
         return ""
-    return f"; to read all of it: jmespath={_expression(asked, items.path(position), _SUGGESTED)}"
-
-
-def _expression(asked: Asked, path: str, most: int) -> str:
-    """In quotes, after what selected the whole if that is short."""
+    path = items.path(position)
     quoted = to_json(path if asked.jmespath is None else f"{asked.jmespath} | {path}")
-    return quoted if size_of(quoted) <= most else to_json(f"… | {path}")
+    if size_of(quoted) > _SUGGESTED:
+        quoted = to_json(f"… | {path}")
+    return f"; to read all of it: jmespath={quoted}"
 
 
 def _with_notes(text: str, notes: list[str], following: int | None, *, paged: bool) -> str:
@@ -308,11 +246,3 @@ def _with_notes(text: str, notes: list[str], following: int | None, *, paged: bo
     elif paged:
         notes.append("the end")
     return f"{text}\n[{'; '.join(notes)}]" if notes else text
-
-
-def _matching(asked: Asked, room: int, count: int, some: Callable[[int, int], object]) -> tuple[Sequence[int], int]:
-    """The positions of the rows or keys that contain what is looked for, and how many were looked at."""
-    if asked.grep is None:
-        return range(count), count
-    found = rows_with(Needle(asked.grep), count, some, enough=asked.offset + room, endless=asked.endless)
-    return found.positions, found.looked_at

@@ -4,10 +4,10 @@ What is read is counted in rows (a JSON array), keys (a JSON object), lines (a t
 long lines). First `jmespath` selects, then `grep` filters, then `offset` and `limit` (or `head`, the same as `limit`)
 page through what is left. Values are rendered like results.
 
-Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a `BadReading`. It may
-take some tenths of a second for a result of many megabytes, a second for the worst expression; it touches nothing but
-its arguments, so it may run on any thread.
-No promise: the spelling of JSON. What is shown is the value, not the server's text.
+Promise: whatever the arguments, an answer of at most `limit_bytes` (`LEAST` if that is more) or a `BadReading`. Without
+`jmespath` the work is linear in the result.
+No promise: that an expression ends soon (`worker` sees to that); the spelling of JSON: what is shown is the value, not
+the server's text.
 """
 
 import re
@@ -19,15 +19,15 @@ from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
 from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, Page, page_of_keys, page_of_rows, page_of_text
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
-from mcpx.surfaces.large.querying import LONGEST, only_selects, query
+from mcpx.surfaces.large.querying import LONGEST, query
 from mcpx.wire.codec import BadJson, load
 
 __all__ = ["LEAST", "ROOMY", "TOOL", "BadReading", "read"]
 
 LEAST = 600
+"""Bytes below which an answer would be all explanation."""
 ROOMY = LONG_LINE + NOTE_BYTES + 20
 """Limit from which on a text is paged by lines, or by characters, as its preview counts them."""
-"""Bytes below which an answer would be all explanation."""
 _GREP_LONGEST = 500
 _LARGEST = 10**15
 _COUNT = re.compile(r"[0-9]{1,15}")
@@ -69,7 +69,7 @@ TOOL: Json = {
 
 def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: bool = True, min_size: int = 3) -> Page:
     """The part of a kept result that was asked for."""
-    asked = _asked(arguments)
+    asked = asked_for(arguments)
     whole = _parsed(text)
     value = whole if asked.jmespath is None else _selected(asked.jmespath, whole)
     room = max(limit_bytes, LEAST) - NOTE_BYTES
@@ -112,7 +112,8 @@ def _selected(expression: str, whole: object) -> object:
     return query(expression, whole)
 
 
-def _asked(arguments: Mapping[str, Any]) -> Asked:
+def asked_for(arguments: Mapping[str, Any]) -> Asked:
+    """What the arguments say; a schema may not have judged them before."""
     for name in arguments:
         if name not in TOOL["inputSchema"]["properties"]:
             raise BadReading(f"result has no argument {_quoted(name)}; use offset, limit, jmespath, grep, head")
@@ -123,7 +124,6 @@ def _asked(arguments: Mapping[str, Any]) -> Asked:
         limit=min(limits) if limits else None,
         jmespath=jmespath,
         grep=grep,
-        endless=grep is not None and jmespath is not None and not only_selects(jmespath),
     )
 
 

@@ -1,19 +1,23 @@
 """Three tools: `describe` tells what there is, `call` calls it, `resources` lists and reads resources (SUR-3)."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted
+from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
-from mcpx.surfaces.telling import raw, tell_tool
 from mcpx.surfaces.view import Service, View
 
 
 class Describe(Compact):
+    type: ClassVar[str] = "describe"
+    lists_servers: ClassVar[bool] = True
+    menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)
 
@@ -38,10 +42,10 @@ class Describe(Compact):
         if service is not None:
             return self.told(service, [o for o in catalog.offers["tools"] if o.server == method])
         if method == BUILT_IN:
-            return tell_tool(self, READER)
+            return describe_tool(self, READER)
         if "." not in method:
             self.service(view, method)  # says which servers there are
-        return tell_tool(self, await self._method(view, method))
+        return describe_tool(self, await self._method(view, method))
 
     async def _method(self, view: View, method: str) -> Offer:
         offer = await self.dotted(view, method)

@@ -1,16 +1,21 @@
 """Two tools: `inspect` tells what there is, `exec` calls it (SUR-2, the layout of S0)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, exact
+from mcpx.surfaces.descriptions import describe_tool
 from mcpx.surfaces.menu import Tools, definitions_within
-from mcpx.surfaces.telling import tell_tool
 from mcpx.surfaces.view import Service, View
 
 
 class Inspect(Compact):
+    type: ClassVar[str] = "inspect"
+    lists_servers: ClassVar[bool] = True
+    menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)
 
@@ -28,9 +33,9 @@ class Inspect(Compact):
 
     async def _inspect(self, view: View, server: str, tool: str) -> Json:
         if tool:
-            return tell_tool(self, await self.tool(view, server, tool))
+            return describe_tool(self, await self.tool(view, server, tool))
         if server == BUILT_IN:
-            return tell_tool(self, READER)
+            return describe_tool(self, READER)
         catalog = await view.prepare()
         service = self.service(view, server)
         return self.told(service, [offer for offer in catalog.offers["tools"] if offer.server == server])

@@ -1,7 +1,7 @@
 """Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.entries import LONGEST_TEXT, description_of, parameters_of
@@ -10,12 +10,11 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.surfaces.checking.arguments import Checker
 from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted
-from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import Tools, cut, one_line, short
-from mcpx.surfaces.settings import Rendering, Settings
+from mcpx.surfaces.settings import TOOL_PROXY, Rendering
+from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View
 
 SIGNATURES = 380
@@ -33,9 +32,12 @@ AT_ONCE = 1_000
 
 
 class Search(Compact):
-    def __init__(self, settings: Settings, kept: KeptResults, checker: Checker) -> None:
-        super().__init__(settings, kept, checker)
-        self._limit = min(settings.search_limit, MOST)
+    type: ClassVar[str] = "search"
+    menu_settings: ClassVar[tuple[str, ...]] = TOOL_PROXY
+
+    def __init__(self, surfaces: Surfaces) -> None:
+        super().__init__(surfaces)
+        self._limit = min(self.settings.search_limit, MOST)
         self._texts: dict[int, tuple[Offer, str, Json]] = {}
         """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
 

@@ -1,10 +1,15 @@
 """Every tool of every server under its public name, everything else untouched (SUR-1)."""
 
+from typing import ClassVar
+
 from mcpx.model.call import Call, Caller, Json
+from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.view import View
 
 
-class Direct:
+class Direct(Surface):
+    type: ClassVar[str] = "direct"
+
     async def list_tools(self, view: View, call: Call) -> Json:
         tools, following = await view.page("tools", call)
         return {"tools": tools} if following is None else {"tools": tools, "nextCursor": following}

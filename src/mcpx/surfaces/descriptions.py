@@ -1,4 +1,4 @@
-"""A server, or one of its tools, told to a model (text) and to a program (the raw definitions)."""
+"""What a server, or one of its tools, is: as text for a model, as raw definitions for a program."""
 
 from typing import Protocol
 
@@ -9,20 +9,20 @@ from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
 from mcpx.surfaces.view import Service
 
 
-class Teller(Protocol):
+class Describer(Protocol):
     def reply(self, text: str, structured: Json) -> Json: ...
 
     def signature(self, offer: Offer) -> str: ...
 
 
-def tell_tool(surface: Teller, offer: Offer) -> Json:
+def describe_tool(surface: Describer, offer: Offer) -> Json:
     """All there is to know of one tool."""
     about = offer.definition.get("description")
     text = surface.signature(offer)
     return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, raw(offer))
 
 
-def tell_server(surface: Teller, service: Service, offers: list[Offer], room: int) -> Json:
+def describe_server(surface: Describer, service: Service, offers: list[Offer], room: int) -> Json:
     """A server and all its tools: signatures for `room` characters, then names."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     lines = [f"{service.name} ({service.status}, {counted(len(offers), 'tool')}){f': {about}' if about else ''}"]

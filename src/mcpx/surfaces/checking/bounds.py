@@ -1,0 +1,195 @@
+"""Whether a schema, and arguments for it, are small enough to be judged here: seen before anything is compiled or run.
+
+A schema of two kilobytes can ask a validator for more steps than there are atoms: definitions that use the next one
+twice, thirty times over; alternatives that come back to themselves a level further down; circles that never get
+further down at all. Python cannot stop the validator once it runs. So a schema is written out, each reference
+replaced by what it refers to, as far down as the arguments go: what does not fit into a plain bound is not judged.
+
+Promised: everything here is bounded itself. What costs more than its size says, such as `unevaluatedProperties`, is
+never judged.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from mcpx.model.call import Json, as_object, is_array, is_object
+
+MOST_NODES = 20_000
+"""Values in a schema as it stands. The largest of 686 real ones has some hundreds."""
+MOST_RULES = 10_000
+"""Rules of a schema that is written out."""
+DEEPEST = 100
+"""Levels of a schema; the validator's own limit is 255."""
+MOST_PATTERNS = 20
+"""Regular expressions in a schema: one may take 10 ms to compile."""
+MOST_ARGUMENTS = 20_000
+DEEPEST_ARGUMENTS = 32
+MOST_TEXT = 65_536
+"""Characters in arguments that patterns are run over: 10 ms for the worst pattern on the test bench."""
+MOST_TO_TELL_APART = 1_000
+"""Values in arguments of which some must differ: lists and objects among them are compared each with each."""
+MOST_WORK = 10_000_000
+"""Rules times the values they are held against, at 10 to 20 ns each."""
+_PATTERN = 64
+"""A pattern counts as so many rules, …"""
+_FRACTION = 500
+"""… and so does an exact `multipleOf: 0.1`."""
+
+# Applied to the value itself, and to what is inside it; alone, in a list, in a mapping by name.
+_SAME = (("not", "if", "then", "else"), ("allOf", "anyOf", "oneOf"), ("dependentSchemas", "dependencies"))
+_INNER = (
+    ("additionalProperties", "propertyNames", "items", "additionalItems", "contains"),
+    ("prefixItems", "items"),
+    ("properties", "patternProperties"),
+)
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COMPARES = frozenset((*_BOUNDS, "const", "enum", "uniqueItems"))
+_NEVER = frozenset(("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    nodes: int
+    depth: int
+    text: int
+    odd: bool
+    """Some number in it is so large or so small that comparing it exactly takes thousands of times as long."""
+
+
+def measure(value: Json, most: int) -> Size | None:
+    """The size of a JSON value; None when it has more than `most` values in it."""
+    nodes, depth, text, odd = 1, 0, 0, False
+    level: list[Any] = [value]
+    while level:
+        depth += 1
+        below: list[Any] = []
+        for holder in level:
+            nodes += len(holder)
+            if nodes > most:
+                return None
+            for each in (*holder, *holder.values()) if is_object(holder) else holder:
+                if isinstance(each, str):
+                    text += len(each)
+                elif isinstance(each, (dict, list)):
+                    below.append(each)
+                elif isinstance(each, int | float):
+                    odd = odd or bool(each and not 1e-24 < abs(each) < 2**63)
+        level = below
+    return Size(nodes, depth, text, odd)
+
+
+class _TooMuch(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What is known of a schema that may be compiled."""
+
+    root: Json
+    nodes: int
+    words: frozenset[str]
+    patterns: int
+    _rules: dict[int, int | None] = field(default_factory=dict[int, int | None])
+
+    def allow(self, arguments: Json) -> bool:
+        """Whether judging these arguments is bounded."""
+        size = measure(arguments, MOST_ARGUMENTS)
+        if size is None or size.depth > DEEPEST_ARGUMENTS or (size.odd and not self.words.isdisjoint(_COMPARES)):
+            return False
+        if self.patterns and size.text > MOST_TEXT:
+            return False
+        if "uniqueItems" in self.words and size.nodes > MOST_TO_TELL_APART:
+            return False
+        if size.depth not in self._rules:
+            self._rules[size.depth] = self._written_out(size.depth)
+        rules = self._rules[size.depth]
+        return rules is not None and rules * (size.nodes + size.text // 16 * bool(self.patterns)) <= MOST_WORK
+
+    def _written_out(self, levels: int) -> int | None:
+        """How many rules there are for a value of so many levels; None: too many."""
+        count = 0
+
+        def write(schema: object, levels: int) -> None:
+            nonlocal count
+            if not is_object(schema):
+                return
+            count += _own(schema)
+            if count > MOST_RULES:
+                raise _TooMuch
+            for each in (resolve(self.root, schema.get("$ref")), *_used(schema, _SAME)):
+                write(each, levels)
+            if levels:
+                for each in _used(schema, _INNER):
+                    write(each, levels - 1)
+
+        try:
+            write(self.root, levels)
+        except (_TooMuch, RecursionError):  # circles among them
+            return None
+        return count
+
+
+def bounds_of(root: Json) -> Bounds | None:
+    """None when the schema is too large, or may do what cannot be foreseen."""
+    size = measure(root, MOST_NODES)
+    if size is None or size.odd or size.depth > DEEPEST:
+        return None
+    seen: dict[int, Json] = {id(root): root}
+    waiting, words, patterns = [root], set[str](), set[str]()
+    while waiting:
+        schema = waiting.pop()
+        words.update(schema)
+        written = (schema.get("pattern"), *as_object(schema.get("patternProperties")))
+        patterns.update(pattern for pattern in written if isinstance(pattern, str))
+        target = resolve(root, schema["$ref"]) if "$ref" in schema else True
+        if target is None or (schema is not root and ("$id" in schema or isinstance(schema.get("id"), str))):
+            return None  # what it refers to, or what others mean by it, cannot be told
+        for each in (target, *_used(schema, _SAME), *_used(schema, _INNER)):
+            if is_object(each) and id(each) not in seen:
+                seen[id(each)] = each
+                waiting.append(each)
+    if words & _NEVER or len(patterns) > MOST_PATTERNS:
+        return None
+    bounds = Bounds(root, size.nodes, frozenset(words), len(patterns))
+    return bounds if bounds.allow({}) else None  # circles that never get further down
+
+
+def _own(schema: Json) -> int:
+    """How many rules a schema has besides those that are schemas, each option and each name counted."""
+    listed = measure({key: schema[key] for key in ("const", "enum", "required") if key in schema}, MOST_NODES)
+    patterns = len(as_object(schema.get("patternProperties"))) + ("pattern" in schema)
+    fractions = any(isinstance(schema.get(key), float) for key in _BOUNDS)
+    return (listed.nodes if listed else MOST_RULES) + _PATTERN * patterns + _FRACTION * fractions
+
+
+def _used(schema: Json, keywords: tuple[tuple[str, ...], ...]) -> Iterable[object]:
+    alone, lists, mappings = keywords
+    for key in alone:
+        yield schema.get(key)
+    for key in lists:
+        if is_array(schema.get(key)):
+            yield from schema[key]
+    for key in mappings:
+        yield from as_object(schema.get(key)).values()
+
+
+def resolve(root: Json, reference: object) -> object | None:
+    """The schema that `#` or `#/…` points to; None for all else. Nothing is looked up outside the document."""
+    if reference == "#":
+        return root
+    if not isinstance(reference, str) or not reference.startswith("#/") or len(reference) > 1_000:
+        return None
+    here: object = root
+    for step in unquote(reference[2:]).split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if is_object(here):
+            here = here.get(key)
+        elif is_array(here) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here
