@@ -10,20 +10,21 @@ import logging.handlers
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from mcpx import __version__
-from mcpx.config import Config, Plan, refuse_exposure
+from mcpx.config import Config, refuse_exposure
 from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
+from mcpx.core.store import ConfigStore, Read
 from mcpx.front.control import Control, socket_path
 from mcpx.front.desk import Desk
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.model.events import CallFinished
 from mcpx.transports import process
 from mcpx.wire.tasks import Tasks
 
@@ -50,7 +51,7 @@ class Run:
     """On the command line or in the environment: a changed file does not change it."""
     state: Path | None = None
     """Folder for what is not configuration; None writes nothing."""
-    reload: Callable[[], Config] | None = None
+    reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
@@ -78,6 +79,8 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     gateway = Gateway(run.config, environ, run.state)
+    if log.isEnabledFor(logging.DEBUG):
+        gateway.bus.subscribe(_log_call, CallFinished)
     desk = Desk(gateway)
     tasks = Tasks("app")
     upkeep = Upkeep(run, gateway, tasks)
@@ -101,6 +104,13 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
         except TimeoutError:
             log.error("some servers did not end in time; their processes are ended by force")
     return 0
+
+
+def _log_call(call: CallFinished) -> None:
+    """Who called what, how long it took and how it ended; never what was said."""
+    ended = call.outcome if call.code is None else f"{call.outcome} {call.code}"
+    client = call.caller.client.get("name") or call.caller.principal
+    log.debug("[%s] %s %s for %s: %s, %.1f ms", call.server, call.method, call.name, client, ended, call.seconds * 1000)
 
 
 def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
@@ -145,12 +155,9 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._last: Json | None = None
-        self._unheard: str | None = None
-        """What was taken up unasked since somebody last asked for a reload, and when."""
+        self._store = ConfigStore(gateway, run.reload, self._applied)
         self.url: str | None = None
         """Where clients find it over HTTP, once it listens."""
-        self._sources = run.config.sources
 
     async def start(self) -> None:
         config = self._run.config
@@ -158,11 +165,11 @@ class Upkeep:
             return
         if self._run.state is not None:
             path = socket_path(self._run.state, config.path, self._run.env)
-            self._control = Control(path, {"status": self.status, "reload": self.reload_asked})
+            self._control = Control(path, {"status": self.status, "reload": self._store.asked})
             await self._control.start()
         if self._run.reload is not None:
             watcher = Watcher(
-                lambda: self._sources,
+                lambda: self._store.sources,
                 lambda: self._gateway.generation.config.global_.hot_reload_interval,
                 self._changed,
             )
@@ -173,51 +180,19 @@ class Upkeep:
             await self._control.close()
 
     def reload_soon(self) -> None:
-        self._tasks.start(self.reload())
+        self._tasks.start(self._store.propose(by="SIGHUP"))
 
     async def _changed(self) -> None:
         if self._gateway.generation.config.global_.hot_reload:
-            await self.reload()
+            await self._store.propose(by="the file changed")
 
-    async def reload(self) -> Json:
-        """The one door for a changed configuration. A bad file changes nothing and says why (CFG-5)."""
-        if self._run.reload is None:
-            return {"ok": False, "error": "there is no config file to read again"}
-        try:
-            config = self._run.reload()
-        except ConfigError as error:
-            # A file that was refused is watched as well: mending it must be noticed.
-            self._sources = getattr(error, "sources", self._sources)
-            for problem in error.problems:
-                log.error("%s", problem)
-            log.error("nothing was changed; the gateway keeps its last good configuration")
-            answer: Json = {"ok": False, "problems": error.problems}
-        else:
-            self._sources = config.sources
-            for warning in config.warnings:
-                log.warning("%s", warning)
-            plan = await self._gateway.apply(config)
-            log.info("reloaded: %s", plan)
-            if not plan.empty:
-                self._unheard = f"{time.strftime('%H:%M:%S')}: {plan}"
-            if not self._run.log_level_given:
-                _set_level(config.global_.log_level)
-            answer = {"ok": True, "plan": str(plan)}
-        self._last = {**answer, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        return answer
-
-    async def reload_asked(self) -> Json:
-        """For somebody who edited and asked, and whom the watcher or a signal may have forestalled."""
-        answer = await self.reload()
-        if answer.get("plan") == str(Plan()) and self._unheard is not None:
-            answer = {**answer, "plan": f"{Plan()} (taken up already at {self._unheard})"}
-        if answer["ok"]:
-            self._unheard = None
-        return answer
+    def _applied(self, config: Config) -> None:
+        if not self._run.log_level_given:
+            _set_level(config.global_.log_level)
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        return {"ok": True, **about, "last_reload": self._last, **self._gateway.describe()}
+        return {"ok": True, **about, **self._store.status(), **self._gateway.describe()}
 
 
 async def _serve_stdio(run: Run, desk: Desk, stop: asyncio.Event) -> None:

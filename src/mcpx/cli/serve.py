@@ -24,13 +24,13 @@ def serve(
     strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
     by_stdio = _by_stdio(options, environ)
 
-    def read() -> Config:
+    def read(text: str | None = None) -> Config:
         if path is None:
             from mcpx import demo
 
             config = demo.config()
         else:
-            config = load(path, environ, env, strict=strict)
+            config = load(path, environ, env, strict=strict, text=text)
         if not by_stdio:
             config = without_itself(config, *(listens or address(options, environ, config)))
         return config if mode is None else replace(config, mode=mode)

@@ -29,14 +29,17 @@ Written = tuple[Source, Tree]
 """A file and what it says."""
 
 
-def load(path: Path, environ: Mapping[str, str], env: str | None = None, *, strict: bool = False) -> Config:
+def load(
+    path: Path, environ: Mapping[str, str], env: str | None = None, *, strict: bool = False, text: str | None = None
+) -> Config:
     """The file, or the files of a folder, under the overlays of an environment: `env`, or else `MCPX_ENV` (CFG-7).
-    `strict`: a variable that is not set is a mistake everywhere, instead of switching one server off (CFG-3)."""
+    `strict`: a variable that is not set is a mistake everywhere, instead of switching one server off (CFG-3).
+    `text`: what the file is taken to say, instead of what stands in it."""
     findings = Findings(Source(path).trace)
     looked_for: list[Path] = []
     config = None
     try:
-        config = _load(path, environ, env or environ.get("MCPX_ENV"), findings, looked_for, strict)
+        config = _load(path, environ, env or environ.get("MCPX_ENV"), findings, looked_for, strict, text)
     except GaveUpError:
         pass
     sources = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in looked_for))
@@ -46,13 +49,21 @@ def load(path: Path, environ: Mapping[str, str], env: str | None = None, *, stri
 
 
 def _load(
-    path: Path, environ: Mapping[str, str], env: str | None, findings: Findings, looked_for: list[Path], strict: bool
+    path: Path,
+    environ: Mapping[str, str],
+    env: str | None,
+    findings: Findings,
+    looked_for: list[Path],
+    strict: bool,
+    text: str | None,
 ) -> Config | None:
     looked_for.append(path)
     files = find_files(path, env, findings)
     looked_for += files.looked_for
     gave_up = bool(findings)
-    written = _parse([*files.base, *files.overlays], findings)
+    written = _parse(
+        [Source(file, text if file == path else None) for file in (*files.base, *files.overlays)], findings
+    )
     if gave_up or len(written) < len(files.base) + len(files.overlays):
         raise GaveUpError
     warnings = files.warnings + [line for source, tree in written for line in secret_warnings(tree, source.path)]
@@ -95,11 +106,10 @@ def _load(
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
 
 
-def _parse(paths: list[Path], findings: Findings) -> list[Written]:
+def _parse(sources: list[Source], findings: Findings) -> list[Written]:
     """The files that can be read; together they may be as large as one, so that they take no longer."""
-    sources = [Source(path) for path in paths]
     too_much = f"the files together hold more than {MAX_BYTES:,} bytes or {MAX_NODES:,} values"
-    if len(paths) > 1 and sum(source.size for source in sources) > MAX_BYTES:
+    if len(sources) > 1 and sum(source.size for source in sources) > MAX_BYTES:
         findings.add(too_much)
         raise GaveUpError
     parsed: list[Written] = []
@@ -107,7 +117,7 @@ def _parse(paths: list[Path], findings: Findings) -> list[Written]:
     for source in sources:
         try:
             parsed.append((source, source.parse(findings)))
-            values += _count(parsed[-1][1]) if len(paths) > 1 else 0
+            values += _count(parsed[-1][1]) if len(sources) > 1 else 0
         except GaveUpError:
             values += len(source.text) // 2  # as many as it can have cost
         if values > MAX_NODES and not findings:

@@ -55,8 +55,10 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
 class Source:
     """A file's text, its tree, and where the tree's parts stand in the text."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        """`text`: what it is taken to say, instead of what stands in it."""
         self.path = path
+        self._given = text
         self.name = _shown(path)
         self.text = ""
         self._root: Node | None = None
@@ -67,6 +69,8 @@ class Source:
     @property
     def size(self) -> int:
         """Of the file as it is now; nothing when that cannot be told."""
+        if self._given is not None:
+            return len(self._given)
         try:
             return os.stat(self.path).st_size
         except (OSError, ValueError):
@@ -76,7 +80,7 @@ class Source:
         """The file's tree; raises `GaveUpError` when there is none to go on with."""
         findings = findings.through(self.trace)
         try:
-            self.text = read_text(self.path)
+            self.text = read_text(self.path) if self._given is None else self._given
         except UnreadableError as error:
             findings.add(f"{self.name} {error}")
             raise GaveUpError from None

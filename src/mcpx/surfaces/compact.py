@@ -88,7 +88,10 @@ class Compact(Surface):
         edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
         if self._menu[0] != edition:
             self._menu = (edition, self.definitions(services, tools_by_server(services, catalog.offers["tools"])))
-        return {"tools": self._menu[1]}
+        tools = self._menu[1]
+        if (note := starting(view)) and tools:
+            tools = [{**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"}, *tools[1:]]
+        return {"tools": tools}
 
     async def call_tool(self, view: View, call: Call) -> Json:
         name = call.params.get("name")
@@ -140,7 +143,7 @@ class Compact(Surface):
             raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
         how = self.settings.of(offer.server)
         if offer is READER:
-            result = await self._read(call, checked.arguments)
+            result = await view.own(READER.name, call, lambda: self._read(call, checked.arguments))
         else:
             params = {**call.params, "name": offer.name, "arguments": checked.arguments}
             result = await view.call(offer, call, params)
@@ -297,3 +300,10 @@ def _json(value: object) -> str:
         return codec.dump(value).decode()
     except codec.Unencodable:
         return type(value).__name__
+
+
+def starting(view: View) -> str:
+    """What a menu or a search says while servers are starting whose tools are not known yet (LIF-1)."""
+    names = view.starting()
+    more = f" and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
+    return f"Still starting, tools not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""

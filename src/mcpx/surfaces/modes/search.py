@@ -10,7 +10,7 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted
+from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted, starting
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import Tools, cut, one_line, short
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
@@ -85,7 +85,8 @@ class Search(Compact):
             "total": found.total,
             "limit": limit,
         }
-        return self.reply(self._told(offers, query, found.total, offset), structured)
+        told = self._told(offers, query, found.total, offset)
+        return self.reply(f"{told}\n{note}" if (note := starting(view)) else told, structured)
 
     def _told(self, offers: Sequence[Offer], query: str, total: int, offset: int) -> str:
         if not offers:
