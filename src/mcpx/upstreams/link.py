@@ -96,9 +96,7 @@ class Link:
         except BaseException:
             await talk.close()
             raise
-        settle = getattr(talk, "settle", None)
-        if settle is not None:
-            settle(self.terms.version)
+        talk.agreed(self.terms.version)
         self.alive = True
         log.debug("[%s] link open, %s", server.name, self.terms.version)
 
@@ -172,8 +170,7 @@ class Link:
 
     def memory(self) -> int:
         """Bytes the server's own process holds; 0 where that cannot be told."""
-        measure = getattr(self._talk, "memory", None)
-        return measure() if measure is not None else 0
+        return self._talk.memory() if self._talk is not None else 0
 
     def notify(self, method: str, params: Json) -> None:
         if self.alive and self._talk is not None and not self.terms.modern:

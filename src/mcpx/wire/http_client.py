@@ -398,11 +398,18 @@ class Pool:
         task.add_done_callback(functools.partial(self._connected, call))
         return call
 
-    async def close(self) -> None:
-        """Drop every connection; calls under way fail."""
+    def retire(self) -> None:
+        """Take no more calls; what is under way goes on, and each connection ends with its call."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+        while self._idle:
+            self._idle.pop().drop()
+
+    async def close(self) -> None:
+        """Drop every connection; calls under way fail."""
+        self.retire()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

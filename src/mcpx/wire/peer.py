@@ -78,6 +78,14 @@ class Conversation(Protocol):
 
     def notify(self, method: str, params: Json | None) -> None: ...
 
+    def agreed(self, version: str) -> None:
+        """Which revision was negotiated; called once, after the handshake."""
+        ...
+
+    def memory(self) -> int:
+        """Bytes the server's own process holds; 0 where that cannot be told."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -237,7 +245,9 @@ class Peer:
         id: str | None = None,
     ) -> Json:
         if self.lost is not None:
-            raise Unavailable(self.waiting.name, SERVER_DIED, self.lost)
+            error = Unavailable(self.waiting.name, SERVER_DIED, self.lost)
+            error.unsent = True
+            raise error
         rid, wait, message = self.waiting.open(method, params, meanwhile, timeout, id)
         try:
             self._transmit(codec.dump(message))
