@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 
 from mcpx.transports import descendants
@@ -61,7 +60,6 @@ class Child:
         self._stdin: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
         self._open_outputs = 2
-        self._paused = False
         self._late: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -84,25 +82,12 @@ class Child:
         """Wait until it is not congested, or gone."""
         await self._room.wait()
 
-    def pause_reading(self) -> None:
-        """Read no more of its standard output for now; the child will block in writing."""
-        self._paused = True
-        for output in self._outputs[:1]:
-            output.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._paused = False
-        for output in self._outputs[:1]:
-            output.resume_reading()
-        if self.returncode is not None:
-            self._await_output()
-
     # --- the end
 
     async def end(self) -> None:
         """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL; within 3 s.
 
-        Once begun it is finished whether or not anyone waits. What a paused reader did not take is dropped."""
+        Once begun it is finished whether or not anyone waits."""
         self._asked = True
         await asyncio.shield(self._begin_end())
         self._report()
@@ -157,18 +142,14 @@ class Child:
             await asyncio.sleep(0.01)
 
     async def _end_group(self) -> None:
-        """Without /proc: the process group, or on Windows what `taskkill` takes for the tree."""
+        """Without /proc: the process group."""
         if self._stdin is not None:
             self._stdin.close()
         await asyncio.wait([self.exited], timeout=EOF_GRACE)
-        if sys.platform == "win32":
-            command = ["taskkill", "/T", "/F", "/PID", str(self.pid)]
-            await self._loop.run_in_executor(None, lambda: subprocess.run(command, capture_output=True))
-        else:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGTERM)
-                await asyncio.wait([self.exited], timeout=TERM_GRACE)
-                os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGTERM)
+            await asyncio.wait([self.exited], timeout=TERM_GRACE)
+            os.killpg(self.pid, signal.SIGKILL)
         await asyncio.wait([self.exited], timeout=0.5)
 
     def _close(self) -> None:
@@ -257,10 +238,10 @@ class Child:
             self._await_output()
 
     def _await_output(self) -> None:
-        """Output first, then the exit; a paused reader is waited for, a descendant's pipe only shortly."""
+        """Output first, then the exit; a pipe that a descendant holds is waited for only shortly."""
         if self._open_outputs == 0:
             self._report()
-        elif self._late is None and not self._paused:
+        elif self._late is None:
             self._late = self._loop.call_later(LATE_OUTPUT, self._report)
 
     def _report(self) -> None:
