@@ -1,7 +1,8 @@
 """A conversation over one carrier that moves whole messages in order: what stdio, WebSocket and HTTP+SSE share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_TIMEOUT, Unavailable
@@ -19,17 +20,26 @@ class Carried:
         """What to wait for before more is sent: that the server reads what it was sent. None: it does."""
         return None
 
-    async def request(
+    def request(
         self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
+    ) -> Coroutine[Any, Any, Json]:
+        sent = self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
+        backlog = self._backlog()
+        return sent if backlog is None else self._when_read(backlog, sent, timeout)
+
+    async def _when_read(
+        self, backlog: Awaitable[None], sent: Coroutine[Any, Any, Json], timeout: float | None
     ) -> Json:
-        if (backlog := self._backlog()) is not None:
-            # A server that stops reading must not grow our memory: wait for it, inside the request's own time.
-            try:
-                async with asyncio.timeout(timeout):
-                    await backlog
-            except TimeoutError:
+        """A server that stops reading must not grow our memory: wait for it, inside the request's own time."""
+        try:
+            async with asyncio.timeout(timeout):
+                await backlog
+        except BaseException as error:
+            sent.close()
+            if isinstance(error, TimeoutError):
                 raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent") from None
-        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
+            raise
+        return await sent
 
     def notify(self, method: str, params: Json | None) -> None:
         self._peer.notify(method, params)

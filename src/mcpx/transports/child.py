@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from mcpx.transports import descendants
 from mcpx.transports.descendants import Tree
-from mcpx.wire.pipes import handed_over
+from mcpx.wire.pipes import Gathered, handed_over
 
 _log = logging.getLogger("mcpx.process")
 
@@ -58,6 +58,7 @@ class Child:
         self._ending: asyncio.Task[None] | None = None
         self._asked = False
         self._stdin: asyncio.WriteTransport | None = None
+        self._input: Gathered | None = None
         self._outputs: list[asyncio.ReadTransport] = []
         self._open_outputs = 2
         self._late: asyncio.TimerHandle | None = None
@@ -67,11 +68,12 @@ class Child:
 
     # --- the conversation
 
-    def write(self, data: bytes) -> None:
-        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell."""
+    def write(self, data: bytes, *, more_to_come: bool = False) -> None:
+        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell. `more_to_come`:
+        it is sent together with what else is written in this turn of the loop."""
         self.busy = True
-        if self._stdin is not None and not self._stdin.is_closing():
-            self._stdin.write(data)
+        if self._input is not None:
+            self._input.write(data, more_to_come=more_to_come)
 
     @property
     def congested(self) -> bool:
@@ -121,8 +123,7 @@ class Child:
         deadline = loop.time() + END_BOUND
         if self.returncode is None:
             await self._look()  # who is there: once the child is gone its descendants may be nameless
-            if self._stdin is not None:
-                self._stdin.close()
+            self._close_input()
             await asyncio.wait([self.exited], timeout=EOF_GRACE)
         await self._look()
         if tree.alive:
@@ -136,6 +137,11 @@ class Child:
         if tree.alive:
             _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
 
+    def _close_input(self) -> None:
+        if self._stdin is not None and self._input is not None:
+            self._input.flush()
+            self._stdin.close()
+
     async def _until_gone(self, deadline: float) -> None:
         # A grandchild's end is nobody's event: look again.
         while descendants.still_alive(self.tree.alive) and self._loop.time() < deadline:  # noqa: ASYNC110
@@ -143,8 +149,7 @@ class Child:
 
     async def _end_group(self) -> None:
         """Without /proc: the process group."""
-        if self._stdin is not None:
-            self._stdin.close()
+        self._close_input()
         await asyncio.wait([self.exited], timeout=EOF_GRACE)
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGTERM)
@@ -180,6 +185,7 @@ class Child:
         pipe, popen.stdin = handed_over(popen.stdin, loop), None
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
         self._stdin.set_write_buffer_limits(HIGH_WATER)
+        self._input = Gathered(self._stdin)
         pipe, popen.stdout = handed_over(popen.stdout, loop), None
         output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
         self._outputs.append(output)
@@ -229,7 +235,7 @@ class Child:
         self._await_output()
 
     def _input_ended(self) -> None:
-        self._stdin = None
+        self._stdin = self._input = None
         self._room.set()
 
     def _output_ended(self) -> None:

@@ -74,7 +74,7 @@ class ChildConversation(Carried):
 
     def _transmit(self, raw: bytes) -> None:
         if self._child is not None:
-            self._child.write(frame(raw, self._spec.framing))
+            self._child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
     def _received(self, raw: bytes) -> None:
         noise = self._peer.waiting.noise
