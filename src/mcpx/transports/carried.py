@@ -14,7 +14,10 @@ class Carried:
     def __init__(self, dial: Dial, transmit: Callable[[bytes], None]) -> None:
         """`transmit` sends one message; it never blocks and never fails."""
         self._dial = dial
-        self._peer = Peer(dial.name, transmit, dial.inbound)
+        self._peer = Peer(dial.name, transmit, dial.inbound, on_garbage=self._garbage)
+
+    def _garbage(self) -> None:
+        """The server sent what is no message."""
 
     def _backlog(self) -> Awaitable[None] | None:
         """What to wait for before more is sent: that the server reads what it was sent. None: it does."""

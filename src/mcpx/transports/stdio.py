@@ -48,7 +48,7 @@ class ChildConversation(Carried):
         self._spec = spec
         self._stderr = StderrLog(dial.name)
         self._child: process.Child | None = None
-        self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
+        self._reader = MessageReader(self._peer.receive, self._skipped, limit=dial.limit, framing=spec.framing)
 
     async def start(self) -> None:
         spec, dial = self._spec, self._dial
@@ -76,10 +76,8 @@ class ChildConversation(Carried):
         if self._child is not None:
             self._child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
-    def _received(self, raw: bytes) -> None:
-        noise = self._peer.waiting.noise
-        self._peer.receive(raw)
-        if self._peer.waiting.noise > noise == 0:
+    def _garbage(self) -> None:
+        if self._peer.waiting.noise == 1:
             log.warning(
                 "[%s] prints things on standard output that are not messages; they are passed over", self._dial.name
             )

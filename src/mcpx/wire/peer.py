@@ -243,7 +243,10 @@ class Peer:
         inbound: Inbound,
         *,
         answer_garbage: bool = False,
+        on_garbage: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_garbage` hears of each message that is none."""
+        self._on_garbage = on_garbage
         self._transmit = transmit
         self._inbound = inbound
         self._answer_garbage = answer_garbage
@@ -308,6 +311,7 @@ class Peer:
 
     def _garbage(self, code: int, text: str, message: Any = None) -> None:
         self.waiting.noise += 1
+        self._on_garbage()
         if self._answer_garbage:
             rid = cast(Json, message).get("id") if isinstance(message, dict) else None
             self.send(jsonrpc.failure(rid if jsonrpc.is_id(rid) else None, RpcError(code, text)))
