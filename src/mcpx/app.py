@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import gc
 import logging
 import logging.handlers
 import os
@@ -55,6 +56,8 @@ class Run:
     """Reads the configuration again; None where there is no file."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
+    itself: str = ""
+    """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
 
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -70,6 +73,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         start = uvloop.run
     except ImportError:
         start = asyncio.run
+    # What is loaded by now stays, and what a call makes goes without the collector: it need not look so often.
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
     try:
         return start(_serve(run, environ))
     except asyncio.CancelledError:
@@ -78,7 +84,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     stop = asyncio.Event()
-    gateway = Gateway(run.config, environ, run.state)
+    gateway = Gateway(run.config, environ, run.state, itself=run.itself)
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
     desk = Desk(gateway)
@@ -210,7 +216,7 @@ async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event, upkeep: Upkeep)
 
     server = run.config.server
     tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
-    front = HttpFront(desk, Guard(run.host, tokens), max_request=run.config.global_.max_request)
+    front = HttpFront(desk, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except OSError as error:

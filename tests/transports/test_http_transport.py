@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
+from email.utils import formatdate
+from functools import partial
 from typing import Any
 
 import pytest
@@ -75,7 +78,10 @@ class Site:
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        await self._server.close(0.0)
+        await self.stop(0.0)
+
+    async def stop(self, grace: float) -> None:
+        await self._server.close(grace)
 
     def methods(self) -> list[str]:
         return [message.get("method", "answer") for _, message in self.posts]
@@ -155,12 +161,15 @@ class Talking:
         if self._session is not None:
             await self.talk.request("initialize", {})
         if self._version is not None:
-            self.talk.settle(self._version)
+            self.talk.agreed(self._version)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
         await self.talk.close()
         await self.site.__aexit__()
+
+    def open_connections(self) -> int:
+        return len(self.talk._pool._open)  # pyright: ignore[reportPrivateUsage]
 
     async def ask(self, method: str = "m", timeout: float | None = 2.0, **params: Any) -> Json:
         return await self.talk.request(method, params, timeout=timeout)
@@ -334,7 +343,7 @@ def test_a_question_taken_back_by_the_server_is_taken_back_from_the_client() -> 
 @pytest.mark.parametrize(
     ("status", "headers", "code", "text"),
     [
-        (401, [], SERVER_DOWN, "credentials"),
+        (401, [], SERVER_DOWN, "sign in"),
         (403, [], SERVER_DOWN, "credentials"),
         (404, [], SERVER_DOWN, "no MCP endpoint"),
         (405, [], SERVER_DOWN, "type: sse"),
@@ -356,7 +365,135 @@ def test_an_http_error_says_what_it_means_and_names_the_server(
             assert (caught.value.code, caught.value.http_status) == (code, status)
             assert text in caught.value.message
             assert not caught.value.unsent
+            assert caught.value.passing == (status >= 500)
             assert len(site.posts) == 1
+            assert on.owner.losses == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error":"invalid_token"}', "invalid_token"),
+        (b'{"error":"invalid_token","error_description":"the token has run out"}', "the token has run out"),
+        (b'{"detail":"Not authenticated"}', "Not authenticated"),
+        (b'{"message":"Forbidden"}', "Forbidden"),
+        (b'{"error":{"message":"quota used up","type":"x"}}', "quota used up"),
+        (b'{"jsonrpc":"2.0","id":null,"error":"just text"}', "just text"),
+        (
+            b"\n upstream connect error \x1b[31m or disconnect\r\nsecond line",
+            "upstream connect error [31m or disconnect",
+        ),
+        (b"caf\xc3\xa9 \xe2\x80\xae\xff closed", "café \ufffd closed"),
+        (b"x" * 1000, "x" * 200 + "…"),
+        (b"<!doctype html><title>502</title>", ""),
+        (b'{"detail":[{"loc":[]}]}', ""),
+        (b"[1]", ""),
+        (b'{"cut', ""),
+        (b"", ""),
+    ],
+)
+def test_an_http_error_is_told_with_what_its_body_says_in_one_printable_line(
+    status: int, body: bytes, said: str
+) -> None:
+    """SRC-8: whoever wrote it."""
+
+    async def main() -> None:
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(status, body))) as on:
+            with pytest.raises(Unavailable, match=rf"^srv: .*HTTP {status}") as caught:
+                await on.ask()
+            assert caught.value.http_status == status
+            assert caught.value.message.endswith(f": {said}" if said else (f"HTTP {status}", ")", "type: sse"))
+
+    run(main())
+
+
+def test_a_server_that_wants_us_to_sign_in_says_how() -> None:
+    """LIF-3: whoever looks after the server is told what it asks for, also when it is said in JSON-RPC."""
+
+    async def main() -> None:
+        challenges = [("WWW-Authenticate", 'Bearer realm="a"'), ("www-authenticate", 'Basic realm="b"')]
+        body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Unauthorized"}}'
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(401, body, headers=challenges))) as on:
+            with pytest.raises(Unavailable, match=r"^srv: wants the gateway to sign in .*: Unauthorized$") as caught:
+                await on.ask()
+            assert (caught.value.http_status, caught.value.passing) == (401, False)
+            assert caught.value.challenge == 'Bearer realm="a", Basic realm="b"'
+
+    run(main())
+
+
+def test_our_own_credentials_are_not_said_back() -> None:
+    async def main() -> None:
+        body = b'{"message":"bad token s3cr3t-value in Bearer s3cr3t-value"}'
+        headers = {"Authorization": "Bearer s3cr3t-value"}
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(401, body)), headers=headers) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.message.endswith(": bad token *** in ***")
+
+    run(main())
+
+
+def test_a_json_rpc_error_of_the_server_keeps_its_words_and_tells_whether_it_is_for_now() -> None:
+    """PRO-6."""
+
+    async def main() -> None:
+        error = {"code": -32603, "message": "Internal error", "data": {"a": 1}}
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        for status, passing in ((400, False), (404, False), (500, True), (502, True)):
+            async with Talking(Site(m=lambda exchange, _, status=status: exchange.reply(status, body))) as on:
+                with pytest.raises(RpcError) as caught:
+                    await on.ask()
+                assert not isinstance(caught.value, Unavailable)
+                assert caught.value.to_json() == error
+                assert (caught.value.http_status, caught.value.passing) == (status, passing)
+        for status in (429, 503):  # about the moment, not about the message
+            answer = partial(_say, status=status, body=body, retry="2")
+            async with Talking(Site(m=answer)) as on:
+                with pytest.raises(Unavailable, match="Internal error") as caught:
+                    await on.ask()
+                assert (caught.value.retry_after, caught.value.passing) == (2.0, True)
+
+    run(main())
+
+
+def _say(exchange: Exchange, message: Json, *, status: int, body: bytes = b"", retry: str) -> None:
+    exchange.reply(status, body, headers=[("retry-after", retry)])
+
+
+@pytest.mark.parametrize(
+    ("retry", "expected"),
+    [
+        *(("0", 0.0), ("7", 7.0), ("99999999", 86_400.0), ("-1", None), ("1.5", None), ("\u00b2", None), ("", None)),
+        *(("soon", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("Thu, 99 Foo 2020", None)),
+        *(("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0), ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0)),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(retry: str, expected: float | None) -> None:
+    """LIF-4."""
+
+    async def main() -> None:
+        async with Talking(Site(m=partial(_say, status=503, retry=retry))) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.retry_after == expected
+
+    run(main())
+
+
+def test_retry_after_as_a_date_counts_from_now() -> None:
+    """LIF-4."""
+
+    async def main() -> None:
+        when = formatdate(time.time() + 60, usegmt=True)
+        async with Talking(Site(m=partial(_say, status=429, retry=when))) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.retry_after is not None
+            assert 30 < caught.value.retry_after <= 60
 
     run(main())
 
@@ -378,12 +515,154 @@ def test_a_server_that_is_not_there_certainly_did_not_act() -> None:
     async def main() -> None:
         async with Site() as site:
             url = site.url
-        talk = await Http(url=url).open(Dial("srv", Owner(), 2.0, 1000, {}, {}))
-        with pytest.raises(Unavailable, match=r"^srv: cannot connect: ") as caught:
-            await talk.request("m", {})
-        assert caught.value.code == SERVER_DOWN
-        assert caught.value.unsent
+        owner = Owner()
+        talk = await Http(url=url).open(Dial("srv", owner, 2.0, 1000, {}, {}))
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"^srv: cannot connect: ") as caught:
+                await talk.request("m", {})
+            assert caught.value.code == SERVER_DOWN
+            assert caught.value.unsent
+            assert caught.value.passing
+        assert len(owner.losses) == 1
         await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["a request", "a notification", "the stream"])
+def test_a_server_that_stopped_is_lost_as_soon_as_it_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """LIF-3: told once, whatever was to be sent."""
+    monkeypatch.setattr(module, "RETRY_MS", 5)
+
+    async def main() -> None:
+        site = Site()
+        if how == "the stream":
+            site.on_get = lambda exchange: exchange.stream(200, EVENTS)
+        async with Talking(site, "2025-11-25") as on:
+            await on.ask()
+            assert on.owner.losses == []
+            await site.__aexit__()
+            if how == "a request":
+                with pytest.raises(Unavailable):
+                    await on.ask()
+            elif how == "a notification":
+                on.talk.notify("n", None)
+            await until(lambda: on.owner.losses)
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.unsent
+            await on.talk.close()
+            [loss] = on.owner.losses
+            assert loss.startswith("cannot connect: ")
+
+    run(main())
+
+
+def test_what_is_under_way_is_still_answered_by_a_server_that_takes_no_new_connections() -> None:
+    """LIF-6: so a server that is replaced stops: it does not listen any more, and answers what it has."""
+
+    async def main() -> None:
+        held: list[tuple[Exchange, Json]] = []
+        site = Site(slow=lambda *got: held.append(got))
+        async with Talking(site, era.LATEST_MODERN) as on:
+            slow = asyncio.create_task(on.ask("slow"))
+            await until(lambda: held)
+            closing = asyncio.create_task(site.stop(10.0))
+            await turns()
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.unsent
+            assert len(on.owner.losses) == 1
+            await on.talk.close()  # as its owner does with what was lost
+            result(*held[0], fine=True)
+            assert await slow == {"fine": True}
+            await closing
+            assert on.open_connections() == 0
+
+    run(main())
+
+
+def test_a_call_that_times_out_loses_nothing_but_itself() -> None:
+    """LIF-6."""
+
+    async def main() -> None:
+        async with Talking(Site(mute=lambda *_: None)) as on:
+            with pytest.raises(Unavailable) as caught:
+                await on.ask("mute", timeout=0.05)
+            assert (caught.value.code, caught.value.passing) == (SERVER_TIMEOUT, True)
+            assert on.owner.losses == []
+            assert await on.ask() == {}
+
+    run(main())
+
+
+def test_a_call_that_is_polled_for_was_sent_though_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never twice, unless it certainly was not acted on."""
+    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=200))
+            exchange.end()
+
+        site = Site(tools_call=pauses)
+        async with Talking(site) as on:
+            meanwhile = Owner()
+            call = asyncio.create_task(on.call(meanwhile))
+            await until(lambda: meanwhile.pauses)
+            await site.__aexit__()
+            with pytest.raises(Unavailable) as caught:
+                await call
+            assert not caught.value.unsent
+            assert len(on.owner.losses) == 1
+
+    run(main())
+
+
+def test_a_paused_call_is_not_left_waiting_when_its_conversation_is_lost_and_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e1", retry=100))
+            exchange.end()
+
+        site = Site(tools_call=pauses)
+        async with Talking(site) as on:
+            meanwhile = Owner()
+            call = asyncio.create_task(on.call(meanwhile, timeout=None))
+            await until(lambda: meanwhile.pauses)
+            await site.__aexit__()
+            with pytest.raises(Unavailable):
+                await on.ask()
+            await on.talk.close()
+            with pytest.raises(Unavailable):
+                await call
+
+    run(main())
+
+
+def test_every_request_says_which_gateways_it_came_through() -> None:
+    """So that a gateway which is in its own config finds out."""
+
+    async def main() -> None:
+        async with Site() as site:
+            for itself, environ, said in (
+                ("", {}, None),
+                ("run1", {}, "run1"),
+                ("run1", {"MCPX_INSIDE": "a,b"}, "a, b, run1"),
+            ):
+                dial = Dial("srv", Owner(), 2.0, 1000, environ, {}, itself=itself)
+                talk = await Http(url=site.url).open(dial)
+                await talk.request("m", {}, timeout=2.0)
+                await talk.close()
+                assert site.posts[-1][0].headers.get("mcpx-via") == said
 
     run(main())
 
@@ -554,7 +833,7 @@ def test_nothing_overtakes_the_notification_that_ends_the_handshake() -> None:
         site = Site(notifications_initialized=lambda exchange, _: held.append(exchange))
         async with Talking(site, session="s") as on:
             on.talk.notify("notifications/initialized", None)
-            on.talk.settle("2025-11-25")
+            on.talk.agreed("2025-11-25")
             asking = asyncio.create_task(on.ask("tools/list"))
             await until(lambda: held)
             await turns()
@@ -584,8 +863,10 @@ def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_t
 # --- streams that are resumed
 
 
-def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event() -> None:
+def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server names the time; the meanwhile is told of the pause."""
+
+    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         asked: list[Json] = []
@@ -637,7 +918,9 @@ def test_a_stream_that_ends_without_a_reply_fails_its_request(version: str | Non
     run(main())
 
 
-def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again() -> None:
+def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
@@ -654,7 +937,9 @@ def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again()
     run(main())
 
 
-def test_a_call_given_up_while_it_is_paused_is_not_polled() -> None:
+def test_a_call_given_up_while_it_is_paused_is_not_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
@@ -673,20 +958,24 @@ def test_a_call_given_up_while_it_is_paused_is_not_polled() -> None:
     run(main())
 
 
-def test_a_server_cannot_make_us_wait_longer_than_half_a_minute() -> None:
+@pytest.mark.parametrize(("retry", "waited"), [(10**9, 30_000), (0, 500), (499, 500), (700, 700)])
+def test_a_server_cannot_make_us_poll_without_a_pause_nor_wait_longer_than_half_a_minute(
+    retry: int, waited: int
+) -> None:
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
             exchange.stream(200, EVENTS)
-            exchange.write(sse_frame(b"", id="e1", retry=10**9))
+            exchange.write(sse_frame(b"", id="e1", retry=retry))
             exchange.end()
 
         async with Talking(Site(tools_call=pauses)) as on:
             meanwhile = Owner()
-            call = asyncio.create_task(on.call(meanwhile, timeout=1.0))
+            call = asyncio.create_task(on.call(meanwhile, timeout=0.2))
             await until(lambda: meanwhile.pauses)
-            assert meanwhile.pauses == [30_000]
+            assert meanwhile.pauses == [waited]
             with pytest.raises(Unavailable):
                 await call
+            assert on.site.gets == []
 
     run(main())
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -172,8 +171,6 @@ def test_a_server_that_ends_with_its_input_ends_cleanly_and_at_once(run: Run, tm
         assert child.returncode == 0 and child.exited.result() == 0 and heard.codes == [0]
         await child.end()
         child.write(b"into the void")
-        child.pause_reading()
-        child.resume_reading()
         await child.drain()
         assert heard.codes == [0]
 
@@ -235,24 +232,6 @@ def test_exit_is_not_held_up_by_a_grandchild_that_holds_the_output(
         async with asyncio.timeout(PATIENCE):
             await child.end()
         assert alive(clinger) == []
-
-    run(main())
-
-
-def test_a_paused_reader_gets_the_rest_before_it_is_told_of_the_exit(run: Run) -> None:
-    """LIF-7"""
-
-    async def main() -> None:
-        heard = Heard()
-        child = await start(heard, "sh", "-c", "read line; echo answer")
-        child.pause_reading()
-        child.write(b"question\n")
-        async with asyncio.timeout(PATIENCE):
-            await child.exited
-        assert heard.out == b"" and heard.codes == []
-        child.resume_reading()
-        await heard.until(lambda heard: bool(heard.codes))
-        assert heard.out_at_exit == b"answer\n"
 
     run(main())
 
@@ -359,40 +338,6 @@ def test_writing_to_a_child_that_closed_its_input_is_quiet(run: Run, caplog: pyt
 
     run(main())
     assert caplog.records == []
-
-
-def test_64_megabytes_pass_a_slow_reader_in_flat_memory(run: Run) -> None:
-    """LIF-7: back-pressure"""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        got = 0
-        paused = False
-
-        def on_stdout(data: bytes) -> None:
-            nonlocal got, paused
-            assert not paused
-            got += len(data)
-            child.pause_reading()
-            paused = True
-            loop.call_later(0.0002, resume)
-
-        def resume() -> None:
-            nonlocal paused
-            paused = False
-            child.resume_reading()
-
-        spec = Spawn("sh", ("-c", "read go; exec head -c 67108864 /dev/zero"), dict(os.environ), None)
-        child = await spawn(spec, on_stdout=on_stdout, on_stderr=lambda _: None, on_exit=done.set_result)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        child.write(b"\n")
-        async with asyncio.timeout(60):
-            assert await done == 0
-        assert got == 67108864
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024
-
-    run(main())
 
 
 def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: pytest.LogCaptureFixture) -> None:

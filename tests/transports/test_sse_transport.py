@@ -64,7 +64,10 @@ class Site:
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        await self._server.close(0.0)
+        await self.stop(0.0)
+
+    async def stop(self, grace: float) -> None:
+        await self._server.close(grace)
 
 
 class Owner:
@@ -92,7 +95,7 @@ class Talking:
 
     async def open(self) -> Conversation:
         spec = Sse(url=f"http://127.0.0.1:{self.site.port}/deep/sse?key=1", headers={"X-Own": "mine"})
-        return await spec.open(Dial("srv", self.owner, self._timeout, self._limit, {}, {}))
+        return await spec.open(Dial("srv", self.owner, self._timeout, self._limit, {}, {}, itself="run1"))
 
     async def __aenter__(self) -> "Talking":
         await self.site.__aenter__()
@@ -128,7 +131,7 @@ def test_messages_go_to_the_endpoint_the_server_names(endpoint: str, path: str) 
         async with Talking(Site(endpoint)) as on:
             assert await on.ask("hello") == {"echo": "hello"}
             assert on.site.posts[0][0] == path
-            assert all(headers["x-own"] == "mine" for headers in on.site.headers)
+            assert all((got["x-own"], got["mcpx-via"]) == ("mine", "run1") for got in on.site.headers)
 
     run(main())
 
@@ -207,6 +210,47 @@ def test_something_else_than_an_event_stream_is_told(status: int) -> None:
     run(main())
 
 
+def test_a_stream_that_is_refused_says_what_the_server_says() -> None:
+    """SRC-8, LIF-3: as over streamable HTTP."""
+
+    async def main() -> None:
+        site = Site()
+        challenge = [("www-authenticate", "Bearer")]
+        site.on_get = lambda exchange: exchange.reply(401, b'{"detail":"no token"}', headers=challenge)
+        with pytest.raises(Unavailable, match=r"^srv: .*sign in.*: no token$") as caught:
+            async with Talking(site):
+                raise AssertionError("not reached")
+        assert (caught.value.http_status, caught.value.challenge) == (401, "Bearer")
+        site = Site()
+        site.on_get = lambda exchange: exchange.reply(503, headers=[("retry-after", "3")])
+        with pytest.raises(Unavailable) as caught:
+            async with Talking(site):
+                raise AssertionError("not reached")
+        assert (caught.value.passing, caught.value.retry_after) == (True, 3.0)
+
+    run(main())
+
+
+def test_a_message_that_cannot_be_sent_may_be_sent_elsewhere_and_the_server_is_lost() -> None:
+    """LIF-3: though its stream still stands."""
+
+    async def main() -> None:
+        site = Site()
+        async with Talking(site) as on:
+            await on.ask()
+            stopping = asyncio.create_task(site.stop(10.0))
+            await turns()
+            with pytest.raises(Unavailable) as caught:
+                await on.ask()
+            assert caught.value.unsent
+            assert len(on.owner.losses) == 1
+            assert on.talk is not None
+            await on.talk.close()
+            await stopping
+
+    run(main())
+
+
 def test_what_the_server_says_and_asks_reaches_the_owner() -> None:
     async def main() -> None:
         async with Talking(Site()) as on:
@@ -254,8 +298,9 @@ def test_a_message_the_server_refuses_fails_its_request_and_no_other(status: int
         site.on_post = refuse
         async with Talking(site) as on:
             bad, good = asyncio.create_task(on.ask("bad")), asyncio.create_task(on.ask("good"))
-            with pytest.raises(Unavailable, match=rf"^srv: HTTP {status}$"):
+            with pytest.raises(Unavailable, match=rf"^srv: .*HTTP {status}") as caught:
                 await bad
+            assert caught.value.http_status == status
             assert await good == {"echo": "good"}
             assert on.owner.losses == []
 

@@ -34,7 +34,7 @@ class Site:
         self.headers = dict(exchange.headers.items())
         if self.refuse_with is not None:
             if self.refuse_with:
-                exchange.reply(self.refuse_with, b"no", "text/plain")
+                exchange.reply(self.refuse_with, b"no", "text/plain", [("WWW-Authenticate", "Bearer")])
             return
         self.socket = websocket.accept(
             exchange, limit=1 << 20, subprotocol="mcp", on_message=self._got, on_close=self.closings.append
@@ -75,7 +75,7 @@ class Owner:
 
 async def opened(site: Site, owner: Owner, *, limit: int = 1 << 20, timeout: float = 2.0) -> Conversation:
     spec = Websocket(url=f"ws://127.0.0.1:{site.port}/ws?a=b", headers={"X-Own": "mine"})
-    return await spec.open(Dial("srv", owner, timeout, limit, {}, {}))
+    return await spec.open(Dial("srv", owner, timeout, limit, {}, {}, itself="run1"))
 
 
 def test_requests_questions_and_notifications_travel_on_one_socket() -> None:
@@ -95,7 +95,7 @@ def test_requests_questions_and_notifications_travel_on_one_socket() -> None:
                 {"jsonrpc": "2.0", "id": "q", "result": {"asked": "roots/list"}},
             ]
             assert owner.heard == [("notifications/y", {})]
-            assert site.headers["x-own"] == "mine"
+            assert (site.headers["x-own"], site.headers["mcpx-via"]) == ("mine", "run1")
             assert site.headers["sec-websocket-protocol"] == "mcp"
             await talk.close()
             await until(lambda: site.closings)
@@ -150,9 +150,10 @@ def test_a_server_that_refuses_the_handshake_is_told_with_its_name(status: int) 
     async def main() -> None:
         async with Site() as site:
             site.refuse_with = status
-            with pytest.raises(Unavailable, match=rf"^srv: cannot connect: .*{status}") as caught:
+            with pytest.raises(Unavailable, match=rf"^srv: .*HTTP {status}.*: no$") as caught:
                 await opened(site, Owner())
-            assert caught.value.code == SERVER_DOWN
+            assert (caught.value.code, caught.value.http_status) == (SERVER_DOWN, status)
+            assert caught.value.challenge == ("Bearer" if status == 401 else None)
 
     run(main())
 

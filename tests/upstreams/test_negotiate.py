@@ -12,13 +12,15 @@ from mcpx.model.errors import (
     METHOD_NOT_FOUND,
     SERVER_DIED,
     SERVER_DOWN,
+    SERVER_GARBAGE,
+    SERVER_TIMEOUT,
     UNSUPPORTED_VERSION,
     RpcError,
     Unavailable,
 )
 from mcpx.transports.dial import Dial
 from mcpx.upstreams import negotiate as module
-from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
+from mcpx.upstreams.negotiate import Era, Identity, Terms, is_refusal, negotiate
 from mcpx.wire import era
 
 WHO = Identity({"name": "me"}, {"roots": {}}, "2025-06-18")
@@ -199,7 +201,7 @@ def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.Mo
     async def main() -> None:
         both = asyncio.Event()
 
-        class Talk:
+        class Talk(Scripted):
             async def request(self, method: str, params: Json, **_: Any) -> Json:
                 if method == "initialize":
                     asyncio.get_running_loop().call_soon(both.set)
@@ -207,12 +209,6 @@ def test_two_answers_at_the_same_moment_are_one_agreement(monkeypatch: pytest.Mo
                 if method == refused:
                     raise RpcError(METHOD_NOT_FOUND, "no")
                 return {"protocolVersion": "2025-11-25", "supportedVersions": ["2026-07-28"]}
-
-            def notify(self, method: str, params: Json | None) -> None:
-                pass
-
-            async def close(self) -> None:
-                pass
 
         for _ in range(10):
             both.clear()
@@ -258,19 +254,21 @@ def test_a_refused_handshake_is_told_in_the_servers_own_words() -> None:
     run(main())
 
 
-def test_refused_on_both_the_first_refusal_is_told_unless_the_other_says_speak_modern() -> None:
+def test_refused_on_both_the_handshakes_refusal_is_told_unless_only_the_probe_says_which_versions_there_are() -> None:
     async def main() -> None:
-        answers = {"server/discover": refusing(-1), "initialize": refusing(-2)}
-        with pytest.raises(RpcError) as caught:
-            await agreed(Toy(answers=answers), OLDER_FIRST)
-        assert caught.value.code == -2
-        with pytest.raises(RpcError) as caught:
-            await agreed(Toy(answers=answers), MODERN_FIRST)
-        assert caught.value.code == -1
-        answers["initialize"] = refusing(UNSUPPORTED_VERSION)
-        with pytest.raises(RpcError) as caught:
-            await agreed(Toy(answers=answers), MODERN_FIRST)
-        assert caught.value.code == UNSUPPORTED_VERSION
+        async def told(probe: int, handshake: int) -> list[int]:
+            codes: list[int] = []
+            for openings in (MODERN_FIRST, OLDER_FIRST):
+                answers = {"server/discover": refusing(probe), "initialize": refusing(handshake)}
+                with pytest.raises(RpcError) as caught:
+                    await agreed(Toy(answers=answers), openings)
+                codes.append(caught.value.code)
+            return codes
+
+        assert await told(-1, -2) == [-2, -2]
+        assert await told(-1, UNSUPPORTED_VERSION) == [UNSUPPORTED_VERSION] * 2
+        assert await told(UNSUPPORTED_VERSION, METHOD_NOT_FOUND) == [UNSUPPORTED_VERSION] * 2
+        assert await told(UNSUPPORTED_VERSION, -2) == [-2, -2]
 
     run(main())
 
@@ -299,19 +297,8 @@ def test_a_modern_only_server_asked_in_the_older_way_first_is_found_out_at_once(
 
 def test_an_http_refusal_is_a_refusal_too() -> None:
     async def main() -> None:
-        class Talk:
-            async def request(self, method: str, params: Json, **_: Any) -> Json:
-                if method == "server/discover":
-                    raise Unavailable("srv", SERVER_DOWN, "answered with HTTP 400", http_status=400)
-                return {"protocolVersion": "2025-03-26", "capabilities": {}}
-
-            def notify(self, method: str, params: Json | None) -> None:
-                pass
-
-            async def close(self) -> None:
-                pass
-
-        terms = await negotiate("srv", Talk(), MODERN_FIRST, WHO, 5.0)
+        talk = Scripted(discover=answered(400), initialize={"protocolVersion": "2025-03-26", "capabilities": {}})
+        terms = await negotiate("srv", talk, MODERN_FIRST, WHO, 5.0)
         assert terms.version == "2025-03-26"
 
     run(main())
@@ -330,3 +317,165 @@ def test_a_cancelled_negotiation_leaves_nothing_running() -> None:
             await until(lambda: line.cancelled)
 
     run(main())
+
+
+class Scripted:
+    """A conversation whose every answer is set: a result, or an error to raise; what was asked is kept."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"server/discover": answers.get("discover"), "initialize": answers.get("initialize")}
+        self.asked: list[str] = []
+
+    async def request(self, method: str, params: Json, **_: Any) -> Json:
+        self.asked.append(method)
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, dict) else await forever()
+
+    def notify(self, method: str, params: Json | None) -> None:
+        pass
+
+    def agreed(self, version: str) -> None:
+        pass
+
+    def memory(self) -> int:
+        return 0
+
+    async def close(self) -> None:
+        pass
+
+
+def answered(status: int, retry_after: float | None = None) -> Unavailable:
+    error = Unavailable("srv", SERVER_DOWN, f"answered with HTTP {status}", http_status=status)
+    error.retry_after = retry_after
+    return error
+
+
+OLDER_GREETING: Json = {"protocolVersion": "2025-06-18", "capabilities": {}}
+MODERN_GREETING: Json = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("openings", [MODERN_FIRST, OLDER_FIRST])
+def test_a_server_that_is_busy_at_the_opening_is_not_asked_anything_else(
+    status: int, openings: tuple[Era, ...]
+) -> None:
+    """LIF-4: it is asked again when it wants to be, and nothing is concluded about what it speaks."""
+
+    async def main() -> None:
+        busy = answered(status, 7.0)
+        talk = Scripted(discover=busy, initialize=busy)
+        with pytest.raises(Unavailable) as caught:
+            await negotiate("srv", talk, openings, WHO, 5.0)
+        assert len(talk.asked) == 1
+        assert caught.value.passing
+        assert caught.value.retry_after == 7.0
+        assert not is_refusal(caught.value)
+
+    run(main())
+
+
+def test_a_probe_that_failed_only_for_now_does_not_mean_that_the_server_is_older() -> None:
+    async def main() -> None:
+        terms = await negotiate(
+            "srv", Scripted(discover=answered(500), initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0
+        )
+        assert (terms.modern, terms.refused) == (False, frozenset())
+        terms = await negotiate(
+            "srv", Scripted(discover=answered(404), initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0
+        )
+        assert (terms.modern, terms.refused) == (False, {"modern"})
+        terms = await negotiate(
+            "srv", Scripted(discover=MODERN_GREETING, initialize=answered(502)), OLDER_FIRST, WHO, 5.0
+        )
+        assert (terms.modern, terms.refused) == (True, frozenset())
+
+    run(main())
+
+
+def test_an_opening_that_was_passed_over_in_silence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE", 0.01)
+
+    async def main() -> None:
+        terms = await negotiate("srv", Scripted(initialize=OLDER_GREETING), MODERN_FIRST, WHO, 5.0)
+        assert (terms.modern, terms.refused) == (False, {"modern"})
+
+    run(main())
+
+
+def test_an_opening_that_only_came_too_late_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE", 0.01)
+
+    async def main() -> None:
+        both = asyncio.Event()
+
+        class Late(Scripted):
+            async def request(self, method: str, params: Json, **_: Any) -> Json:
+                if method == "initialize":
+                    both.set()
+                    return await forever()
+                await both.wait()
+                return MODERN_GREETING
+
+        terms = await negotiate("srv", Late(), MODERN_FIRST, WHO, 5.0)
+        assert (terms.modern, terms.refused) == (True, frozenset())
+
+    run(main())
+
+
+@pytest.mark.parametrize("probe", [RpcError(METHOD_NOT_FOUND, "no"), answered(404), answered(500), answered(400)])
+@pytest.mark.parametrize("handshake", [RpcError(-32050, "the licence has run out"), answered(401), answered(502)])
+def test_a_failed_handshake_is_told_with_its_own_error(probe: RpcError, handshake: RpcError) -> None:
+    """SRC-8."""
+
+    async def main() -> None:
+        with pytest.raises(RpcError) as caught:
+            await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, 5.0)
+        assert caught.value is handshake
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "handshake", [RpcError(METHOD_NOT_FOUND, "no"), RpcError(UNSUPPORTED_VERSION, "no"), answered(400)]
+)
+def test_a_modern_server_whose_probe_failed_for_now_is_told_with_that(handshake: RpcError) -> None:
+    async def main() -> None:
+        for probe in (answered(500), Unavailable("srv", SERVER_DIED, "the connection broke")):
+            with pytest.raises(Unavailable) as caught:
+                await negotiate("srv", Scripted(discover=probe, initialize=handshake), MODERN_FIRST, WHO, 5.0)
+            assert caught.value is probe
+            assert caught.value.passing
+
+    run(main())
+
+
+def test_what_failed_for_now_on_both_keeps_the_longer_wish() -> None:
+    async def main() -> None:
+        talk = Scripted(discover=answered(500), initialize=answered(503, 9.0))
+        with pytest.raises(Unavailable) as caught:
+            await negotiate("srv", talk, MODERN_FIRST, WHO, 5.0)
+        assert (caught.value.http_status, caught.value.retry_after, caught.value.passing) == (503, 9.0, True)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal"),
+    [
+        *((answered(status), True) for status in (400, 404, 405, 406, 410, 415, 422, 501)),
+        *((answered(status), False) for status in (401, 403, 407, 408, 425, 429, 500, 502, 503, 504, 307)),
+        (RpcError(METHOD_NOT_FOUND, "no"), True),
+        (Unavailable("srv", SERVER_DOWN, "cannot connect"), False),
+        (Unavailable("srv", SERVER_DIED, "died"), False),
+        (Unavailable("srv", SERVER_TIMEOUT, "mute"), False),
+        (Unavailable("srv", SERVER_GARBAGE, "a login page"), False),
+    ],
+)
+def test_only_what_will_not_change_means_not_this_era(error: RpcError, refusal: bool) -> None:
+    assert is_refusal(error) is refusal
+    own = RpcError(-32603, "Internal error")
+    own.http_status = error.http_status
+    if error.http_status is not None and error.http_status >= 400:
+        assert is_refusal(own) is refusal  # also when the server put an error of its own into the body

@@ -14,7 +14,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.wire.http_client import HEADER_BYTES, BadResponse, ConnectionLost, Pool
+from mcpx.wire.http_client import BadResponse, ConnectionLost, Pool
+from mcpx.wire.http_reply import HEADER_BYTES
 from mcpx.wire.http_server import Exchange, Headers, HttpServer
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -543,8 +544,6 @@ def test_abort_after_the_end_does_not_touch_the_next_call(run: Run) -> None:
             await first.done.wait()
             pool.start("POST", "/", (), b"", second)
             call.abort()
-            call.pause()
-            call.resume()
             go.set()
             await second.done.wait()
             assert second.error is None
@@ -552,47 +551,28 @@ def test_abort_after_the_end_does_not_touch_the_next_call(run: Run) -> None:
     run(main())
 
 
-def test_pause_holds_the_server_back(run: Run) -> None:
+def test_a_retired_pool_takes_no_more_but_finishes_what_is_under_way(run: Run) -> None:
     async def main() -> None:
-        sent = 0
-        size = 50_000_000
+        go = asyncio.Event()
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal sent
             await read_request(reader)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-            while sent < size:
-                writer.write(b"x" * 100_000)
-                await writer.drain()
-                sent += 100_000
-            await reader.read()
+            await go.wait()
+            writer.write(OK)
+            assert await reader.read() == b""  # the connection ends with its call
 
         async with scripted(script) as pool:
-            sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
-            await sink.begun.wait()
-            call.pause()
-            await asyncio.wait({asyncio.create_task(sink.done.wait())}, timeout=0.3)
-            assert not sink.done.is_set()
-            assert sent < size
-            call.resume()
-            await sink.done.wait()
-            assert sum(map(len, sink.bodies)) == size
-
-    run(main())
-
-
-def test_a_call_may_be_paused_before_it_is_connected(run: Run) -> None:
-    async def main() -> None:
-        async with scripted(answering(OK)) as pool:
-            sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
-            call.pause()
-            await asyncio.wait({asyncio.create_task(sink.done.wait())}, timeout=0.2)
-            assert sink.calls == []
-            call.resume()
-            await sink.done.wait()
-            assert sink.error is None
+            under_way, later = Recorder(), Recorder()
+            pool.start("POST", "/", (), b"", under_way)
+            pool.retire()
+            pool.start("POST", "/", (), b"", later)
+            await later.done.wait()
+            assert isinstance(later.error, ConnectionLost)
+            assert not later.error.sent
+            assert not under_way.done.is_set()
+            go.set()
+            await under_way.done.wait()
+            assert under_way.error is None
 
     run(main())
 

@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -13,6 +15,7 @@ from mcpx.cli.main import LEVELS
 from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
 from mcpx.surfaces import SURFACES
+from mcpx.transports.environment import running_inside
 
 
 def serve(
@@ -38,6 +41,10 @@ def serve(
     listens: tuple[str, int] | None = None
     config = read()
     host, port = listens = address(options, environ, config)  # a changed file does not change it
+    itself = _mark_of(path, env)
+    if itself in running_inside(environ):
+        # Through a wrapper that the file does not show. To the gateway above it is one more server that ended.
+        raise ConfigError([f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"])
     given = options.log_level or environ.get("MCPX_LOG_LEVEL")
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
@@ -52,10 +59,18 @@ def serve(
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         env=env,
+        itself=itself,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
     return app.serve(run, environ)
+
+
+def _mark_of(path: Path | None, env: str | None) -> str:
+    """What tells gateways on this configuration from others."""
+    if path is None:
+        return secrets.token_hex(8)
+    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
 
 
 def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:

@@ -64,7 +64,7 @@ def _load(
     written = _parse(
         [Source(file, text if file == path else None) for file in (*files.base, *files.overlays)], findings
     )
-    if gave_up or len(written) < len(files.base) + len(files.overlays):
+    if gave_up or len(written) < len(files_read):
         raise GaveUpError
     warnings = files.warnings + [line for source, tree in written for line in secret_warnings(tree, source.path)]
     where = Path(os.path.abspath(path))

@@ -58,13 +58,17 @@ class Generation:
 class Gateway:
     """Also the `Hub` its upstreams report to."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], state: Path | None = None) -> None:
-        """`state` is the folder for what is not configuration; without one nothing is kept."""
+    def __init__(
+        self, config: Config, environ: Mapping[str, str], state: Path | None = None, *, itself: str = ""
+    ) -> None:
+        """`state` is the folder for what is not configuration; without one nothing is kept. `itself` marks this
+        gateway to itself, should one of its servers turn out to be the gateway."""
+        self.itself = itself
         self.bus = Bus()
         self.relay = Relay(self.bus)
         self._tasks = Tasks("gateway")
         snapshots = Snapshots(None if state is None else state / "snapshots")
-        self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE))
+        self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE), itself)
         upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
         self.generation = Generation(config, upstreams, self._surface_state.surfaces(config))

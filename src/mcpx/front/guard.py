@@ -9,8 +9,10 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    def __init__(self, host: str, tokens: Mapping[str, str]) -> None:
-        """`host` is the address bound to; `tokens` are name -> token, empty when anyone on the host may come in."""
+    def __init__(self, host: str, tokens: Mapping[str, str], itself: str = "") -> None:
+        """`host` is the address bound to; `tokens` are name -> token, empty when anyone on the host may come in;
+        `itself` is what marks requests that this gateway sent."""
+        self._itself = itself
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         bound = f"[{host}]" if ":" in host else host
         # Bound to every address we cannot know our names; a token is required there (the app sees to it).
@@ -33,6 +35,11 @@ class Guard:
         if not name:
             return False
         return name in self._hosts or (self._any_host and name == _name(headers.get("host") or ""))
+
+    def is_ourselves(self, headers: Headers) -> bool:
+        """Whether a request came from this very gateway, which found its own address in its configuration."""
+        passed = (headers.get("mcpx-via") or "").split(",") if self._itself else ()
+        return self._itself in [id.strip() for id in passed]
 
     def principal(self, headers: Headers) -> str | None:
         """Who this is; None for a stranger where tokens are asked for."""

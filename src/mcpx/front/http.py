@@ -87,6 +87,9 @@ class HttpFront:
         if not self._guard.origin_allowed(exchange.headers):
             exchange.reply(403, b"origin not allowed", "text/plain")
             return
+        if self._guard.is_ourselves(exchange.headers):
+            exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
+            return
         principal = self._guard.principal(exchange.headers)
         path = exchange.path
         if path in ("/health", "/ready"):

@@ -18,6 +18,8 @@ class Sessions:
     def __init__(self, on_end: Callable[[HttpSession], object]) -> None:
         self._open: dict[str, HttpSession] = {}
         self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        """Kept, for asking for it is a system call (getpid) in Python 3.11."""
 
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._open.values()))
@@ -35,7 +37,7 @@ class Sessions:
         owner = self._open.get(id)
         if owner is None or owner.principal != principal:
             return None
-        owner.seen = asyncio.get_running_loop().time()
+        owner.seen = self._loop.time()
         return owner
 
     def end(self, owner: HttpSession) -> None:
@@ -44,7 +46,7 @@ class Sessions:
             self._on_end(owner)
 
     def end_idle(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         for owner in self:
             if owner.busy:
                 owner.seen = now

@@ -18,7 +18,7 @@ from mcpx.front.desk import Desk
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.framing import Framing, MessageReader, frame
-from mcpx.wire.pipes import handed_over
+from mcpx.wire.pipes import Gathered, handed_over
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ class StdioFront:
         """The client closed its end, or asked for the shutdown."""
         self._gateway = desk.gateway
         self._output: asyncio.WriteTransport | None = None
+        self._pipe: Gathered | None = None
         self._input: asyncio.ReadTransport | None = None
         self._congested = False
         self._sent = asyncio.Event()
@@ -87,9 +88,12 @@ class StdioFront:
             self._input.resume_reading() if there_is else self._input.pause_reading()
 
     def _transmit(self, raw: bytes) -> None:
-        if self._output is not None and not self._output.is_closing():
-            framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
-            self._output.write(frame(raw, framing))
+        if self._output is None:
+            return
+        if self._pipe is None:
+            self._pipe = Gathered(self._output)
+        framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
+        self._pipe.write(frame(raw, framing), more_to_come=self._connection.peer.busy)
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
         error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
@@ -105,6 +109,8 @@ class StdioFront:
         await self._connection.close()
         if self._input is not None:
             self._input.close()
+        if self._pipe is not None:
+            self._pipe.flush()
         if self._output is not None:
             self._output.close()
             with contextlib.suppress(TimeoutError):

@@ -28,7 +28,7 @@ from mcpx.model.errors import (
     gateway_ending,
 )
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.exchange import Exchange
+from mcpx.wire.exchange import Exchange, whole_number
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class Streamable:
         if owner is None:
             return
         name, _, position = (exchange.headers.get("last-event-id") or "").rpartition("-")
-        at = int(position) if position.isdigit() and len(position) < 10 else 0
+        at = whole_number(position) or 0
         stream = owner.streams.get(name)
         if stream is not None:
             exchange.on_disconnect = stream.detach

@@ -35,6 +35,11 @@ SERVER_GARBAGE = -33005
 OVERLOADED = -33006
 GATEWAY_ENDING = -33007
 
+_PASSING = (SERVER_DOWN, SERVER_TIMEOUT, SERVER_DIED, OVERLOADED)
+_NOT_NOW = (408, 425, 429)
+_NEVER = (501, 505)
+"""HTTP statuses that are about this moment though they are no 5xx; and 5xx that are not about this moment."""
+
 
 class McpxError(Exception):
     """Root of what mcpx raises on purpose."""
@@ -50,6 +55,14 @@ class RpcError(McpxError):
         self.data = data
         self.extra = extra
         """Unknown fields of an upstream's error object; they survive."""
+        self.http_status: int | None = None
+        """The status of the HTTP answer it came with, if it was not a success."""
+
+    @property
+    def passing(self) -> bool:
+        """The same request may well be taken later: "not now", as against "not at all"."""
+        status = self.http_status
+        return status is not None and (status in _NOT_NOW or (status >= 500 and status not in _NEVER))
 
     def to_json(self) -> dict[str, Any]:
         error: dict[str, Any] = {"code": self.code, "message": self.message}
@@ -93,14 +106,22 @@ class NotFound(RpcError):
 class Unavailable(RpcError):
     """An error mcpx makes on a server's behalf; the message starts with the server's configured name."""
 
-    def __init__(self, server: str, code: int, reason: str, *, http_status: int | None = None) -> None:
+    def __init__(
+        self, server: str, code: int, reason: str, *, http_status: int | None = None, challenge: str | None = None
+    ) -> None:
         super().__init__(code, f"{server}: {reason}", {"server": server})
         self.server = server
         self.http_status = http_status
+        self.challenge = challenge
+        """With a 401: how the server wants us to sign in (`WWW-Authenticate`), if it says so."""
         self.unsent = False
         """The server certainly did not act on the request, so it may be sent again."""
         self.retry_after: float | None = None
         """Seconds after which the server, which did not act on the request, wants to be asked again."""
+
+    @property
+    def passing(self) -> bool:
+        return super().passing or (self.http_status is None and self.code in _PASSING)
 
 
 class ConfigError(McpxError):

@@ -10,12 +10,11 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 
 from mcpx.transports import descendants
 from mcpx.transports.descendants import Tree
-from mcpx.wire.pipes import handed_over
+from mcpx.wire.pipes import Gathered, handed_over
 
 _log = logging.getLogger("mcpx.process")
 
@@ -59,9 +58,9 @@ class Child:
         self._ending: asyncio.Task[None] | None = None
         self._asked = False
         self._stdin: asyncio.WriteTransport | None = None
+        self._input: Gathered | None = None
         self._outputs: list[asyncio.ReadTransport] = []
         self._open_outputs = 2
-        self._paused = False
         self._late: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -69,11 +68,12 @@ class Child:
 
     # --- the conversation
 
-    def write(self, data: bytes) -> None:
-        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell."""
+    def write(self, data: bytes, *, more_to_come: bool = False) -> None:
+        """To standard input. Never blocks, never fails: when the pipe is broken, the exit will tell. `more_to_come`:
+        it is sent together with what else is written in this turn of the loop."""
         self.busy = True
-        if self._stdin is not None and not self._stdin.is_closing():
-            self._stdin.write(data)
+        if self._input is not None:
+            self._input.write(data, more_to_come=more_to_come)
 
     @property
     def congested(self) -> bool:
@@ -84,25 +84,12 @@ class Child:
         """Wait until it is not congested, or gone."""
         await self._room.wait()
 
-    def pause_reading(self) -> None:
-        """Read no more of its standard output for now; the child will block in writing."""
-        self._paused = True
-        for output in self._outputs[:1]:
-            output.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._paused = False
-        for output in self._outputs[:1]:
-            output.resume_reading()
-        if self.returncode is not None:
-            self._await_output()
-
     # --- the end
 
     async def end(self) -> None:
         """End the child and all its descendants: close its input, then SIGTERM, then SIGKILL; within 3 s.
 
-        Once begun it is finished whether or not anyone waits. What a paused reader did not take is dropped."""
+        Once begun it is finished whether or not anyone waits."""
         self._asked = True
         await asyncio.shield(self._begin_end())
         self._report()
@@ -136,8 +123,7 @@ class Child:
         deadline = loop.time() + END_BOUND
         if self.returncode is None:
             await self._look()  # who is there: once the child is gone its descendants may be nameless
-            if self._stdin is not None:
-                self._stdin.close()
+            self._close_input()
             await asyncio.wait([self.exited], timeout=EOF_GRACE)
         await self._look()
         if tree.alive:
@@ -151,24 +137,24 @@ class Child:
         if tree.alive:
             _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
 
+    def _close_input(self) -> None:
+        if self._stdin is not None and self._input is not None:
+            self._input.flush()
+            self._stdin.close()
+
     async def _until_gone(self, deadline: float) -> None:
         # A grandchild's end is nobody's event: look again.
         while descendants.still_alive(self.tree.alive) and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     async def _end_group(self) -> None:
-        """Without /proc: the process group, or on Windows what `taskkill` takes for the tree."""
-        if self._stdin is not None:
-            self._stdin.close()
+        """Without /proc: the process group."""
+        self._close_input()
         await asyncio.wait([self.exited], timeout=EOF_GRACE)
-        if sys.platform == "win32":
-            command = ["taskkill", "/T", "/F", "/PID", str(self.pid)]
-            await self._loop.run_in_executor(None, lambda: subprocess.run(command, capture_output=True))
-        else:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGTERM)
-                await asyncio.wait([self.exited], timeout=TERM_GRACE)
-                os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGTERM)
+            await asyncio.wait([self.exited], timeout=TERM_GRACE)
+            os.killpg(self.pid, signal.SIGKILL)
         await asyncio.wait([self.exited], timeout=0.5)
 
     def _close(self) -> None:
@@ -199,6 +185,7 @@ class Child:
         pipe, popen.stdin = handed_over(popen.stdin, loop), None
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
         self._stdin.set_write_buffer_limits(HIGH_WATER)
+        self._input = Gathered(self._stdin)
         pipe, popen.stdout = handed_over(popen.stdout, loop), None
         output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
         self._outputs.append(output)
@@ -248,7 +235,7 @@ class Child:
         self._await_output()
 
     def _input_ended(self) -> None:
-        self._stdin = None
+        self._stdin = self._input = None
         self._room.set()
 
     def _output_ended(self) -> None:
@@ -257,10 +244,10 @@ class Child:
             self._await_output()
 
     def _await_output(self) -> None:
-        """Output first, then the exit; a paused reader is waited for, a descendant's pipe only shortly."""
+        """Output first, then the exit; a pipe that a descendant holds is waited for only shortly."""
         if self._open_outputs == 0:
             self._report()
-        elif self._late is None and not self._paused:
+        elif self._late is None:
             self._late = self._loop.call_later(LATE_OUTPUT, self._report)
 
     def _report(self) -> None:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mcpx.transports.environment import running_inside
 from mcpx.wire.era import ParamHeaders
 from mcpx.wire.peer import Inbound
+
+VIA = "mcpx-via"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +23,10 @@ class Dial:
     """The gateway's own environment: proxies, certificates, what a child may inherit."""
     annotations: Mapping[str, ParamHeaders]
     """`x-mcp-header` annotations by tool name, a live view: a modern HTTP server checks the headers they ask for."""
+    itself: str = ""
+    """What marks this gateway to itself, should what it dials turn out to be the gateway; empty: nothing does."""
+
+    @property
+    def via(self) -> tuple[tuple[str, str], ...]:
+        """The header that tells an HTTP server which gateways a request came through; none without a mark."""
+        return ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()

@@ -3,36 +3,38 @@ it.
 
 Promise: a child sees the few variables a program needs to find its files, its language, its proxy and its
 certificates, what `inherit_env` adds and what its own `env` says; nothing of `MCPX_*` unless its own `env`
-says so by name. No promise: that a proxy URL or an `npm_config_*` value holds no password; the user put
-them where programs look for them.
+says so by name, but for the mark by which a gateway can tell that it was started by itself.
+No promise: that a proxy URL or an `npm_config_*` value holds no password; the user put them where programs
+look for them.
 """
 
 import errno
 import os
+import re
 import stat
-import sys
 from collections.abc import Mapping
 
+INSIDE = "MCPX_INSIDE"
+"""The variable that tells a gateway which gateways it runs under: their ids, outermost first, commas between."""
+DEEPEST = 32
+"""So many gateways may stand in it; whoever is deeper is told of the innermost."""
+
+_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _NAMES = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ", "NODE_EXTRA_CA_CERTS"}
-if sys.platform == "win32":
-    _NAMES |= {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERNAME"}
-    _NAMES |= {
-        "USERPROFILE",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "APPDATA",
-        "LOCALAPPDATA",
-        "PROGRAMDATA",
-        "PROGRAMFILES",
-    }
-    _NAMES |= {"PROGRAMFILES(X86)", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS"}
 _PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_")
 
 
+def running_inside(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The ids of the gateways that this process was started by, outermost first."""
+    given = [id.strip() for id in environ.get(INSIDE, "").split(",")]
+    return tuple([id for id in given if _ID.fullmatch(id)][-DEEPEST:])
+
+
 def child_environment(
-    own: Mapping[str, str], declared: Mapping[str, str], inherit: bool | tuple[str, ...]
+    own: Mapping[str, str], declared: Mapping[str, str], inherit: bool | tuple[str, ...], itself: str = ""
 ) -> dict[str, str]:
-    """The whole environment of a child: of `own` what is harmless or asked for, then `declared` over it."""
+    """The whole environment of a child: of `own` what is harmless or asked for, then `declared` over it, then the
+    mark of the gateways above it, `itself` the innermost."""
     asked = () if isinstance(inherit, bool) else inherit
     result = {
         name: value
@@ -40,6 +42,8 @@ def child_environment(
         if not name.upper().startswith("MCPX_") and (inherit is True or name in asked or _basic(name, value))
     }
     result.update(declared)
+    if inside := (*running_inside(own), *((itself,) if itself else ())):
+        result[INSIDE] = ",".join(inside[-DEEPEST:])
     return result
 
 
@@ -54,13 +58,6 @@ def find_program(command: str, env: Mapping[str, str], cwd: str | None) -> str:
     says what is wrong with it, or with the directory; the error's `filename` says which."""
     if cwd is not None and not stat.S_ISDIR(os.stat(cwd).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), cwd)
-    if sys.platform == "win32":
-        import shutil
-
-        found = shutil.which(command, path=env.get("PATH", os.defpath))
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
-        return found
     if not command or "\0" in command:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
     here = os.path.abspath(cwd or ".")

@@ -26,6 +26,7 @@ from mcpx.model.errors import (
     Unavailable,
 )
 from mcpx.transports.dial import Dial
+from mcpx.transports.refusals import refusal
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Headers
 from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
@@ -37,7 +38,9 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 1000
 """How long to wait before a stream is resumed when the server named no `retry`."""
-LONGEST_RETRY = 30.0
+SHORTEST_RETRY_MS = 500
+LONGEST_RETRY_MS = 30_000
+"""Between these a server may choose: it cannot make us poll it without a pause, nor wait for ever."""
 AROUND = 65536
 """Bytes of comments, ids and names that may come with an event beside its data."""
 
@@ -70,24 +73,28 @@ class HttpConversation:
         self._session: str | None = None
         url = urlsplit(spec.url)
         self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._own = [(k.encode(), v.encode()) for k, v in spec.headers.items()]
+        self._own = [(k.encode(), v.encode()) for k, v in (*spec.headers.items(), *dial.via)]
+        self.secrets = tuple(spec.headers.values())
         self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
         self._ready: asyncio.Future[None] | None = None
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
         """Questions of the server, by its ids."""
         self._lost: str | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
-        self._settle()
+        self._set_headers()
 
-    def settle(self, version: str) -> None:
+    def agreed(self, version: str) -> None:
         """The negotiated revision; an older one also opens the stream for what belongs to no request."""
         self._version = version
         self.modern = version in era.MODERN
-        self._settle()
+        self._set_headers()
         if not self.modern:
             self.tasks.start(self._listen())
 
-    def _settle(self) -> None:
+    def memory(self) -> int:
+        return 0
+
+    def _set_headers(self) -> None:
         both = b"application/json, text/event-stream"
         headers = [*self._own, (b"content-type", b"application/json"), (b"accept", both)]
         if self._session is not None:
@@ -113,7 +120,7 @@ class HttpConversation:
         self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
     ) -> Json:
         if self._lost is not None:
-            raise Unavailable(self.name, SERVER_DOWN, self._lost)
+            raise unsent(self.name, self._lost)
         if self._ready is not None and not self._ready.done():
             await asyncio.wait([self._ready], timeout=timeout)
         rid, wait, message = self.waiting.open(method, params, meanwhile, timeout)
@@ -137,7 +144,7 @@ class HttpConversation:
             reply.leave()
         if method == "initialize" and reply.session is not None:
             self._session = reply.session
-            self._settle()
+            self._set_headers()
         return result
 
     def notify(self, method: str, params: Json | None) -> None:
@@ -209,16 +216,10 @@ class HttpConversation:
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         self.answer(reply)
 
-    def resume(self, reply: "_Reply", last_id: str, after_ms: int) -> None:
-        """Poll an older server's stream that was closed before its response."""
-
-        async def later() -> None:
-            await asyncio.sleep(after_ms / 1000)
-            if not reply.left:
-                headers = [*self._headers, (b"last-event-id", last_id.encode())]
-                reply.carrier = self._pool.start("GET", self._target, headers, b"", reply)
-
-        self.tasks.start(later())
+    def poll(self, reply: "_Reply", last_id: str) -> None:
+        """Ask for the rest of a stream that an older server closed before its response."""
+        headers = [*self._headers, (b"last-event-id", last_id.encode())]
+        reply.carrier = self._pool.start("GET", self._target, headers, b"", reply)
 
     async def _listen(self) -> None:
         """Keep the stream open on which an older server sends what belongs to no request."""
@@ -239,17 +240,29 @@ class HttpConversation:
             if not offered:
                 return
             last_id = ear.last_id or last_id
-            delay = RETRY_MS / 1000 if ear.heard else min(delay * 2, LONGEST_RETRY)
+            delay = RETRY_MS / 1000 if ear.heard else min(delay * 2, LONGEST_RETRY_MS / 1000)
             await asyncio.sleep(ear.retry_ms / 1000 if ear.retry_ms is not None and ear.heard else delay)
+
+    # The end -------------------------------------------------------------------------------------------------
 
     def end_session(self) -> None:
         """404 on a session: the server has forgotten it, and did not act on the request."""
-        self.lose("the server ended the session")
+        self._lose("the server ended the session")
 
-    def lose(self, reason: str) -> None:
+    def unreachable(self, error: ConnectionLost) -> Unavailable:
+        """No connection could be made: nothing more is sent on this conversation. What is under way on connections
+        that stand is left alone; a server that is being replaced stops listening first and answers that last."""
+        reason = f"cannot connect: {error}"
+        self._retire(reason)
+        return unsent(self.name, reason)
+
+    def _lose(self, reason: str) -> None:
+        self.waiting.fail_all(SERVER_DIED, reason)
+        self._retire(reason)
+
+    def _retire(self, reason: str) -> None:
         if self._lost is None:
             self._lost = reason
-            self.waiting.fail_all(SERVER_DIED, reason)
             self.inbound.closed(reason)
 
     @property
@@ -257,33 +270,29 @@ class HttpConversation:
         return self._session is not None
 
     async def close(self) -> None:
-        if self._lost is None and self._session is not None:
+        """Ends what is under way too, except after a loss: that was not what the loss was about, and each request ends
+        by its own deadline."""
+        if self._lost is not None:
+            self._pool.retire()
+            await self.tasks.close()
+            return
+        if self._session is not None:
             goodbye = _Delivery(self)
             self._pool.start("DELETE", self._target, self._headers, b"", goodbye)
             await asyncio.wait([goodbye.future], timeout=1.0)
-        self.lose("closed by the gateway")
+        self._lose("closed by the gateway")
         await self.tasks.close()
         await self._pool.close()
 
 
-def failure_of(name: str, status: int, headers: Headers | None, message: Any) -> RpcError:
-    """What an HTTP error means for the request that got it. A JSON-RPC error in the body is the server's own."""
-    if isinstance(message, dict) and "error" in message:
-        return RpcError.from_json(message["error"])
-    if status in (401, 403):
-        reason = f"refused the gateway's credentials (HTTP {status})"
-    elif 300 <= status < 400:
-        where = headers.get("location") if headers is not None else None
-        reason = f"redirects to {where}; put that address into the config"
-    elif status in (404, 405):
-        reason = f"no MCP endpoint at this address (HTTP {status}); an older server may need type: sse"
-    else:
-        reason = f"answered with HTTP {status}"
-    error = Unavailable(name, SERVER_DOWN, reason, http_status=status)
-    wish = (headers.get("retry-after") or "") if headers is not None else ""
-    if status in (429, 503) and wish.isdigit() and len(wish) < 6:
-        error.retry_after = float(wish)
+def unsent(name: str, reason: str) -> Unavailable:
+    error = Unavailable(name, SERVER_DOWN, reason)
+    error.unsent = True
     return error
+
+
+def bounded_retry(retry: int) -> int:
+    return max(SHORTEST_RETRY_MS, min(retry, LONGEST_RETRY_MS))
 
 
 def _ignore(size: int, reason: str, head: bytes) -> None:
@@ -299,9 +308,10 @@ class _Reply:
         self._wait = wait
         self.carrier: Abortable | None = None
         self.session: str | None = None
-        self.left = False
+        self._left = False
+        self._polling: asyncio.TimerHandle | None = None
         self._status = 0
-        self._headers: Headers | None = None
+        self._headers = Headers({})
         self._events: SseReader | None = None
         self._chunks: list[bytes] = []
         self._size = 0
@@ -335,7 +345,7 @@ class _Reply:
         if event.id:
             self._last_id = event.id
         if event.retry is not None:
-            self._retry_ms = min(event.retry, int(LONGEST_RETRY * 1000))
+            self._retry_ms = bounded_retry(event.retry)
         if event.data and event.event == "message":
             self._talk.hear(event.data, self._wait.meanwhile)
 
@@ -349,19 +359,23 @@ class _Reply:
             return
         raw = b"".join(self._chunks)
         self._chunks.clear()
-        try:
-            message = codec.load(raw) if raw else None
-        except codec.BadJson:
-            message = None
         if self._status == 404 and self._talk.in_session:
             error = Unavailable(self._talk.name, SERVER_DIED, "the server ended the session")
             error.unsent = self._last_id is None  # a 404 to a resumed stream says nothing of the request itself
             self._talk.waiting.fail(self._rid, error)
             self._talk.end_session()
         elif self._status >= 300:
-            error = failure_of(self._talk.name, self._status, self._headers, message)
+            error = refusal(self._talk.name, self._status, self._headers, raw, self._talk.secrets)
             self._talk.waiting.fail(self._rid, error)
-        elif jsonrpc.classify(message) == "response" and message is not None:
+        else:
+            self._answered(raw)
+
+    def _answered(self, raw: bytes) -> None:
+        try:
+            message = codec.load(raw)
+        except codec.BadJson:
+            message = None
+        if jsonrpc.classify(message) == "response" and message is not None:
             self._talk.waiting.resolve({**message, "id": self._rid})
         else:
             self._fail(SERVER_GARBAGE, "the answer is not a JSON-RPC response")
@@ -369,20 +383,21 @@ class _Reply:
     def failed(self, error: Exception) -> None:
         self._finished = True
         if isinstance(error, ConnectionLost) and not error.sent:
-            problem = Unavailable(self._talk.name, SERVER_DOWN, f"cannot connect: {error}")
-            problem.unsent = True
+            problem = self._talk.unreachable(error)
+            problem.unsent = self._last_id is None  # else it was polled for, and sent long ago
             self._talk.waiting.fail(self._rid, problem)
         else:
             self._broken(str(error) or "the connection broke", deliberate=False)
 
     def _broken(self, reason: str, *, deliberate: bool) -> None:
         """The stream is over without a response: poll it if the server gave event ids, else the request failed."""
-        if self._wait.future.done() or self.left:
+        if self._wait.future.done() or self._left:
             return
         if self._last_id is not None and not self._talk.modern and self._status == 200:
             if deliberate and self._wait.meanwhile is not None:
                 self._wait.meanwhile.paused(self._retry_ms)
-            self._talk.resume(self, self._last_id, self._retry_ms)
+            loop = asyncio.get_running_loop()
+            self._polling = loop.call_later(self._retry_ms / 1000, self._talk.poll, self, self._last_id)
         else:
             self._fail(SERVER_DIED, reason)
 
@@ -391,7 +406,9 @@ class _Reply:
 
     def leave(self) -> None:
         """The request is over for its caller; whatever the stream still carries is not wanted."""
-        self.left = True
+        self._left = True
+        if self._polling is not None:
+            self._polling.cancel()
         if self.carrier is not None and not self._finished:
             self.carrier.abort()
 
@@ -416,6 +433,8 @@ class _Delivery:
             self.future.set_result(None)
 
     def failed(self, error: Exception) -> None:
+        if isinstance(error, ConnectionLost) and not error.sent:
+            self._talk.unreachable(error)
         self.end()
 
 
@@ -436,7 +455,7 @@ class _Ear:
             self._reader = SseReader(self._event, limit=self._talk.limit, on_skipped=_ignore)
         elif status == 404 and self._talk.in_session:
             self._talk.end_session()
-        self._passing = status >= 500
+        self._passing = status >= 500 or status in (408, 429)
 
     def body(self, data: bytes) -> None:
         if self._reader is not None:
@@ -446,7 +465,7 @@ class _Ear:
         self.heard = True
         self.last_id = event.id or self.last_id
         if event.retry is not None:
-            self.retry_ms = min(event.retry, int(LONGEST_RETRY * 1000))
+            self.retry_ms = bounded_retry(event.retry)
         if event.data and event.event == "message":
             self._talk.hear(event.data, None)
 
@@ -455,5 +474,7 @@ class _Ear:
             self.ended.set_result(self._reader is not None or self._passing)
 
     def failed(self, error: Exception) -> None:
+        if isinstance(error, ConnectionLost) and not error.sent:
+            self._talk.unreachable(error)
         if not self.ended.done():
             self.ended.set_result(True)

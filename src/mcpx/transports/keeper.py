@@ -107,7 +107,7 @@ class Keeper:
 
     def start(self) -> None:
         """Make sure it runs. Without a shell we go on, and say what is lost."""
-        if os.name != "posix" or (self._shell is not None and self._shell.poll() is None):
+        if self._shell is not None and self._shell.poll() is None:
             return
         if self._shell is not None:
             self._forget()

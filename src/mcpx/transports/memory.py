@@ -43,5 +43,11 @@ class MemoryConversation:
     def notify(self, method: str, params: Json | None) -> None:
         """Nobody inside waits for notifications."""
 
+    def agreed(self, version: str) -> None:
+        """Nothing changes with the revision."""
+
+    def memory(self) -> int:
+        return 0
+
     async def close(self) -> None:
         """There is nothing to close."""

@@ -4,8 +4,7 @@ Promise: a child runs in a session of its own. It and every descendant that `des
 when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
 way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. Nothing else
 is ever signalled.
-No promise: outside Linux only the process group (POSIX) or the tree as `taskkill` sees it (Windows) is
-ended.
+No promise: outside Linux only the process group is ended.
 
 Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails in their
 scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and both reap a child at
@@ -18,7 +17,6 @@ import errno
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -189,11 +187,6 @@ def _brood() -> _Brood:
 
 def _popen(argv: list[str], env: Mapping[str, str], cwd: str | None) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
-    if sys.platform == "win32":
-        from asyncio.windows_utils import Popen  # its pipes can be waited on
-
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP
-        return Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, creationflags=flags)
     return subprocess.Popen(
         argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0, start_new_session=True
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
 
-from mcpx.model.call import Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
+from mcpx.transports.refusals import BODY, refusal
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers
-from mcpx.wire.http_client import Abortable, Pool
-from mcpx.wire.peer import Conversation, Meanwhile, Peer
+from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
+from mcpx.wire.peer import Conversation
 from mcpx.wire.sse import SseEvent, SseReader
 
 
@@ -32,13 +33,12 @@ class Sse:
         return talk
 
 
-class SseConversation:
+class SseConversation(Carried):
     def __init__(self, spec: Sse, dial: Dial) -> None:
+        super().__init__(dial, self._transmit)
         self._spec = spec
-        self._dial = dial
-        self._headers = [(k.encode(), v.encode()) for k, v in spec.headers.items()]
+        self._headers = [(k.encode(), v.encode()) for k, v in (*spec.headers.items(), *dial.via)]
         self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
-        self._peer = Peer(dial.name, self._transmit, dial.inbound)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stream: Abortable | None = None
         self._outbox: deque[bytes] = deque()
@@ -81,18 +81,15 @@ class SseConversation:
     def skipped(self, head: bytes) -> None:
         self._peer.waiting.too_large(head, self._dial.limit)
 
-    def down(self, reason: str) -> None:
+    def down(self, reason: str, problem: RpcError | None = None) -> None:
+        """The stream is no more, or never was; `problem` is what is told if it never was."""
         if not self._endpoint.done():
-            self._endpoint.set_exception(Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}"))
+            problem = problem or Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}")
+            self._endpoint.set_exception(problem)
         self._peer.lose(reason, SERVER_DIED)
 
-    async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
-    ) -> Json:
-        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
-
-    def notify(self, method: str, params: Json | None) -> None:
-        self._peer.notify(method, params)
+    def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
+        return refusal(self._dial.name, status, headers, body, self._spec.headers.values())
 
     def _transmit(self, raw: bytes) -> None:
         # One POST at a time: on several connections messages could overtake each other.
@@ -109,15 +106,22 @@ class SseConversation:
         headers = [*self._headers, (b"content-type", b"application/json"), (b"accept", b"application/json")]
         self._pool.start("POST", self._endpoint.result(), headers, raw, self._posting)
 
-    def posted(self, raw: bytes, problem: str | None) -> None:
+    def posted(self, raw: bytes, problem: RpcError | None) -> None:
         if problem is not None:
             message = codec.load(raw)
             if "method" in message and "id" in message:  # else it is an answer, under an id of the server's
-                self._peer.waiting.fail(message["id"], Unavailable(self._dial.name, SERVER_DOWN, problem))
+                self._peer.waiting.fail(message["id"], problem)
         self._post_next()
 
+    def post_failed(self, raw: bytes, error: Exception) -> None:
+        problem = Unavailable(self._dial.name, SERVER_DOWN, str(error) or "the connection broke")
+        problem.unsent = isinstance(error, ConnectionLost) and not error.sent
+        self.posted(raw, problem)
+        if problem.unsent:
+            self.down(f"cannot connect: {error}")  # the stream may stand, but nothing can be said any more
+
     async def close(self) -> None:
-        await self._peer.close()
+        await super().close()
         if self._stream is not None:
             self._stream.abort()
         await self._pool.close()
@@ -129,19 +133,25 @@ class _Down:
     def __init__(self, talk: SseConversation, limit: int) -> None:
         self._talk = talk
         self._reader = SseReader(talk.event, limit=limit, on_skipped=lambda size, reason, head: talk.skipped(head))
-        self._good = False
+        self._refused: _Refused | None = None
 
     def head(self, status: int, headers: Headers) -> None:
-        self._good = status == 200 and (headers.get("content-type") or "").startswith("text/event-stream")
-        if not self._good:
+        if status >= 300:
+            self._refused = _Refused(status, headers)
+        elif status != 200 or not (headers.get("content-type") or "").startswith("text/event-stream"):
             self._talk.down(f"HTTP {status} where an event stream was expected")
 
     def body(self, data: bytes) -> None:
-        if self._good:
+        if self._refused is not None:
+            self._refused.take(data)
+        else:
             self._reader.feed(data)
 
     def end(self) -> None:
-        self._talk.down("the event stream ended")
+        if self._refused is None:
+            self._talk.down("the event stream ended")
+        else:
+            self._talk.down("the event stream was refused", self._refused.problem(self._talk))
 
     def failed(self, error: Exception) -> None:
         self._talk.down(str(error) or "the event stream broke")
@@ -153,16 +163,34 @@ class _Post:
     def __init__(self, talk: SseConversation, raw: bytes) -> None:
         self._talk = talk
         self._raw = raw
-        self._status = 0
+        self._refused: _Refused | None = None
 
     def head(self, status: int, headers: Headers) -> None:
-        self._status = status
+        if status >= 300:
+            self._refused = _Refused(status, headers)
 
     def body(self, data: bytes) -> None:
-        pass
+        if self._refused is not None:
+            self._refused.take(data)
 
     def end(self) -> None:
-        self._talk.posted(self._raw, None if self._status < 300 else f"HTTP {self._status}")
+        self._talk.posted(self._raw, None if self._refused is None else self._refused.problem(self._talk))
 
     def failed(self, error: Exception) -> None:
-        self._talk.posted(self._raw, str(error) or "the connection broke")
+        self._talk.post_failed(self._raw, error)
+
+
+class _Refused:
+    """An answer that is no success, as far as it is worth reading."""
+
+    def __init__(self, status: int, headers: Headers) -> None:
+        self._status = status
+        self._headers = headers
+        self._body = b""
+
+    def take(self, data: bytes) -> None:
+        if len(self._body) < BODY:
+            self._body += data[:BODY]
+
+    def problem(self, talk: SseConversation) -> RpcError:
+        return talk.refused(self._status, self._headers, self._body)

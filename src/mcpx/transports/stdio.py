@@ -2,19 +2,19 @@
 
 import asyncio
 import logging
+import os
 import re
-import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from mcpx.model.call import Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
 from mcpx.transports import process
+from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.stderrlog import Allowance, StderrLog, readable, shortened
 from mcpx.wire.framing import MessageReader, frame
-from mcpx.wire.peer import Conversation, Meanwhile, Peer
+from mcpx.wire.peer import Conversation
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ REMEMBERED = 512
 """Servers whose allowance in the log outlives a process."""
 
 _allowances: dict[str, Allowance] = {}
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +52,12 @@ class Stdio:
         return talk
 
 
-class ChildConversation:
+class ChildConversation(Carried):
     """One child process and the peer that talks to it."""
 
     def __init__(self, spec: Stdio, dial: Dial) -> None:
+        super().__init__(dial, self._transmit)
         self._spec = spec
-        self._dial = dial
         self._redact = _redaction(spec.env)
         self._stderr = StderrLog(
             dial.name, self._redact, asyncio.get_running_loop().call_later, _allowance_of(dial.name)
@@ -67,11 +68,10 @@ class ChildConversation:
         """The first thing on standard output that was no message."""
         self._child: process.Child | None = None
         self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
-        self._peer = Peer(dial.name, self._transmit, dial.inbound)
 
     async def start(self) -> None:
         spec, dial = self._spec, self._dial
-        env = process.child_environment(dial.environ, spec.env, spec.inherit_env)
+        env = process.child_environment(dial.environ, spec.env, spec.inherit_env, dial.itself)
         try:
             self._child = await process.spawn(
                 process.Spawn(command=spec.command, args=spec.args, env=env, cwd=spec.cwd),
@@ -87,25 +87,13 @@ class ChildConversation:
                 reason = f"cannot start: command not found: {spec.command!r}{hint}"
             raise Unavailable(dial.name, SERVER_DOWN, reason) from None
 
-    async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
-    ) -> Json:
+    def _backlog(self) -> Awaitable[None] | None:
         child = self._child
-        if child is not None and child.congested:
-            # A child that stops reading must not grow our memory: wait for it, inside the request's own time.
-            try:
-                async with asyncio.timeout(timeout):
-                    await child.drain()
-            except TimeoutError:
-                raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read its input") from None
-        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
-
-    def notify(self, method: str, params: Json | None) -> None:
-        self._peer.notify(method, params)
+        return child.drain() if child is not None and child.congested else None
 
     def _transmit(self, raw: bytes) -> None:
         if self._child is not None:
-            self._child.write(frame(raw, self._spec.framing))
+            self._child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
     def _received(self, raw: bytes) -> None:
         waiting = self._peer.waiting
@@ -146,12 +134,12 @@ class ChildConversation:
         """Bytes the child's own process holds; 0 where the system does not tell."""
         try:
             with open(f"/proc/{self._child.pid if self._child else 0}/statm", "rb") as file:
-                return int(file.read().split()[1]) * resource.getpagesize()
+                return int(file.read().split()[1]) * PAGE
         except (OSError, ValueError, IndexError):
             return 0
 
     async def close(self) -> None:
-        await self._peer.close()
+        await super().close()
         if self._child is not None:
             await self._child.end()
 

@@ -1,15 +1,15 @@
 """A server over a WebSocket: both eras, as on stdio, one text frame a message, subprotocol `mcp`."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mcpx.model.call import Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
+from mcpx.transports.refusals import refusal
 from mcpx.wire import websocket
-from mcpx.wire.peer import Conversation, Meanwhile, Peer
+from mcpx.wire.peer import Conversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,46 +27,37 @@ class Websocket:
         return talk
 
 
-class SocketConversation:
+class SocketConversation(Carried):
     def __init__(self, dial: Dial) -> None:
-        self._dial = dial
+        super().__init__(dial, self._transmit)
         self._socket: websocket.WebSocket | None = None
-        self._peer = Peer(dial.name, self._transmit, dial.inbound)
 
     async def start(self, spec: Websocket) -> None:
+        name = self._dial.name
         try:
             self._socket = await websocket.connect(
                 spec.url,
-                list(spec.headers.items()),
+                [*spec.headers.items(), *self._dial.via],
                 limit=self._dial.limit,
                 subprotocol="mcp",
                 timeout=self._dial.timeout,
                 on_message=self._peer.receive,
                 on_close=lambda reason: self._peer.lose(reason or "the connection was closed", SERVER_DIED),
             )
+        except websocket.Refused as answer:
+            raise refusal(name, answer.status, answer.headers, answer.body, spec.headers.values()) from None
         except (OSError, TimeoutError) as error:
-            reason = str(error) or "no answer"
-            raise Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}") from None
+            raise Unavailable(name, SERVER_DOWN, f"cannot connect: {str(error) or 'no answer'}") from None
 
     def _transmit(self, raw: bytes) -> None:
         if self._socket is not None:
             self._socket.send(raw)
 
-    async def request(
-        self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
-    ) -> Json:
-        if self._socket is not None and self._socket.congested:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._socket.drain()
-            except TimeoutError:
-                raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent") from None
-        return await self._peer.request(method, params, meanwhile=meanwhile, timeout=timeout)
-
-    def notify(self, method: str, params: Json | None) -> None:
-        self._peer.notify(method, params)
+    def _backlog(self) -> Awaitable[None] | None:
+        socket = self._socket
+        return socket.drain() if socket is not None and socket.congested else None
 
     async def close(self) -> None:
-        await self._peer.close()
+        await super().close()
         if self._socket is not None:
             self._socket.close()

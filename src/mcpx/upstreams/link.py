@@ -116,10 +116,12 @@ class Link:
         """Whether one client at a time may hold it: the server could ask, and is not known never to."""
         return self.use == "lent" and not self._traits.quiet
 
-    async def open(self, openings: Sequence[Era], environ: Mapping[str, str], annotations: Mapping[str, Any]) -> None:
+    async def open(
+        self, openings: Sequence[Era], environ: Mapping[str, str], annotations: Mapping[str, Any], itself: str = ""
+    ) -> None:
         """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
         server = self.server
-        dial = Dial(server.name, self, server.timeout, server.max_message, environ, annotations)
+        dial = Dial(server.name, self, server.timeout, server.max_message, environ, annotations, itself)
         talk = await server.connection.open(dial)
         self._talk = talk
         try:
@@ -127,9 +129,7 @@ class Link:
         except BaseException:
             await talk.close()
             raise
-        settle = getattr(talk, "settle", None)
-        if settle is not None:
-            settle(self.terms.version)
+        talk.agreed(self.terms.version)
         self.alive = True
         log.debug("[%s] link open, %s", server.name, self.terms.version)
 
@@ -258,8 +258,7 @@ class Link:
 
     def memory(self) -> int:
         """Bytes the server's own process holds; 0 where that cannot be told."""
-        measure = getattr(self._talk, "memory", None)
-        return measure() if measure is not None else 0
+        return self._talk.memory() if self._talk is not None else 0
 
     def notify(self, method: str, params: Json) -> None:
         if self.alive and self._talk is not None and not self.terms.modern:

@@ -26,7 +26,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.upstreams.lease import Lease, client_of
 from mcpx.upstreams.link import NOBODY, Hearer, Link, Use, through
-from mcpx.upstreams.negotiate import Era, Identity
+from mcpx.upstreams.negotiate import Era, Identity, is_refusal
 from mcpx.upstreams.traits import Needs, Traits, older_version
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
@@ -85,13 +85,23 @@ class _Waiter:
 
 
 class Links:
-    def __init__(self, server: Server, owner: Owner, environ: Mapping[str, str], tasks: Tasks, traits: Traits) -> None:
+    def __init__(
+        self,
+        server: Server,
+        owner: Owner,
+        environ: Mapping[str, str],
+        tasks: Tasks,
+        traits: Traits,
+        itself: str = "",
+    ) -> None:
+        """`itself`: what marks this gateway to itself, should it turn out to be the server."""
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
         self.main: Link | None = None
         self._server = server
         self._owner = owner
         self._environ = environ
+        self._itself = itself
         self._tasks = tasks
         self._traits = traits
         self._open: list[Link] = []
@@ -336,17 +346,15 @@ class Links:
         openings: tuple[Era, ...] = ("modern", "older") if (known or preferred) == "modern" else ("older", "modern")
         link = self._first_link(caller)
         try:
-            await link.open(openings, self._environ, self.annotations)
+            await link.open(openings, self._environ, self.annotations, self._itself)
         except Unavailable as error:
             if openings[0] != "modern" or error.code != SERVER_DIED:
                 raise
             # Some old servers do not survive a request they do not know before `initialize`.
             link = self._first_link(caller)
-            await link.open(("older",), self._environ, self.annotations)
+            await link.open(("older",), self._environ, self.annotations, self._itself)
         got: Era = "modern" if link.modern else "older"
-        self._speaks[got] = True
-        if got != openings[0]:
-            self._speaks[openings[0]] = False
+        self._speaks = {**self._speaks, **dict.fromkeys(link.terms.refused, False), got: True}
         self._traits.era = got
         self._wishes.clear()
         self.main, old = link, self.main
@@ -380,9 +388,9 @@ class Links:
         )  # fmt: skip
         link.lasting = self._server.isolation == "per_session" and caller.session is not None
         try:
-            await link.open((wish.era,), self._environ, self.annotations)
+            await link.open((wish.era,), self._environ, self.annotations, self._itself)
         except RpcError as error:
-            if wish.era not in self._speaks and self._speaks and _is_refusal(error):
+            if wish.era not in self._speaks and self._speaks and is_refusal(error):
                 log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
                 self._speaks[wish.era] = False
                 self._wishes.clear()
@@ -573,10 +581,3 @@ def _affinity(caller: Caller) -> str:
 def is_session(owner: str) -> bool:
     """Whether that stands for a session, as against a modern client that has none."""
     return "\0" not in owner
-
-
-def _is_refusal(error: RpcError) -> bool:
-    """Whether a failed opening means "not this era", as against "not now"."""
-    if isinstance(error, Unavailable):
-        return error.http_status is not None and 400 <= error.http_status < 500 and error.http_status not in (408, 429)
-    return True

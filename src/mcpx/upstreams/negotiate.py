@@ -3,15 +3,18 @@
 A dual-era server does not announce itself: it answers whichever opening it is given. So the caller names the
 openings to try, in order. A mute server costs `PROBE` seconds, not the whole time-out: then the next opening is
 sent as well, and whichever is answered first with success decides.
+
+"Not this era" and "not now" are told apart: a server that is busy (429, 503) is not asked anything else, and an
+opening that failed only for now says nothing of the eras it speaks.
 """
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 from mcpx.model.call import Json, as_object
-from mcpx.model.errors import SERVER_GARBAGE, SERVER_TIMEOUT, UNSUPPORTED_VERSION, RpcError, Unavailable
+from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, UNSUPPORTED_VERSION, RpcError, Unavailable
 from mcpx.wire import era
 from mcpx.wire.peer import Conversation
 
@@ -39,12 +42,26 @@ class Terms:
     capabilities: Mapping[str, Any]
     instructions: str
     server: Mapping[str, Any]
+    refused: frozenset[Era] = frozenset()
+    """Eras the server was asked for first and certainly does not speak; one that only failed is not among them."""
+
+
+BUSY = (429, 503)
+_PASSED_OVER = RpcError(METHOD_NOT_FOUND, "left unanswered")
+
+
+def is_refusal(error: RpcError) -> bool:
+    """Whether a failed opening means "not this era", as against "not now" or "not without signing in"."""
+    status = error.http_status
+    if error.passing or status in (401, 403, 407):
+        return False
+    return not isinstance(error, Unavailable) or (status is not None and status >= 400)
 
 
 async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who: Identity, timeout: float) -> Terms:
-    """Open a conversation by the first opening the server accepts. Raises what the last one was refused with."""
+    """Open a conversation by the first opening the server accepts. Raises what tells most of those that failed."""
     attempts: dict[asyncio.Task[Terms], Era] = {}
-    refused: Exception | None = None
+    failed: dict[Era, RpcError] = {}
     waiting = list(openings)
     try:
         async with asyncio.timeout(timeout):
@@ -55,19 +72,23 @@ async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who:
                 done, _ = await asyncio.wait(
                     attempts, timeout=PROBE if waiting else None, return_when=asyncio.FIRST_COMPLETED
                 )
+                accepted: Terms | None = None
                 for task in done:
                     opening = attempts.pop(task)
                     error = task.exception()
                     if error is None:
-                        terms = task.result()
-                        if not terms.modern:
-                            talk.notify("notifications/initialized", None)
-                        return terms
-                    if not isinstance(error, RpcError):
+                        # One sent before and left unanswered was passed over by the server.
+                        mute = openings[: openings.index(opening)]
+                        failed.update((era, _PASSED_OVER) for era in mute if era in attempts.values())
+                        accepted = task.result()
+                    elif isinstance(error, RpcError):
+                        failed[opening] = error
+                    else:
                         raise error
-                    # The server's own "speak modern" tells more than the refusal of an older opening before it.
-                    if refused is None or opening == openings[0] or _names_modern(error):
-                        refused = error
+                if accepted is not None:
+                    return _concluded(talk, accepted, failed)
+                if any(error.http_status in BUSY for error in failed.values()):
+                    waiting.clear()
     except TimeoutError:
         excuse: str = getattr(talk, "excuse", "")
         raise Unavailable(
@@ -78,11 +99,30 @@ async def negotiate(name: str, talk: Conversation, openings: Sequence[Era], who:
             task.cancel()
         if attempts:
             await asyncio.wait(attempts)
-    raise refused or Unavailable(name, SERVER_GARBAGE, "did not complete the handshake")
+    raise _most_telling(failed)
 
 
-def _names_modern(error: RpcError) -> bool:
-    return error.code == UNSUPPORTED_VERSION
+def _concluded(talk: Conversation, terms: Terms, failed: Mapping[Era, RpcError]) -> Terms:
+    if not terms.modern:
+        talk.notify("notifications/initialized", None)
+    return replace(terms, refused=frozenset([era for era, error in failed.items() if is_refusal(error)]))
+
+
+def _most_telling(failed: Mapping[Era, RpcError]) -> RpcError:
+    """The handshake's own error, not that of the probe before it; unless the server knows no handshake, and the probe
+    failed only for now or says which versions there are."""
+    probe, handshake = failed.get("modern"), failed.get("older")
+    if probe is None or handshake is None:
+        return cast(RpcError, probe or handshake)
+    told = handshake
+    if handshake.code != UNSUPPORTED_VERSION or probe.passing:
+        knows_none = handshake.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND) or isinstance(handshake, Unavailable)
+        if knows_none and is_refusal(handshake) and (probe.passing or probe.code == UNSUPPORTED_VERSION):
+            told = probe
+    if isinstance(told, Unavailable):
+        wishes = [e.retry_after for e in failed.values() if isinstance(e, Unavailable) and e.retry_after is not None]
+        told.retry_after = max(wishes, default=None)
+    return told
 
 
 def _supports_ours(data: Any) -> bool:

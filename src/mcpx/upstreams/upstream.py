@@ -62,6 +62,8 @@ class Surroundings:
     environ: Mapping[str, str]
     snapshots: Snapshots
     gate: Gate
+    itself: str = ""
+    """What marks this gateway to itself, should a server turn out to be the gateway."""
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
 
 
@@ -76,7 +78,7 @@ class Upstream:
         self._hub = hub
         self._tasks = Tasks(server.name)
         self._traits = Traits()
-        self._links = Links(server, self, around.environ, self._tasks, self._traits)
+        self._links = Links(server, self, around.environ, self._tasks, self._traits, around.itself)
         key = key_of(_identity(server))
         self._book = OfferBook(
             server.name, self._links, hub, around.snapshots, key, self._traits, around.learning, self._tasks
@@ -120,13 +122,17 @@ class Upstream:
     def describe(self) -> Json:
         """What there is to tell of it beside its status."""
         links = self._links.describe()
-        processes = len(links) if getattr(self.server.connection, "starts_process", False) else 0
+        processes = len(links) if self._starts_processes else 0
         return {
             "restarts": self.restarts,
             "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
             "processes": processes,
             "links": links,
         }
+
+    @property
+    def _starts_processes(self) -> bool:
+        return getattr(self.server.connection, "starts_process", False)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -450,8 +456,21 @@ class Upstream:
             self._stop_watching()
             log.warning("[%s] connection lost: %s", self.name, reason)
             self._life.lost(f"{self.name}: {reason}")
-        elif link.subscribers:
+            return
+        if link.subscribers:
             self._carry_soon()
+        main = self._links.main
+        if main is not None and not self._starts_processes:
+            self._tasks.start(self._look_at(main))  # the same server answers both, or neither
+
+    async def _look_at(self, main: Link) -> None:
+        try:
+            await main.probe(self.server.timeout)
+        except Unavailable as error:
+            if main.alive and main is self._links.main:
+                self.lost(main, error.message.removeprefix(f"{self.name}: "))
+        except RpcError:
+            pass  # an error is an answer
 
     def rested(self, link: Link) -> None:
         self._links.rested(link)

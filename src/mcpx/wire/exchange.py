@@ -4,11 +4,11 @@ Promise: everything that answers is a no-op once the exchange is closed; header 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
-__all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line"]
+__all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line", "whole_number"]
 
 
 class Line(Protocol):
@@ -46,6 +46,17 @@ class Headers:
         self.more = more
         """The second and further fields of a name."""
 
+    @classmethod
+    def of(cls, fields: Iterable[tuple[bytes, bytes]]) -> "Headers":
+        first: dict[bytes, bytes] = {}
+        more: list[tuple[bytes, bytes]] = []
+        for name, value in fields:
+            if name in first:
+                more.append((name, value))
+            else:
+                first[name] = value
+        return cls(first, more)
+
     def get(self, name: str) -> str | None:
         value = self.first.get(name.encode())
         return None if value is None else value.decode("latin-1").strip(" \t")
@@ -65,6 +76,11 @@ class Headers:
 
     def __contains__(self, name: str) -> bool:
         return name.encode() in self.first
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a header says, if it says one in plain digits (`isdigit` alone would take a ² for one)."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def encode_headers(headers: Sequence[tuple[str, str]]) -> bytes:

@@ -1,4 +1,5 @@
-"""Bytes into messages and back: lines and Content-Length blocks (server-sent events: `wire.sse`).
+"""Bytes into messages and back: lines and Content-Length blocks. Server-sent events (`wire.sse`) are made of the
+same lines.
 
 Promise: the same messages whatever the chunking, time linear in the input, memory bounded by the limit and
 one chunk, and no input raises. What is too large or makes no sense is skipped and reported once it is over,
@@ -12,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
-__all__ = ["BOM", "HEAD", "Framing", "MessageReader", "Outlet", "frame"]
+__all__ = ["BOM", "HEAD", "Framing", "MessageReader", "Outlet", "Splitter", "frame"]
 
 Framing = Literal["newline", "content-length"]
 
@@ -51,80 +52,88 @@ class Outlet(Generic[T]):
     def message(self, body: T) -> None:
         try:
             self._on_message(body)
-        except Exception as e:  # noqa: BLE001 - raised by `settle`
+        except Exception as e:  # noqa: BLE001 - raised by `reraise`
             self._error = self._error or e
 
     def skipped(self, size: int, why: str, head: bytes = b"") -> None:
         try:
             self._on_skipped(size, why, head)
-        except Exception as e:  # noqa: BLE001 - raised by `settle`
+        except Exception as e:  # noqa: BLE001 - raised by `reraise`
             self._error = self._error or e
 
-    def settle(self) -> None:
+    def reraise(self) -> None:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
 
-class _Lines:
-    """One message per line."""
+class Splitter:
+    """Splits bytes into lines. A line that is too long is not kept but counted, and told with its first bytes."""
 
-    __slots__ = ("_head", "_kept", "_limit", "_out", "_skipped")
+    __slots__ = ("_any_end", "_cr", "_head", "_kept", "_on_line", "_on_long", "_size", "limit")
 
-    def __init__(self, out: Outlet[bytes], limit: int) -> None:
-        self._out = out
-        self._limit = limit
-        self._head = b""
+    def __init__(
+        self, on_line: Callable[[bytes], None], on_long: Callable[[int, bytes], None], limit: int, *, any_end: bool
+    ) -> None:
+        """`any_end`: a line ends with CR, LF or both (server-sent events), else with LF, a CR before it left out.
+        The callbacks must not raise."""
+        self._on_line = on_line
+        self._on_long = on_long
+        self._any_end = any_end
+        self._cr = False  # the last chunk ended with \r: a \n that follows belongs to it
         self._kept = bytearray()
         """The line so far; a bytearray because a list of one-byte chunks weighs forty times its content."""
-        self._skipped = 0
-        """Bytes of the present line when it is over the limit, else 0."""
+        self._size = 0  # bytes of the present line when it is too long, else 0
+        self._head = b""
+        self.limit = limit
+        """Bytes a line may have; it may be changed between two lines."""
 
     def feed(self, data: bytes) -> None:
-        at = 0
-        while (end := data.find(b"\n", at)) >= 0:
-            self._end_line(data[at:end])
-            at = end + 1
-        if at < len(data):
-            self._keep(data[at:] if at else data)
+        if self._any_end:
+            if self._cr:
+                data = data.removeprefix(b"\n")
+            self._cr = data.endswith(b"\r")
+            lines = data.splitlines()
+            tail = lines.pop() if lines and not data.endswith((b"\n", b"\r")) else b""
+        else:
+            lines = data.split(b"\n")
+            tail = lines.pop()
+        for line in lines:
+            self._end(line)
+        if tail:
+            self._keep(tail)
 
     def finish(self) -> None:
-        if self._skipped or self._kept:
-            self._end_line(b"")
+        """A last line without an end is a line too."""
+        if self._size or self._kept:
+            self._end(b"")
 
     def _keep(self, piece: bytes) -> None:
-        size = len(self._kept) + len(piece)
-        if self._skipped:
-            self._skip(piece)
-        elif size > self._limit + 1:  # the last byte may yet be the \r of \r\n
-            self._skipped, self._head = len(self._kept), bytes(self._kept[:HEAD])
-            self._kept = bytearray()
-            self._skip(piece)
-        else:
+        if not self._size and len(self._kept) + len(piece) <= self.limit + 1:  # the last may yet be the \r of \r\n
             self._kept += piece
-
-    def _skip(self, piece: bytes) -> None:
-        self._skipped += len(piece)
+            return
+        if not self._size:
+            self._size, self._head = len(self._kept), bytes(self._kept[:HEAD])
+            self._kept = bytearray()
+        self._size += len(piece)
         if len(self._head) < HEAD:
             self._head += piece[: HEAD - len(self._head)]
 
-    def _end_line(self, piece: bytes) -> None:
-        if self._skipped:
-            self._skip(piece)
-            size, self._skipped = self._skipped, 0
-            self._out.skipped(size, f"a line of more than {self._limit} bytes", self._head)
+    def _end(self, line: bytes) -> None:
+        if self._size:
+            self._keep(line)
+            size, self._size = self._size, 0
+            self._on_long(size, self._head)
             return
         if self._kept:
-            self._kept += piece
-            piece = bytes(self._kept)
+            self._kept += line
+            line = bytes(self._kept)
             self._kept = bytearray()
-        size, head = len(piece), piece[:HEAD]
-        if piece.endswith(b"\r"):
-            piece = piece[:-1]
-        if len(piece) > self._limit:
-            self._out.skipped(size, f"a line of more than {self._limit} bytes", head)
-        elif piece and not piece.isspace():
-            self._out.message(piece)
+        ended = line.endswith(b"\r")
+        if len(line) - ended > self.limit:
+            self._on_long(len(line), line[:HEAD])
+        else:
+            self._on_line(line[:-1] if ended else line)
 
 
 class _Blocks:
@@ -270,20 +279,29 @@ class MessageReader:
             self._detect(data)
         else:
             self._inner.feed(data)
-        self._out.settle()
+        self._out.reraise()
 
     def finish(self) -> None:
         """End of the stream: a last line without newline is still a message."""
         if self._inner is None:
-            self._settle_on("newline")
+            self._take("newline")
         if self._inner is not None:
             self._inner.finish()
-        self._out.settle()
+        self._out.reraise()
 
-    def _reader(self, framing: Framing) -> _Lines | _Blocks:
-        return _Lines(self._out, self._limit) if framing == "newline" else _Blocks(self._out, self._limit)
+    def _reader(self, framing: Framing) -> Splitter | _Blocks:
+        if framing == "content-length":
+            return _Blocks(self._out, self._limit)
+        return Splitter(self._line, self._long, self._limit, any_end=False)
 
-    def _settle_on(self, framing: Framing) -> None:
+    def _line(self, line: bytes) -> None:
+        if line and not line.isspace():
+            self._out.message(line)
+
+    def _long(self, size: int, head: bytes) -> None:
+        self._out.skipped(size, f"a line of more than {self._limit} bytes", head)
+
+    def _take(self, framing: Framing) -> None:
         self.framing = framing
         self._inner = self._reader(framing)
         kept, self._kept = self._kept, b""
@@ -294,9 +312,9 @@ class MessageReader:
         start = self._kept.removeprefix(BOM)[:32].lower()
         if _OURS.match(start):
             self._kept = self._kept.removeprefix(BOM)
-            self._settle_on("content-length")
+            self._take("content-length")
         elif not _may_become_header(start):
-            self._settle_on("newline")
+            self._take("newline")
 
 
 def _may_become_header(start: bytes) -> bool:

@@ -5,258 +5,34 @@ last call, and none after `abort`. A connection goes back to the pool before `en
 that causes the next request finds it there. A sink that raises is logged and fails its own call only.
 
 No promise: redirects (the caller sees the 3xx), compression (refused), limits on the size or the time of a
-reply (the sink's: `abort`, `pause`), HTTP/2.
+reply (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
 import base64
 import functools
-import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
-
-from mcpx.wire.exchange import Headers
+from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Request, Sink
 
 if TYPE_CHECKING:
     import ssl
 
 __all__ = ["Abortable", "BadResponse", "ConnectionLost", "Pool", "Sink"]
 
-log = logging.getLogger(__name__)
-
-HEADER_BYTES: Final = 65536
-"""Bound on a response's head, as on the server's side."""
-
-
-class ConnectionLost(ConnectionError):
-    """No complete reply. With `sent` the server may have acted on the request: it must not be repeated."""
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
-
-
-class BadResponse(ConnectionError):
-    """What came back is not the HTTP that was asked for."""
-
-
-class Sink(Protocol):
-    """Where a reply goes."""
-
-    def head(self, status: int, headers: Headers) -> None: ...
-    def body(self, data: bytes) -> None: ...
-    def end(self) -> None: ...
-    def failed(self, error: Exception) -> None: ...
-
-
-class Abortable(Protocol):
-    """A request under way."""
-
-    def abort(self) -> None:
-        """Drop it, and its connection; the sink hears nothing more."""
-
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-
-
-class _Stop(Exception):
-    """Leaves the parser from inside a callback."""
-
-
-class _Call:
-    """One request: its bytes until they are sent, then the parser of its response.
-
-    A parser of its own, with itself as the target: so what a server sends behind a response is never taken for
-    the response to the connection's next request.
-    """
-
-    __slots__ = (
-        *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_parser", "_paused"),
-        *("_surplus", "_until_eof", "connection", "request", "sink", "task"),
-    )
-
-    def __init__(self, request: bytes, sink: Sink, bare: bool) -> None:
-        self.request = request
-        self.sink: Sink | None = sink
-        """None once it has had its last call."""
-        self.task: asyncio.Task[None] | None = None
-        self.connection: _Connection | None = None
-        self._bare = bare  # the answer to HEAD has no body, whatever its head says
-        self._parser: HttpResponseParser | None = None
-        self._paused = False
-        self._in_head = True
-        self._fields: dict[bytes, bytes] = {}
-        self._more: list[tuple[bytes, bytes]] = []
-        self._surplus = 0  # bytes that brought neither the end of the head nor body
-        self._until_eof = False
-        self._complete = False
-        self._keep = False
-        self._error: Exception | None = None
-
-    # --- for the caller
-
-    def abort(self) -> None:
-        self.sink = None
-        connection = self._detach()
-        if connection is not None:
-            connection.drop()
-        elif self.task is not None:
-            self.task.cancel()
-
-    def pause(self) -> None:
-        self._paused = True
-        if self.connection is not None:
-            self.connection.pause()
-
-    def resume(self) -> None:
-        self._paused = False
-        if self.connection is not None:
-            self.connection.resume()
-
-    # --- for the connection
-
-    def sent_on(self, connection: "_Connection") -> None:
-        self.connection = connection
-        self.request = b""
-        self._parser = HttpResponseParser(self)
-        if self._paused:
-            connection.pause()
-
-    def feed(self, data: bytes) -> None:
-        parser = self._parser
-        if parser is None:
-            return
-        self._surplus += len(data)
-        try:
-            parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._error = BadResponse("switched protocols unasked")
-            self._complete = False
-        except HttpParserCallbackError as e:
-            self._error = self._error or e
-        except HttpParserError as e:
-            self._error = BadResponse(f"not an HTTP response: {e}")
-        if self._complete:
-            self.finish(self._keep and self._error is None)
-        elif self._error is not None:
-            self.fail(self._error)
-        elif self._surplus > HEADER_BYTES:
-            self.fail(BadResponse(f"headers of more than {HEADER_BYTES} bytes"))
-
-    def finish(self, keep: bool) -> None:
-        connection = self._detach()
-        if connection is not None:
-            connection.release(keep)
-        sink, self.sink = self.sink, None
-        if sink is not None:
-            try:
-                sink.end()
-            except Exception:
-                log.exception("a sink failed at the end of a reply")
-
-    def fail(self, error: Exception) -> None:
-        connection = self._detach()
-        if connection is not None:
-            connection.drop()
-        sink, self.sink = self.sink, None
-        if sink is not None:
-            try:
-                sink.failed(error)
-            except Exception:
-                log.exception("a sink failed at a failure")
-
-    def lost(self, clean: bool) -> None:
-        if self._until_eof and clean:
-            self.finish(False)
-        else:
-            when = "before a reply" if self._in_head else "in the middle of a reply"
-            self.fail(ConnectionLost(f"the server closed the connection {when}", sent=True))
-
-    def _detach(self) -> "_Connection | None":
-        self._parser = None  # they refer to each other
-        connection, self.connection = self.connection, None
-        return connection
-
-    # --- the parser
-
-    def on_message_begin(self) -> None:
-        if self._complete:  # something behind the response
-            self._keep = False
-            raise _Stop
-        self._fields = {}
-        self._more = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else it is a trailer
-            name = name.lower()
-            if name in self._fields:
-                self._more.append((name, value))
-            else:
-                self._fields[name] = value
-
-    def on_headers_complete(self) -> None:
-        parser, fields = self._parser, self._fields
-        if parser is None or self.sink is None:
-            raise _Stop
-        status = parser.get_status_code()
-        if status < 200:
-            return
-        if self._surplus > HEADER_BYTES:
-            size = sum([len(name) + len(value) + 4 for name, value in (*fields.items(), *self._more)])
-            if size > HEADER_BYTES:
-                self._stop(f"headers of more than {HEADER_BYTES} bytes")
-        self._surplus = 0
-        encoding = fields.get(b"content-encoding", b"identity").strip().lower()
-        transfer = fields.get(b"transfer-encoding", b"chunked").strip().lower()
-        if encoding not in (b"identity", b"") or transfer != b"chunked":
-            self._stop("the body is compressed, though this was not asked for")
-        self._in_head = False
-        self._until_eof = b"content-length" not in fields and b"transfer-encoding" not in fields
-        try:
-            self.sink.head(status, Headers(fields, self._more))
-        except Exception as e:
-            log.exception("a sink failed at the head of a reply")
-            self._error = e
-            raise _Stop from None
-        if self._bare:
-            self._complete = True
-            raise _Stop
-
-    def on_body(self, body: bytes) -> None:
-        if self.sink is None:
-            raise _Stop
-        self._surplus = 0
-        try:
-            self.sink.body(body)
-        except Exception as e:
-            log.exception("a sink failed in the body of a reply")
-            self._error = e
-            raise _Stop from None
-
-    def on_message_complete(self) -> None:
-        if not self._in_head and self._parser is not None:  # else it was a 1xx, or the call is over
-            self._complete = True
-            self._keep = self._parser.should_keep_alive()
-
-    def _stop(self, why: str) -> NoReturn:
-        self._error = BadResponse(why)
-        raise _Stop
-
 
 class _Connection(asyncio.Protocol):
     """One socket: idle, or with one call."""
 
-    __slots__ = ("_call", "_clean", "_paused", "_pool", "_transport", "idle_since")
+    __slots__ = ("_call", "_clean", "_pool", "_transport", "idle_since")
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
-        self._call: _Call | None = None
+        self._call: Request | None = None
         self._clean = False
-        self._paused = False
         self.idle_since = 0.0
 
     @property
@@ -267,7 +43,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._pool.opened(self)
 
-    def send(self, call: _Call) -> None:
+    def send(self, call: Request) -> None:
         assert self._transport is not None
         self._call = call
         request = call.request
@@ -289,20 +65,8 @@ class _Connection(asyncio.Protocol):
         if call is not None:
             call.lost(self._clean and exc is None)
 
-    def pause(self) -> None:
-        if self._transport is not None and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if self._transport is not None and self._paused:
-            self._paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
-
     def release(self, keep: bool) -> None:
         self._call = None
-        self.resume()
         if not keep or not self.usable or not self._pool.put(self):
             self.drop()
 
@@ -380,7 +144,7 @@ class Pool:
         if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
             lines += b"content-length: %d\r\n" % len(body)
         start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)
-        call = _Call(b"%b%b\r\n%b" % (start, lines, body), sink, method == "HEAD")
+        call = Request(b"%b%b\r\n%b" % (start, lines, body), sink, method == "HEAD")
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -398,11 +162,18 @@ class Pool:
         task.add_done_callback(functools.partial(self._connected, call))
         return call
 
-    async def close(self) -> None:
-        """Drop every connection; calls under way fail."""
+    def retire(self) -> None:
+        """Take no more calls; what is under way goes on, and each connection ends with its call."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+        while self._idle:
+            self._idle.pop().drop()
+
+    async def close(self) -> None:
+        """Drop every connection; calls under way fail."""
+        self.retire()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -451,7 +222,7 @@ class Pool:
 
     # --- connecting
 
-    async def _connect(self, call: _Call) -> None:
+    async def _connect(self, call: Request) -> None:
         connection = _Connection(self)
         error = f"no connection to {self.authority}"
         try:
@@ -472,7 +243,7 @@ class Pool:
             else:
                 connection.send(call)
 
-    def _connected(self, call: _Call, task: asyncio.Task[None]) -> None:
+    def _connected(self, call: Request, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # perhaps before it began to run; an aborted call hears nothing of it
             call.fail(ConnectionLost("the pool is closed", sent=False))

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
 from mcpx.model.call import Json
@@ -72,11 +72,19 @@ class Inbound(Protocol):
 class Conversation(Protocol):
     """What a link talks through, whatever carries it."""
 
-    async def request(
+    def request(
         self, method: str, params: Json, *, meanwhile: Meanwhile | None = None, timeout: float | None = None
-    ) -> Json: ...
+    ) -> Coroutine[Any, Any, Json]: ...
 
     def notify(self, method: str, params: Json | None) -> None: ...
+
+    def agreed(self, version: str) -> None:
+        """Which revision was negotiated; called once, after the handshake."""
+        ...
+
+    def memory(self) -> int:
+        """Bytes the server's own process holds; 0 where that cannot be told."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -84,7 +92,7 @@ class Conversation(Protocol):
 class Wait:
     """One request in flight."""
 
-    __slots__ = ("deadline", "future", "latest", "meanwhile", "timeout", "timer", "token")
+    __slots__ = ("deadline", "future", "latest", "meanwhile", "timeout", "token")
 
     def __init__(
         self, future: asyncio.Future[Json], meanwhile: Meanwhile | None, token: Any, timeout: float | None
@@ -93,7 +101,6 @@ class Wait:
         self.meanwhile = meanwhile
         self.token = token
         self.timeout = timeout
-        self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0
         self.latest = 0.0
 
@@ -106,6 +113,11 @@ class Waiting:
         """The peer's configured name; it stands in every error made on its behalf."""
         self._waits: dict[str | int, Wait] = {}
         self._ids = itertools.count(1)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Kept, for asking for it is a system call (getpid) in Python 3.11."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One for all: set for the earliest deadline, or earlier."""
+        self._due = 0.0
         self.noise = 0
         """Messages that could not be understood."""
         self.strays = 0
@@ -123,7 +135,9 @@ class Waiting:
         id: str | None = None,
     ) -> tuple[str | int, Wait, Json]:
         """Register a request: its id, its wait and the message to send. A progress token becomes one of ours."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         rid: str | int = id if id is not None else next(self._ids)
         token = None
         if meanwhile is not None and params is not None:
@@ -136,25 +150,33 @@ class Waiting:
             now = loop.time()
             wait.latest = now + LONGEST_CALL
             wait.deadline = now + timeout
-            wait.timer = loop.call_later(timeout, self._expire, rid)
+            if self._timer is None or wait.deadline < self._due:
+                self._expire_at(loop, wait.deadline)
         self._waits[rid] = wait
         return rid, wait, jsonrpc.request(rid, method, params)
 
     def drop(self, rid: str | int) -> None:
-        wait = self._waits.pop(rid, None)
-        if wait is not None and wait.timer is not None:
-            wait.timer.cancel()
+        self._waits.pop(rid, None)
 
-    def _expire(self, rid: str | int) -> None:
-        wait = self._waits.get(rid)
-        if wait is None or wait.future.done():
-            return
-        loop = asyncio.get_running_loop()
-        left = wait.deadline - loop.time()
-        if left > 0.001:  # progress moved the deadline since the timer was set
-            wait.timer = loop.call_later(left, self._expire, rid)
-            return
-        wait.future.set_exception(Unavailable(self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s"))
+    def _expire_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = when
+        self._timer = loop.call_at(when, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        late, following = loop.time() + 0.001, None
+        for wait in self._waits.values():
+            if wait.timeout is None or wait.future.done():
+                continue
+            if wait.deadline <= late:
+                problem = Unavailable(self.name, SERVER_TIMEOUT, f"no answer within {wait.timeout:g} s")
+                wait.future.set_exception(problem)
+            elif following is None or wait.deadline < following:
+                following = wait.deadline
+        if following is not None:
+            self._expire_at(loop, following)
 
     def progressed(self, params: Json) -> bool:
         """Route a progress notification to its meanwhile, under the caller's own token."""
@@ -206,6 +228,9 @@ class Waiting:
     def fail_all(self, code: int, reason: str) -> None:
         for rid in list(self._waits):
             self.fail(rid, Unavailable(self.name, code, reason))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Peer:
@@ -227,6 +252,11 @@ class Peer:
         self.waiting = Waiting(name)
         self.lost: str | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether more than one request is on its way, in either direction."""
+        return len(self._answering) + len(self.waiting) > 1
+
     async def request(
         self,
         method: str,
@@ -237,7 +267,9 @@ class Peer:
         id: str | None = None,
     ) -> Json:
         if self.lost is not None:
-            raise Unavailable(self.waiting.name, SERVER_DIED, self.lost)
+            error = Unavailable(self.waiting.name, SERVER_DIED, self.lost)
+            error.unsent = True
+            raise error
         rid, wait, message = self.waiting.open(method, params, meanwhile, timeout, id)
         try:
             self._transmit(codec.dump(message))
@@ -310,7 +342,9 @@ class Peer:
             log.exception("%s: answering %s failed", self.waiting.name, message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         finally:
-            if self._answering.get(rid) is asyncio.current_task():  # else it was cancelled, and the id used again
+            if self._answering.get(rid) is asyncio.current_task(
+                self._tasks.loop
+            ):  # else it was cancelled, and the id used again
                 del self._answering[rid]
         self.send(reply)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mcpx.wire.framing import BOM, HEAD, Outlet
+from mcpx.wire.framing import BOM, HEAD, Outlet, Splitter
 
 __all__ = ["SseEvent", "SseReader", "sse_frame"]
 
@@ -22,8 +22,7 @@ class SseReader:
     """Splits a byte stream into events. An event that the stream breaks off is dropped, as browsers do."""
 
     __slots__ = (
-        *("_cr", "_data", "_event", "_id", "_kept", "_limit", "_out", "_partial", "_retry", "_size"),
-        *("_beginning", "_skipped", "_start"),
+        *("_data", "_event", "_head", "_id", "_limit", "_lines", "_out", "_retry", "_size", "_skipping", "_start"),
     )
 
     def __init__(
@@ -31,16 +30,15 @@ class SseReader:
     ) -> None:
         self._out = Outlet(on_event, on_skipped)
         self._limit = limit
-        self._kept = bytearray()  # the line so far
-        self._cr = False  # the last chunk ended with \r: a \n that follows belongs to it
-        self._start: bytes | None = b""  # what may be a byte order mark; None once that is settled
-        self._skipped = 0  # bytes of the present event when it is over the limit, else 0
-        self._partial = False  # ... and its present line is not empty
-        self._beginning = b""  # ... and what its data began with
+        self._lines = Splitter(self._line, self._long, limit, any_end=True)
+        self._start: bytes | None = b""  # what may be a byte order mark; None once that is known
         self._clear()
 
     def _clear(self) -> None:
         self._size = 0
+        self._skipping = False  # the present event is over the limit: its lines are only counted
+        self._head = b""  # ... and this is what its data began with
+        self._lines.limit = self._limit
         self._data: bytes | bytearray | None = None
         self._event = ""
         self._id: str | None = None
@@ -54,54 +52,26 @@ class SseReader:
                 return
             self._start = None
             data = data.removeprefix(BOM)
-        if self._cr and data.startswith(b"\n"):
-            data = data[1:]
-            self._cr = False
-        if not data:
-            return
-        self._cr = data.endswith(b"\r")
-        lines = data.splitlines()
-        tail = b"" if data.endswith((b"\n", b"\r")) else lines.pop()
-        for line in lines:
-            self._line(line)
-        if tail:
-            self._keep(tail)
-        self._out.settle()
-
-    def _keep(self, piece: bytes) -> None:
-        if not self._skipped:
-            self._kept += piece
-            if self._kept.startswith(b":"):
-                self._kept = bytearray(b":")  # a comment, of any length
-            elif self._size + len(self._kept) > self._limit:
-                self._skip(self._size + len(self._kept), self._kept[: 2 * HEAD])
-        else:
-            self._skipped += len(piece)
-        self._partial = True
-
-    def _skip(self, size: int, line: bytes | bytearray) -> None:
-        self._beginning = bytes(self._data or line.removeprefix(b"data:").lstrip())[:HEAD]
-        self._skipped, self._kept = size, bytearray()
-        self._clear()
+        self._lines.feed(data)
+        self._out.reraise()
 
     def _line(self, line: bytes) -> None:
-        if self._kept:
-            self._kept += line
-            line, self._kept = bytes(self._kept), bytearray()
-        partial, self._partial = self._partial, False
-        if self._skipped:
-            self._skipped += len(line)
-            if not line and not partial:
-                size, self._skipped = self._skipped, 0
-                self._out.skipped(size, f"an event of more than {self._limit} bytes", self._beginning)
-        elif not line:
+        if not line:
             self._dispatch()
-        elif not line.startswith(b":"):
+        elif not line.startswith(b":"):  # comments are free
             self._size += len(line)
-            if self._size > self._limit:
-                self._skip(self._size, line[: 2 * HEAD])
-            else:
-                self._field(line)
+            self._lines.limit = self._limit - self._size
+            self._field(line)
+
+    def _long(self, size: int, head: bytes) -> None:
+        """A line that does not fit into the event any more."""
+        if head.startswith(b":") and not self._skipping:
+            return
+        if not self._skipping:
+            self._head = bytes(self._data or head.removeprefix(b"data:").lstrip())[:HEAD]
+            self._skipping, self._data = True, None
+            self._lines.limit = 0
+        self._size += size
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -123,10 +93,12 @@ class SseReader:
 
     def _dispatch(self) -> None:
         data, id, retry, event = self._data, self._id, self._retry, self._event
+        size, head, skipping = self._size, self._head, self._skipping
         self._clear()
-        if data is None and id is None and retry is None:
-            return
-        self._out.message(SseEvent(None if data is None else bytes(data), event or "message", id, retry))
+        if skipping:
+            self._out.skipped(size, f"an event of more than {self._limit} bytes", head)
+        elif data is not None or id is not None or retry is not None:
+            self._out.message(SseEvent(None if data is None else bytes(data), event or "message", id, retry))
 
 
 def sse_frame(data: bytes, *, id: str | None = None, event: str | None = None, retry: int | None = None) -> bytes:

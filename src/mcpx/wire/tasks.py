@@ -16,11 +16,15 @@ class Tasks:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._running: set[asyncio.Task[Any]] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Kept, for asking for it is a system call (getpid) in Python 3.11."""
         self.closed = False
 
     def start(self, work: Coroutine[Any, Any, Any], *, awaited: bool = False) -> asyncio.Task[Any]:
         """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log line."""
-        task = asyncio.get_running_loop().create_task(work)
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+        task = self.loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done_awaited if awaited else self._done)
         if self.closed:

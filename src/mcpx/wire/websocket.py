@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from mcpx.wire.exchange import Exchange, encode_headers
+from mcpx.wire.exchange import Exchange, Headers, encode_headers
 from mcpx.wire.http_client import default_context
 
 if TYPE_CHECKING:
     from websockets.protocol import Protocol as SansIO
 
-__all__ = ["WebSocket", "accept", "connect"]
+__all__ = ["Refused", "WebSocket", "accept", "connect"]
 
 log = logging.getLogger(__name__)
 quiet = logging.getLogger(f"{__name__}.protocol")
@@ -32,6 +32,16 @@ CLOSE_TIMEOUT: Final = 5.0
 """Seconds a peer has for its part of the closing handshake."""
 PONGS: Final = 65536
 """Bytes of pongs that may wait for a peer which pings but does not read."""
+
+
+class Refused(ConnectionError):
+    """The server answered the handshake with something else than a WebSocket."""
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        super().__init__(f"the server answered with HTTP {status}")
+        self.status = status
+        self.headers = headers
+        self.body = body
 
 
 class WebSocket(asyncio.Protocol):
@@ -114,7 +124,7 @@ class WebSocket(asyncio.Protocol):
                 timer.cancel()
         self.resume_writing()
         if not self.opened.done():
-            self.opened.set_exception(ConnectionError(self._reason(exc)))
+            self.opened.set_exception(self._problem(exc))
         if self.begun:
             try:
                 self._on_close(self._reason(exc))
@@ -150,7 +160,7 @@ class WebSocket(asyncio.Protocol):
             self._why = "it sends pings but does not read"
             self.abort()
         if self._protocol.handshake_exc is not None and not self.opened.done():
-            self.opened.set_exception(ConnectionError(self._reason(None)))
+            self.opened.set_exception(self._problem(None))
 
     def _fragment(self, data: bytes, fin: bool) -> None:
         if self._fragments is not None:
@@ -198,6 +208,15 @@ class WebSocket(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _problem(self, exc: Exception | None) -> ConnectionError:
+        from websockets.exceptions import InvalidStatus
+
+        if not isinstance(refused := self._protocol.handshake_exc, InvalidStatus):
+            return ConnectionError(self._reason(exc))
+        answer = refused.response
+        fields = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.raw_items()]
+        return Refused(answer.status_code, Headers.of(fields), bytes(answer.body))
+
     def _reason(self, exc: Exception | None) -> str:
         protocol = self._protocol
         if self._why:
@@ -223,7 +242,7 @@ def accept(
     on_close: Callable[[str], None],
 ) -> WebSocket | None:
     """Turn a request into a WebSocket, or answer it with an error and return None."""
-    from websockets.datastructures import Headers
+    from websockets.datastructures import Headers as Fields
     from websockets.http11 import Request
     from websockets.server import ServerProtocol
     from websockets.typing import Subprotocol
@@ -237,7 +256,7 @@ def accept(
     )
     # The protocol insists on parsing a request itself. It gets what concerns it: its limits are not ours.
     fields = [(n, v) for n, v in exchange.headers.items() if n.startswith("sec-websocket-") or n in _HOP_BY_HOP]
-    request = Request("/", Headers(fields))
+    request = Request("/", Fields(fields))
     protocol.receive_data(request.serialize())
     response = protocol.accept(request) if protocol.events_received() else None
     if response is None or response.status_code != 101 or exchange.method != "GET":
@@ -267,7 +286,7 @@ async def connect(
     on_message: Callable[[bytes], None],
     on_close: Callable[[str], None],
 ) -> WebSocket:
-    """Open a WebSocket. OSError (so also ConnectionError and TimeoutError) says why not."""
+    """Open a WebSocket. OSError (so also `Refused`, ConnectionError and TimeoutError) says why not."""
     from websockets.client import ClientProtocol
     from websockets.exceptions import InvalidURI
     from websockets.typing import Subprotocol
