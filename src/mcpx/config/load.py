@@ -61,10 +61,9 @@ def _load(
     files = find_files(path, env, findings)
     looked_for += files.looked_for
     gave_up = bool(findings)
-    written = _parse(
-        [Source(file, text if file == path else None) for file in (*files.base, *files.overlays)], findings
-    )
-    if gave_up or len(written) < len(files_read):
+    chosen = [*files.base, *files.overlays]
+    written = _parse([Source(file, text if file == path else None) for file in chosen], findings)
+    if gave_up or len(written) < len(chosen):
         raise GaveUpError
     warnings = files.warnings + [line for source, tree in written for line in secret_warnings(tree, source.path)]
     where = Path(os.path.abspath(path))
