@@ -20,6 +20,8 @@ class Transport(Protocol):
     """A frozen dataclass, whose fields are its keys in a config file."""
 
     type: ClassVar[str]
+    starts_process: ClassVar[bool]
+    """Whether each conversation is a process of its own, which costs more than a connection."""
 
     async def open(self, dial: "Dial") -> "Conversation": ...
 
@@ -27,7 +29,19 @@ class Transport(Protocol):
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
-    beside=("child", "descendants", "dial", "environment", "keeper", "leftovers", "memory", "process", "stderrlog"),
+    beside=(
+        "carried",
+        "child",
+        "descendants",
+        "dial",
+        "environment",
+        "keeper",
+        "leftovers",
+        "memory",
+        "process",
+        "refusals",
+        "stderrlog",
+    ),
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 

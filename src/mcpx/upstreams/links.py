@@ -133,7 +133,7 @@ class Links:
     def era_for(self, caller: Caller) -> Era:
         """The caller's own era where the server speaks it. A process has one: the other era is bridged."""
         own: Era = "modern" if caller.modern else "older"
-        if self.main is not None and getattr(self._server.connection, "starts_process", False):
+        if self.main is not None and self._server.connection.starts_process:
             return "modern" if self.main.modern else "older"
         return own if self._speaks.get(own, True) else ("older" if caller.modern else "modern")
 

@@ -132,7 +132,7 @@ class Upstream:
 
     @property
     def _starts_processes(self) -> bool:
-        return getattr(self.server.connection, "starts_process", False)
+        return self.server.connection.starts_process
 
     # Life ----------------------------------------------------------------------------------------------------
 
