@@ -35,8 +35,8 @@ Use = Literal["shared", "lent", "session", "call", "learning"]
 """Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only asked for lists."""
 
 
-class Hearer(Protocol):
-    """Who wants to know what becomes of a link, and what it hears outside of any call."""
+class Owner(Protocol):
+    """Whose links they are: told what becomes of them, and what is heard on them outside of any call."""
 
     def heard(self, link: "Link", method: str, params: Json, owner: object | None) -> None:
         """`owner` is the one client it concerns; None concerns everybody."""
@@ -56,12 +56,24 @@ class Hearer(Protocol):
         """It is private to a session from now on."""
         ...
 
+    def main_changed(self, link: "Link") -> None:
+        """Another link is the main one; the old one goes."""
+        ...
+
+    def spoilt(self, link: "Link") -> None:
+        """Nobody can be lent the main link any more."""
+        ...
+
+    def varies(self) -> bool:
+        """Whether the server offers different things to different kinds of clients."""
+        ...
+
 
 class Link:
     def __init__(
         self,
         server: Server,
-        hearer: Hearer,
+        keeper: Owner,
         who: Identity,
         traits: Traits,
         needs: Needs,
@@ -98,7 +110,7 @@ class Link:
         self.alive = False
         self.calls = 0
         self.rested_at = asyncio.get_running_loop().time()
-        self._hearer = hearer
+        self._keeper = keeper
         self._traits = traits
         self._voice = voice
         self._talk: Conversation | None = None
@@ -163,7 +175,7 @@ class Link:
         if not self.leases:
             self._held.clear()
             self.rested_at = asyncio.get_running_loop().time()
-            self._hearer.rested(self)
+            self._keeper.rested(self)
 
     @property
     def unused(self) -> bool:
@@ -180,10 +192,10 @@ class Link:
         """From now on this is one session's: the server knows something of that client."""
         if not caller.solo and caller.session is not None and self.owner is None and not self.terms.modern:
             self.owner, self.use, self.why = caller.session, "session", why
-            self._hearer.bound(self)
+            self._keeper.bound(self)
 
     def asked(self, method: str) -> None:
-        self._hearer.asked(method)
+        self._keeper.asked(method)
 
     # Calls -------------------------------------------------------------------------------------------------
 
@@ -328,7 +340,7 @@ class Link:
         elif method == "notifications/message":
             self._logged(method, params)
         elif method not in STRAYS:
-            self._hearer.heard(self, method, params, self.owner)
+            self._keeper.heard(self, method, params, self.owner)
 
     def _logged(self, method: str, params: Json) -> None:
         """What one client's call made a server say is not another client's business."""
@@ -339,14 +351,14 @@ class Link:
         elif self.owner is None and self.exclusive:
             client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
             if isinstance(client, str):
-                self._hearer.heard(self, method, params, client)
+                self._keeper.heard(self, method, params, client)
         else:
-            self._hearer.heard(self, method, params, self.owner)
+            self._keeper.heard(self, method, params, self.owner)
 
     def closed(self, reason: str) -> None:
         if self.alive:
             self.alive = False
-            self._hearer.lost(self, reason)
+            self._keeper.lost(self, reason)
 
     async def close(self) -> None:
         self.alive = False

@@ -8,12 +8,13 @@ a session with a link of its own may find things there that were made on it.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from mcpx.model.call import Caller
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.upstreams import listing
+from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.snapshot import Snapshot, Snapshots
@@ -29,20 +30,12 @@ MOST_KINDS = 16
 """Kinds of clients of which is kept what they are offered; the one longest unused goes."""
 
 
-class Announcer(Protocol):
-    """Who is told of changed offers."""
-
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None: ...
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
-
-
 class OfferBook:
     def __init__(
         self,
         name: str,
         links: Links,
-        announcer: Announcer,
+        hub: Hub,
         snapshots: Snapshots,
         key: str,
         traits: Traits,
@@ -56,7 +49,7 @@ class OfferBook:
         self.instructions = ""
         self._name = name
         self._links = links
-        self._announcer = announcer
+        self._hub = hub
         self._snapshots = snapshots
         self._key = key
         self._traits = traits
@@ -123,7 +116,7 @@ class OfferBook:
                 self._same.clear()
                 self._by_kind.clear()
             self._by_session = {s: offers for s, offers in self._by_session.items() if offers != self.common}
-        self._announcer.offers_changed(self._name, kinds, said_so)
+        self._hub.offers_changed(self._name, kinds, said_so)
         self.keep_soon()
 
     async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
@@ -174,7 +167,7 @@ class OfferBook:
             self._by_kind[kind] = offers
             if len(self._by_kind) > MOST_KINDS:
                 self._by_kind.pop(next(iter(self._by_kind)))
-        self._announcer.offers_vary(self._name, KINDS, caller.session)
+        self._hub.offers_vary(self._name, KINDS, caller.session)
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
         """A link that one session uses says that its lists have changed; whether they are that session's own now."""
@@ -188,12 +181,12 @@ class OfferBook:
             self._by_session.pop(session, None)
         else:
             self._by_session[session] = offers
-        self._announcer.offers_vary(self._name, kinds, session)
+        self._hub.offers_vary(self._name, kinds, session)
         return offers != self.common
 
     def forget_session(self, session: str) -> None:
         if self._by_session.pop(session, None) is not None:
-            self._announcer.offers_vary(self._name, (), None)
+            self._hub.offers_vary(self._name, (), None)
 
     # On disk -----------------------------------------------------------------------------------------------------
 

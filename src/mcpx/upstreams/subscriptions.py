@@ -53,13 +53,16 @@ class Subscriptions:
                 del self._wanted[uri]
 
     async def carry(self, links: Iterable[Link], main: Link) -> None:
-        """Have everybody who hears over no link any more hear over the main one."""
+        """Have everybody hear over the main link who has no link of their own, or whose link is gone."""
         links = tuple(links)
         for uri, users in list(self._wanted.items()):
-            heard = {who for link in links if link.alive for who in link.subscribers.get(uri, ())}
-            for who in users - heard:
+            own = {who for link in links if link.alive and link.owner for who in link.subscribers.get(uri, ())}
+            for who in users - own - main.subscribers.get(uri, set()):
                 try:
                     await main.subscribe(uri, who, {})
+                    for link in links:
+                        if link is not main and who in link.subscribers.get(uri, ()):
+                            await link.unsubscribe(uri, who, {})
                 except RpcError as error:
                     if not main.alive:
                         return  # they are still wanted, and carried by the next

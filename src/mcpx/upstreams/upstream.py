@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
@@ -17,14 +16,16 @@ from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.health import look_after
+from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
-from mcpx.upstreams.links import Links, is_session
-from mcpx.upstreams.offers import Announcer, OfferBook
+from mcpx.upstreams.links import Links
+from mcpx.upstreams.offers import OfferBook
 from mcpx.upstreams.snapshot import Snapshots, key_of
 from mcpx.upstreams.subscriptions import Subscriptions
 from mcpx.upstreams.traits import Traits
+from mcpx.upstreams.wishes import is_session
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -43,18 +44,6 @@ CHANGES: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
-class Hub(Announcer, Protocol):
-    """What an upstream tells the gateway."""
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        """`to`: who is subscribed where it was heard."""
-        ...
-
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None: ...
-
-    def state_changed(self, server: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all upstreams of a gateway share."""
@@ -68,7 +57,7 @@ class Surroundings:
 
 
 class Upstream:
-    """Implements `core.source.Source`, and hears what its links have to say (`links.Owner`)."""
+    """Implements `core.source.Source`, and hears what its links have to say (`link.Owner`)."""
 
     def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
         self.server = server
@@ -405,7 +394,7 @@ class Upstream:
             elif link.owner == caller.session and caller.log_level is not None:
                 await link.set_level(caller.log_level)
 
-    # What the server says, and what becomes of its links (`links.Owner`) ---------------------------------------------
+    # What the server says, and what becomes of its links (`link.Owner`) ---------------------------------------------
 
     def heard(self, link: Link, method: str, params: Json, owner: object | None) -> None:
         if method in CHANGES:

@@ -9,8 +9,8 @@ import pytest
 from fixtures.parts import ASKABLE, Line, Toy, asks, forever, run, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
-from mcpx.front.connection import Connection
-from mcpx.front.desk import Desk
+from mcpx.front.conversation import ClientConversation
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
 from mcpx.wire import codec, era
@@ -30,8 +30,8 @@ class Client:
         self.questions: list[Json] = []
         self.answers: dict[str, Any] = {}
         self._start = start
-        self.connection = Connection(
-            Desk(self.gateway),
+        self.connection = ClientConversation(
+            Dispatcher(self.gateway),
             self._received,
             principal="local",
             solo=solo,
