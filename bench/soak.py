@@ -456,8 +456,8 @@ class Soak:
                     self.latencies.append(time.monotonic() - began)
             else:
                 self.account.must_not("a wrong answer", words)
-        elif tool in ("ask", "roots") and text.startswith("nobody can be asked") and not client.askable:
-            self.outcomes[kind.name, "answered"] += 1  # the server's own words, and true
+        elif tool in ("ask", "roots") and result.get("isError") and not client.askable:
+            self.outcomes[kind.name, "answered"] += 1  # the server's own words: it cannot ask, or was refused
         elif not self._at_fault(kind, began):
             self.account.must_not("refused without a cause", f"{words}, {self._since_hit(kind, began)}")
         elif kind.name not in (json.dumps(reply["error"]) if "error" in reply else text):

@@ -11,7 +11,7 @@ import random
 from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Literal
 
 import orjson
@@ -25,6 +25,8 @@ Era = Literal["older", "modern"]
 OLDER, MODERN = "2025-11-25", "2026-07-28"
 META = "io.modelcontextprotocol/"
 LIMIT = 16 * 2**20
+PROGRAM = {"name": "soak", "version": "1"}
+"""All are the same program: a gateway must not tell them apart by that."""
 ROUNDS = 10
 EXAMPLES = 5
 """Kept of each kind of thing that must not happen."""
@@ -71,10 +73,8 @@ class Client(ABC):
     async def open(self) -> None:
         if self.modern:
             return
-        about = {"name": self.name, "version": "1"}
-        await self.request(
-            "initialize", {"protocolVersion": OLDER, "capabilities": self.capabilities, "clientInfo": about}
-        )
+        greeting = {"protocolVersion": OLDER, "capabilities": self.capabilities, "clientInfo": PROGRAM}
+        await self.request("initialize", greeting)
         await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(self, tool: str, arguments: Json) -> Json:
@@ -101,8 +101,7 @@ class Client(ABC):
     async def _exchange(self, method: str, params: Json) -> Json:
         """Cancelling the task that waits cancels the request, in the way of the carrier."""
         if self.modern:
-            about = {"name": self.name, "version": "1"}
-            envelope = {"protocolVersion": MODERN, "clientInfo": about, "clientCapabilities": self.capabilities}
+            envelope = {"protocolVersion": MODERN, "clientInfo": PROGRAM, "clientCapabilities": self.capabilities}
             params = {**params, "_meta": {META + key: value for key, value in envelope.items()}}
         if self._ended:
             raise Gone(self._ended)
@@ -122,7 +121,7 @@ class Client(ABC):
         gone = {"requestId": number, "reason": "enough"}
         await self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         async def quietly() -> None:
             try:
                 await work
@@ -132,6 +131,7 @@ class Client(ABC):
         task = asyncio.create_task(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
 
     # -- what comes back
 
