@@ -371,7 +371,7 @@ async def a_change_of_the_tools_is_announced_and_listed(visit: Visit) -> None:
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: pytest.Subtests) -> None:
-    """SRC-1, SRC-2, PRO-1 to PRO-6: every behaviour above, in this cell."""
+    """SRC-1, SRC-2, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6: every behaviour above, in this cell."""
 
     async def check() -> None:
         person = Person(cell.client)
