@@ -132,7 +132,6 @@ def test_an_update_goes_to_who_subscribed_marked_with_the_server(gateway: Gatewa
     with_two(gateway, kind, check)
 
 
-@pytest.mark.xfail(strict=True, reason="a borrowed link of an older server is subscribed too: it comes twice")
 def test_a_modern_listener_that_calls_hears_an_update_once(gateway: Gateway) -> None:
     """PRO-4: whichever link of the server the call goes over that caused it."""
     uri = next(iter(STATIC))
