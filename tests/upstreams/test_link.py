@@ -40,6 +40,9 @@ class Ears:
     def rested(self, link: Link) -> None:
         self.rests += 1
 
+    def answered(self) -> None:
+        pass
+
     def asked(self, method: str) -> None:
         pass
 
@@ -78,10 +81,7 @@ class Open:
     async def call(self, caller: Caller, name: str = "echo", **params: Any) -> Json:
         call = Call("tools/call", {"name": name, **params}, caller)
         lease = Lease(self.link, call, client_of(caller))
-        try:
-            return await lease.send(call.params)
-        finally:
-            lease.end()
+        return await lease.run(call.params)
 
 
 # --- opening

@@ -7,7 +7,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -155,9 +155,9 @@ class Gateway:
 
     # The door --------------------------------------------------------------------------------------------------
 
-    async def handle(self, call: Call) -> Json:
+    def handle(self, call: Call) -> Awaitable[Json]:
         generation = self.generation
-        return await route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
+        return route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
 
     def source(self, generation: Generation, server: str) -> Upstream:
         """As the generation has it that a call began in; one that came later, as it is now."""

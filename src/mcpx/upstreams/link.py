@@ -7,7 +7,7 @@ to the one client that holds leases on the link, to the session the link is priv
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from mcpx.config import Server
@@ -46,6 +46,10 @@ class Owner(Protocol):
 
     def rested(self, link: "Link") -> None:
         """It carries no call any more."""
+        ...
+
+    def answered(self) -> None:
+        """A call is answered in which the server could have asked something."""
         ...
 
     def asked(self, method: str) -> None:
@@ -124,6 +128,11 @@ class Link:
         return self.terms.modern
 
     @property
+    def could_ask(self) -> bool:
+        """Whether the server was told of clients that it may ask something."""
+        return bool(self.needs.kind) and not self.terms.modern
+
+    @property
     def exclusive(self) -> bool:
         """Whether one client at a time may hold it: the server could ask, and is not known never to."""
         return self.use == "lent" and not self._traits.quiet
@@ -185,7 +194,7 @@ class Link:
 
     def haunt(self, client: object) -> None:
         """A call was given up; where the server can ask at all, it may still ask about that call."""
-        if not self.terms.modern and self.needs.kind:
+        if self.could_ask:
             self.ghosts.add(client if isinstance(client, str) else None)
 
     def bind(self, caller: Caller, why: str) -> None:
@@ -194,24 +203,28 @@ class Link:
             self.owner, self.use, self.why = caller.session, "session", why
             self._keeper.bound(self)
 
+    def answered(self) -> None:
+        if self.could_ask:
+            self._keeper.answered()
+
     def asked(self, method: str) -> None:
         self._keeper.asked(method)
 
     # Calls -------------------------------------------------------------------------------------------------
 
-    async def call(self, lease: Lease, params: Json) -> Json:
+    def call(self, lease: Lease, params: Json) -> Awaitable[Json]:
         """Forward one call of a client and bring back its result, in the client's own era."""
         call = lease.call
         caller = call.caller
         if not self.terms.modern:
             if caller.modern:
                 params = era.unstamped(params)
-            if caller.log_level is not None:
-                await self.want_level(caller.log_level)
-            return await self._send(call.method, params, lease)
+            if caller.log_level is not None and not self._tells(caller.log_level):
+                return self._send_with_level(lease, params, caller.log_level)
+            return self._send(call.method, params, lease)
         if caller.modern:
-            return await self._send(call.method, self._stamped(caller, params), lease)
-        return await answer_for_older(
+            return self._send(call.method, self._stamped(caller, params), lease)
+        return answer_for_older(
             call, self.name, lambda p: self._send(call.method, self._stamped(caller, p), lease), params
         )
 
@@ -221,9 +234,13 @@ class Link:
         level = caller.log_level if caller.modern else caller.log_level or "info"
         return era.stamped(params, through(caller.client), caller.capabilities, level)
 
-    async def _send(self, method: str, params: Json, lease: Lease) -> Json:
+    async def _send_with_level(self, lease: Lease, params: Json, level: str) -> Json:
+        await self.set_level(level)
+        return await self._send(lease.call.method, params, lease)
+
+    def _send(self, method: str, params: Json, lease: Lease) -> Awaitable[Json]:
         assert self._talk is not None
-        return await self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
+        return self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
 
     async def request(self, message: Json) -> Json:
         """A question of the server that no stream ties to a call (`wire.peer.Inbound`)."""
@@ -322,10 +339,9 @@ class Link:
         except RpcError as error:
             log.debug("[%s] refused log level %s: %s", self.name, level, error.message)
 
-    async def want_level(self, level: str) -> None:
-        """The same, unless it sends that much already: whoever wants less is told less, message by message."""
-        if self._level is None or era.LOG_LEVELS.index(self._level) > era.LOG_LEVELS.index(level):
-            await self.set_level(level)
+    def _tells(self, level: str) -> bool:
+        """Whether it sends that much already: whoever wants less is told less, message by message."""
+        return self._level is not None and era.LOG_LEVELS.index(self._level) <= era.LOG_LEVELS.index(level)
 
     async def listen(self) -> None:
         """Modern servers announce changes only to those who listen; older ones do it unasked."""

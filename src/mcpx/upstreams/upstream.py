@@ -17,7 +17,6 @@ from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
-from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.life import Gate, Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
@@ -281,7 +280,14 @@ class Upstream:
         self._calls += 1
         self._running += 1
         try:
-            result = await self._persist(call, params, repeatable)
+            try:
+                result = await self._forward(call, params)
+            except Unavailable as error:
+                if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
+                    await asyncio.sleep(error.retry_after)
+                elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
+                    raise
+                result = await self._forward(call, params)
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
@@ -293,23 +299,13 @@ class Upstream:
         self._life.recovery.served()
         return result
 
-    async def _persist(self, call: Call, params: Json, repeatable: bool) -> Json:
-        try:
-            return await self._forward(call, params)
-        except Unavailable as error:
-            if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
-                await asyncio.sleep(error.retry_after)
-            elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
-                raise
-            return await self._forward(call, params)
-
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
         comes_back = caller.modern and bool(caller.answers)
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:
-                return await self._send(lease, params)
+                return await lease.run(params)
         if not self.server.enabled:
             raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
         if comes_back and self._parking.holds(call):
@@ -325,19 +321,7 @@ class Upstream:
         lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
         if parked is not None:
             parked.lease = lease
-        return await self._send(lease, params)
-
-    async def _send(self, lease: Lease, params: Json) -> Json:
-        link = lease.link
-        try:
-            result = await lease.send(params)
-        finally:
-            lease.end()
-        if link.needs.kind and not link.modern and self._traits.answered_unasked():
-            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
-            self._links.rethink()
-            self._book.keep_soon()
-        return result
+        return await lease.run(params)
 
     async def _connected(self) -> None:
         """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
@@ -463,6 +447,12 @@ class Upstream:
 
     def rested(self, link: Link) -> None:
         self._links.rested(link)
+
+    def answered(self) -> None:
+        if self._traits.answered_unasked():
+            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
+            self._links.rethink()
+            self._book.keep_soon()
 
     def asked(self, method: str) -> None:
         if self._traits.asked(method):
