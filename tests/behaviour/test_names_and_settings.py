@@ -51,7 +51,7 @@ def test_names_that_clients_refuse_are_made_safe_and_still_lead_to_their_tool(tm
 def test_two_servers_with_one_name_are_told_apart_in_the_order_of_the_config() -> None:
     """NAM-1, NAM-6: the first keeps the plain name, whoever is up first; both are called by what is listed."""
     slow, quick = raw_server("slow", "--start-delay", "0.5", prefix=""), raw_server("quick", prefix="")
-    with Gateway({"global": {"startup_wait": 10}, "mcp_servers": [slow, quick]}) as gateway:
+    with Gateway({"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": [slow, quick]}) as gateway:
         client = Session(gateway.port)
         names = {server: names_of(client, server) for server in ("slow", "quick")}
         assert (names["slow"]["whoami"], names["quick"]["whoami"]) == ("whoami", "quick_whoami")
@@ -104,7 +104,7 @@ def test_a_search_finds_what_is_meant_in_either_language(tmp_path: Path) -> None
 YAML = """
 naming: {separator: "::", prefix: always}
 server: {host: 127.0.0.1, port: 0}
-global: {call_timeout: 20, startup_wait: 10}
+global: {call_timeout: 20, startup_wait: 10, first_start_wait: 10}
 mcp_servers:
   - name: here
     connection: {type: stdio, command: %s, args: %s}
@@ -126,7 +126,12 @@ def test_one_file_says_it_all(tmp_path: Path, suffix: str) -> None:
         naming = {"separator": "::", "prefix": "always"}
         away = {"name": "away", "enabled": False, "connection": {"type": "stdio", "command": "nobody-has-this"}}
         servers = [{"name": "here", "connection": connection}, away]
-        whole = {"naming": naming, "server": {"port": 0}, "global": {"startup_wait": 10}, "mcp_servers": servers}
+        whole = {
+            "naming": naming,
+            "server": {"port": 0},
+            "global": {"startup_wait": 10, "first_start_wait": 10},
+            "mcp_servers": servers,
+        }
         file.write_text(json.dumps(whole), encoding="utf-8")
     file.chmod(0o600)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "MCPX_STATE_DIR": str(tmp_path / "state")}

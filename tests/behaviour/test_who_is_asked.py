@@ -31,7 +31,9 @@ def gateway() -> Iterator[Gateway]:
                 continue
             url = stack.enter_context(served("everything.py", "--transport", transport, "--era", era))
             entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
-        yield stack.enter_context(Gateway({"global": {"startup_wait": 15}, "mcp_servers": entries}))
+        yield stack.enter_context(
+            Gateway({"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": entries})
+        )
 
 
 def words(name: str, tool: str) -> str:

@@ -41,7 +41,10 @@ def gateway() -> Iterator[Gateway]:
         entries: list[Json] = [
             {"name": era, "prefix": era, "connection": {"type": "http", "url": url}} for era, url in urls.items()
         ]
-        config = {"global": {"startup_wait": 15}, "mcp_servers": [*entries, raw_server("plain")]}
+        config = {
+            "global": {"startup_wait": 15, "first_start_wait": 15},
+            "mcp_servers": [*entries, raw_server("plain")],
+        }
         yield stack.enter_context(Gateway(config))
 
 

@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, *, solo: bool = True, start: bool = True, **toys: Toy) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0)), {})
+        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
         self.congested = False
         self.firsts: list[Caller] = []
         self.events: list[str] = []

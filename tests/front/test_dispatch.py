@@ -42,7 +42,7 @@ class Office:
 
     def __init__(self, **toys: Toy) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0)), {})
+        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {})
         self.dispatcher = Dispatcher(self.gateway)
         self.heard: list[tuple[str, Json]] = []
         self.session = Session(lambda method, params: self.heard.append((method, params)))

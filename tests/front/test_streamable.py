@@ -102,7 +102,7 @@ class Front:
 @asynccontextmanager
 async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
     toy = toy or Toy()
-    gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0)), {})
+    gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
     tasks = Tasks("front")
     streamable = Streamable(Dispatcher(gateway), tasks)
 

@@ -46,6 +46,9 @@ class Ears:
     def asked(self, method: str) -> None:
         pass
 
+    def asked_late(self) -> None:
+        pass
+
     def bound(self, link: Link) -> None:
         pass
 

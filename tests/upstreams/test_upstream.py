@@ -603,8 +603,8 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
         async with Running(toy, isolation="per_session") as on:
             await on.call(older("mine", askable=True))
             shared, private = on.toy.lines
-            for who in ("mine", "yours"):
-                await on.upstream.watch("x:1", who)
+            await on.upstream.watch(older("mine", askable=True), "x:1", "mine")
+            await on.upstream.watch(older("yours", solo=True), "x:1", "yours")  # as one that is not kept apart
             for line in (shared, private):
                 line.say("notifications/message", {"level": "info"})
                 line.say("notifications/resources/updated", {"uri": "x:1"})
@@ -705,7 +705,7 @@ def test_the_end_of_a_session_takes_its_links_and_its_subscriptions_with_it() ->
         )
         async with Running(toy, isolation="per_session") as on:
             for who, uri in (("one", "x:1"), ("two", "x:1"), ("one", "x:2")):
-                await on.upstream.watch(uri, who)
+                await on.upstream.watch(older(who, solo=True), uri, who)
             await on.call(older("one", askable=True))
             await on.upstream.end_session("one")
             told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m == "resources/unsubscribe"]

@@ -170,9 +170,9 @@ class Gateway:
         for upstream in self.generation.upstreams.values():
             upstream.notify(caller, method, params)
 
-    async def listen_for(self, server: str, uri: str, who: str) -> None:
+    async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
         """A modern client's listening wants to hear of a resource."""
-        await self.source(self.generation, server).watch(uri, who)
+        await self.source(self.generation, server).watch(caller, uri, who)
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""

@@ -177,7 +177,7 @@ class Dispatcher:
                 # Noted first: a server may tell of a change together with its answer.
                 stream.forms.setdefault(target, set()).add(uri)
                 try:
-                    await self.gateway.listen_for(*target, stream.id)
+                    await self.gateway.listen_for(caller, *target, stream.id)
                 except RpcError:
                     stream.forms.pop(target)  # not honoured, so not acknowledged
             stream.acknowledge()

@@ -48,7 +48,6 @@ AROUND = 65536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     type: ClassVar[str] = "http"
-    starts_process: ClassVar[bool] = False
 
     url: str
     """Address of its MCP endpoint."""

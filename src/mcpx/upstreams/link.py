@@ -56,6 +56,10 @@ class Owner(Protocol):
         """The server put a question, whoever it was for."""
         ...
 
+    def asked_late(self) -> None:
+        """The server put a question while nobody had a call there, on a link that had carried some."""
+        ...
+
     def bound(self, link: "Link") -> None:
         """It is private to a session from now on."""
         ...
@@ -248,7 +252,9 @@ class Link:
         if method == "ping":
             return {}
         self.asked(method)
-        if not self.leases and self._voice is None and self.use != "learning" and not self.ghosts:
+        if self.calls and not self.leases and self._voice is None:
+            self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
+        elif not self.leases and self._voice is None and self.use != "learning":
             # A server may ask as soon as it is greeted, a moment before the call the link was opened for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
@@ -364,7 +370,7 @@ class Link:
             # They have no session that could be told.
             if len(self.holders) == 1:
                 next(reversed(self.leases)).notification(method, params)
-        elif self.owner is None and self.exclusive:
+        elif self.exclusive or self.use == "call":
             client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
             if isinstance(client, str):
                 self._keeper.heard(self, method, params, client)

@@ -415,6 +415,11 @@ class Links:
         """Something was learnt about the server that changes who needs what."""
         self._wishes.rethink()
 
+    def keeps_apart(self, caller: Caller) -> bool:
+        """Whether this caller has a link of its own that lasts."""
+        wish = self._wishes.of(caller)
+        return wish.use == "session" or any(link.owner == caller.session for link in self._open if link.owner)
+
     def era_for(self, caller: Caller) -> Era:
         """In which era this caller's calls reach the server."""
         return self._wishes.era_for(caller)

@@ -63,6 +63,8 @@ class Traits:
     def __init__(self) -> None:
         self.asks: set[str] = set()
         """The capabilities it made use of."""
+        self.asks_late = False
+        """Whether it asks when nobody has a call there: nothing tells then who is meant."""
         self.era: Era | None = None
         """The era it spoke when it was last greeted."""
         self._unasked = 0
@@ -89,11 +91,13 @@ class Traits:
         return True
 
     def to_json(self) -> Json:
-        return {"asks": sorted(self.asks), "unasked": min(self._unasked, PROOF), "era": self.era}
+        known = {"asks": sorted(self.asks), "asks_late": self.asks_late, "unasked": min(self._unasked, PROOF)}
+        return {**known, "era": self.era}
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
         """Go on from an earlier run; what cannot be understood is passed over."""
         unasked, spoke = kept.get("unasked"), kept.get("era")
+        self.asks_late = self.asks_late or kept.get("asks_late") is True
         self.asks.update(name for name in as_list(kept.get("asks")) if name in _PARTS)
         if isinstance(unasked, int) and not isinstance(unasked, bool):
             self._unasked = max(self._unasked, min(unasked, PROOF))

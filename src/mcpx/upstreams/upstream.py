@@ -14,6 +14,7 @@ from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind, Offers
+from mcpx.transports import starts_process
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
@@ -110,17 +111,13 @@ class Upstream:
     def describe(self) -> Json:
         """What there is to tell of it beside its status."""
         links = self._links.describe()
-        processes = len(links) if self._starts_processes else 0
+        processes = len(links) if starts_process(self.server.connection) else 0
         return {
             "restarts": self.restarts,
             "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
             "processes": processes,
             "links": links,
         }
-
-    @property
-    def _starts_processes(self) -> bool:
-        return self.server.connection.starts_process
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -343,20 +340,27 @@ class Upstream:
             raise Unavailable(self.name, SERVER_DOWN, reason)
 
     async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json:
-        return await self.watch(uri, caller.session or "", params)
+        return await self.watch(caller, uri, caller.session or "", params)
 
     async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json:
         return await self._subscriptions.unsubscribe(self._links, uri, caller.session or "", params)
 
-    async def watch(self, uri: str, who: str, params: Json | None = None) -> Json:
+    async def watch(self, caller: Caller, uri: str, who: str, params: Json | None = None) -> Json:
         """Listen for a resource on behalf of a session or of a modern client's listening."""
         await self._connected()
+        params = params or {}
+        if self._links.keeps_apart(caller):
+            # What its calls change is told where its calls go.
+            call = Call("resources/subscribe", params, caller)
+            lease = self._links.take_now(call) or await self._links.take(call)
+            try:
+                return await self._subscriptions.subscribe(lease.link, uri, who, params)
+            finally:
+                lease.end()
         main = self._links.main
-        own = [link for link in self._links.of_session(who) if link.alive]
-        link = own[0] if own else main
-        if link is None:
+        if main is None:
             raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
-        return await self._subscriptions.subscribe(link, uri, who, params or {})
+        return await self._subscriptions.subscribe(main, uri, who, params)
 
     async def unwatch(self, who: str) -> None:
         await self._subscriptions.end(self._links, who)
@@ -433,7 +437,7 @@ class Upstream:
         if link.subscribers:
             self._carry_soon()
         main = self._links.main
-        if main is not None and not self._starts_processes:
+        if main is not None and not starts_process(self.server.connection):
             self._tasks.start(self._look_at(main))  # the same server answers both, or neither
 
     async def _look_at(self, main: Link) -> None:
@@ -465,11 +469,19 @@ class Upstream:
                 self._links.main = None
                 self._renew()
 
+    def asked_late(self) -> None:
+        if not self._traits.asks_late:
+            self._traits.asks_late = True
+            self._links.rethink()
+            self._book.keep_soon()
+
     def bound(self, link: Link) -> None:
         self._links.rethink()
         if link is self._links.main:
             self._links.main = None
             self._renew()
+        else:
+            self._carry_soon()
 
     def spoilt(self, link: Link) -> None:
         self._links.retire(link)

@@ -5,8 +5,8 @@
 | modern | anybody | one for all; capabilities are stamped on each request |
 | any | the one client of a stdio front | one for all; it was opened with what that client can answer |
 | older | cannot be asked | one that declares nothing, or, while the server never asked, any that is free |
-| older | can be asked | one opened with the same capabilities, lent to one client at a time |
-| older, was told roots | can be asked for roots | its own |
+| older | can be asked | one opened with the same capabilities (and name, if it asks), lent to one client at a time |
+| older, asks for roots, or outside of calls | can be asked (for roots) | its own |
 | older, quiet | anybody | one for all that was opened with at least the caller's capabilities |
 | `isolation: per_session`, `per_call` | anybody | its own, for the session or the call |
 """
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from mcpx.config import Server
 from mcpx.model.call import Caller
-from mcpx.upstreams.link import NOBODY, Link, Use
+from mcpx.transports import starts_process
+from mcpx.upstreams.link import NOBODY, Link, Use, through
 from mcpx.upstreams.negotiate import Era
 from mcpx.upstreams.traits import Needs, Traits
 
@@ -31,6 +32,8 @@ class Wish(NamedTuple):
     """Whom it must be private to."""
     use: Use = "shared"
     why: str = ""
+    name: str | None = None
+    """Of the client the server was told of when the link was opened; None: whatever it was."""
 
 
 class Wishes:
@@ -47,7 +50,7 @@ class Wishes:
 
     def greeted(self, spoke: Era, refused: Iterable[Era] = ()) -> None:
         """The main link speaks this era. A program is not started a second time for the other: that is bridged."""
-        self._fixed = spoke if self.server.connection.starts_process else None
+        self._fixed = spoke if starts_process(self.server.connection) else None
         self._speaks = {**self._speaks, **dict.fromkeys(refused, False), spoke: True}
         self._traits.era = spoke
         self.rethink()
@@ -92,10 +95,14 @@ class Wishes:
             wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session")
         elif not caller.answers:
             return Wish(chosen, NOBODY)
+        elif self._traits.asks_late:
+            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks outside of calls")
         elif self._traits.asks_for_roots and "roots" in caller.answers:
             wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots")
         else:
-            wish = Wish(chosen, Needs.of(caller), None, "lent", "its clients can be asked")
+            # A server that asks is told whom it asks (PRO-3).
+            name = through(caller.client)["name"] if self._traits.asks else None
+            wish = Wish(chosen, Needs.of(caller), None, "lent", "its clients can be asked", name)
         if session is not None:
             self._known[session] = wish
         return wish
@@ -110,7 +117,7 @@ class Wishes:
         if wish.owner is not None:
             return False
         needs = wish.needs
-        if needs is None or link.needs == needs:
+        if needs is None or (link.needs == needs and wish.name in (None, link.who.client.get("name"))):
             return True
         if self._traits.quiet:
             return link.needs.kind >= needs.kind
