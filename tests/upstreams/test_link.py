@@ -15,7 +15,7 @@ from mcpx.transports import Http
 from mcpx.upstreams import link as module
 from mcpx.upstreams import listening, listing
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import NOBODY, Link, through
+from mcpx.upstreams.link import PLAIN, Link, through
 from mcpx.upstreams.negotiate import Era, Identity
 from mcpx.upstreams.traits import Traits
 from mcpx.wire import era
@@ -68,7 +68,7 @@ class Open:
         self.ears = Ears()
         self.openings: tuple[Era, ...] = openings or ("modern", "older")
         me = Identity({"name": "me"}, {})
-        self.link = Link(toy.server(**fields), self.ears, me, Traits(), NOBODY, use="shared", owner=owner, voice=voice)
+        self.link = Link(toy.server(**fields), self.ears, me, Traits(), PLAIN, use="shared", owner=owner, voice=voice)
 
     async def __aenter__(self) -> "Open":
         await self.link.open(self.openings, {}, {})
@@ -557,7 +557,7 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/mcp"
         ears = Ears()
         me = Identity({"name": "me"}, {})
-        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), NOBODY, use="shared")
+        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), PLAIN, use="shared")
         await link.open(("modern",), {}, {})
         async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
             await link.listen()

@@ -399,5 +399,5 @@ def through(client: Mapping[str, Any]) -> Json:
     return {**client, "name": f"{name}-through-proxy"}
 
 
-NOBODY = Needs(NOTHING, era.LATEST_OLDER)
-"""What a link declares that may carry anybody's calls who cannot be asked."""
+PLAIN = Needs(NOTHING, era.LATEST_OLDER)
+"""Of a link that was opened on nobody's behalf: it declares nothing that a client could be asked."""

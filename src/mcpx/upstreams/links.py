@@ -11,15 +11,16 @@ stays within `max_links`: then the link that was idle longest goes, and if none 
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcpx.config import Server
-from mcpx.model.call import Call, Caller, Json
+from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import NOBODY, Link, Owner, through
+from mcpx.upstreams.link import PLAIN, Link, Owner, through
 from mcpx.upstreams.negotiate import Era, Identity, is_refusal
-from mcpx.upstreams.traits import Needs, Traits, older_version
+from mcpx.upstreams.traits import NOBODY, Needs, Traits, both, kind_of, older_version
 from mcpx.upstreams.wishes import Wish, Wishes
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from mcpx.upstreams.bridges import Parked
 
 log = logging.getLogger(__name__)
+
+QUESTIONED = frozenset(QUESTION_CAPABILITIES)
 
 PATIENCE = 0.1
 """Seconds without a turn after which a client that waits for a lent link has another one opened."""
@@ -75,8 +78,6 @@ class Links:
         self._turns: dict[Wish, float] = {}
         """When a lent link last changed hands: while it does, nobody needs another."""
         self._wishes = Wishes(server, traits)
-        self._like: Link | None = None
-        """A lent link that became the main one: what comes after it is opened in the same way."""
         self._closing: set[asyncio.Task[None]] = set()
         """Links on their way out. Nothing but their own end stops them: a process may hang on each."""
         self._over: str | None = None
@@ -222,19 +223,24 @@ class Links:
         self._open.append(link)
         self._sweep_soon()
 
-    def _promote(self, link: Link) -> None:
-        """Let a link that has proved itself be the main one, where nobody is left who needs the one that is."""
+    def _unite(self) -> None:
+        """Let a link that has proved itself and serves all that the main one does be the main one in its place.
+
+        Not where the server asks: who cannot be asked needs one that declares nothing, and the lists are read there."""
         main = self.main
-        if main is None or main is link or main.modern or link.modern or link.owner is not None or link.ghosts:
+        if main is None or main.modern or main.leases or self._traits.asks or self._owner.varies():
             return
-        if self._traits.asks:
-            return  # who cannot be asked needs one that declares nothing, and the lists come from there
-        haunted = bool(main.ghosts) and not main.leases and not self._traits.quiet
-        if link.alive and (main.unused or haunted) and not self._owner.varies():
-            self.main = self._like = link
-            self._owner.main_changed(link)
-            if main.unused:
-                self.retire(main)
+        haunted = bool(main.ghosts) and not self._traits.quiet
+        for link in self._open:
+            proved = link.use == "lent" and link.calls and not link.leases and not link.ghosts
+            more = link.needs != main.needs and link.needs.covers(main.needs if main.needs.kind else NOBODY)
+            if link is not main and link.alive and proved and (more or haunted):
+                self.main = link
+                self._traits.declares = {key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED}
+                self._owner.main_changed(link)
+                if more:
+                    self.retire(main)
+                return
 
     def _failed(self, wish: Wish, error: RpcError) -> None:
         if any(self._awaits(link, wish) for link in self._open):
@@ -273,23 +279,37 @@ class Links:
         return link
 
     def _first_link(self, caller: Caller | None) -> Link:
-        like, use, voice = self._like, "shared", None
+        use, voice = "shared", None
         if caller is not None:
             who, needs = _identity(caller), Needs.of(caller)
             voice = None if caller.modern else caller.voice
-        elif like is not None and not self._traits.asks and not self._owner.varies():
-            who, needs, use = like.who, like.needs, "lent"
+        elif self._traits.declares and not self._traits.asks and not self._owner.varies():
+            who = Identity(through({}), self._traits.declares)
+            needs, use = Needs(kind_of(who.capabilities), who.version), "lent"
         else:
-            who, needs = Identity(through({}), {}), NOBODY
+            who, needs = Identity(through({}), {}), PLAIN
         return Link(self._server, self._owner, who, self._traits, needs, use=use, voice=voice)
 
-    async def _connect(self, wish: Wish, caller: Caller) -> Link:
+    def _for_all(self, who: Identity) -> Identity:
+        """So that a server that never asked needs one link only: opened with what its other clients need as well."""
+        if self._traits.asks or self._owner.varies():
+            return who
+        for link in self._open:
+            if link.alive and link.use == "lent" and link.owner is None:
+                who = replace(who, capabilities=both(who.capabilities, link.who.capabilities))
+                who = replace(who, version=max(who.version, link.who.version))
+        return who
+
+    async def _connect(self, wish: Wish, caller: Caller, *, exact: bool = False) -> Link:
         """One link for such callers. What the server says of the era is noted, also when it refuses."""
         plain = wish.needs is None or not wish.needs.kind
         if plain and wish.owner is None and not caller.solo:
-            who, needs = Identity(through({}), {}), NOBODY
+            who, needs = Identity(through({}), {}), PLAIN
         else:
-            who, needs = _identity(caller), wish.needs or Needs.of(caller)
+            who = _identity(caller)
+            if wish.use in ("lent", "learning") and wish.owner is None and not exact:
+                who = self._for_all(who)
+            needs = Needs(kind_of(who.capabilities), who.version)
         standing = caller.voice if not caller.modern and (wish.owner is not None or caller.solo) else None
         link = Link(
             self._server, self._owner, who, self._traits, needs,
@@ -305,36 +325,38 @@ class Links:
         self._wishes.speaks(wish.era)
         return link
 
-    async def for_learning(self, caller: Caller) -> Link:
+    async def for_learning(self, caller: Caller, *, exact: bool) -> Link:
         """A link like those of this caller, to find out what it is offered. `learnt` ends it, or puts it to use."""
         wish = self._wishes.of(caller)
         for link in self._open:
-            if self._awaits(link, wish) and link.needs == wish.needs:
+            if self._awaits(link, wish) and link.needs.kind and (not exact or link.needs == wish.needs):
                 return link
         if self._is_full():
             raise Unavailable(self._server.name, OVERLOADED, "there is no connection to spare")
         task = asyncio.current_task()
         assert task is not None
-        self._make_way(wish)
         self._openings[task] = wish
         try:
-            link = await self._connect(wish._replace(use="learning"), caller)
+            link = await self._connect(wish._replace(use="learning"), caller, exact=exact)
         finally:
             del self._openings[task]
         self._add(link)
         return link
 
-    def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
+    async def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
         """The lists are read. The link stays only where somebody waits for one, or it can be the main one."""
         if link.use != "learning":
             return
         wish = self._wishes.of(caller)
         link.use = wish.use
-        if usable and link.alive and link.needs == wish.needs and link.owner == wish.owner:
+        if usable and link.alive and link.owner == wish.owner:
             self._provide()
-            self._promote(link)
+            link.calls += 1  # it has proved that it answers
+            self._unite()
         if link is not self.main and not link.leases:
             self.retire(link)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     # Bounds --------------------------------------------------------------------------------------------------
 
@@ -346,10 +368,15 @@ class Links:
         return link is not self.main and link.use != "learning" and not link.leases and not link.subscribers
 
     def _make_way(self, wish: Wish) -> None:
-        """Links of clients that are gone are not kept beside a new one."""
+        """Links of clients that are gone, and such as the main one can stand in for, are not kept beside a new one."""
         for link in tuple(self._open):
-            if self._spare(link) and link.unused and not self._awaits(link, wish):
+            if self._spare(link) and not self._awaits(link, wish) and (link.unused or self._is_covered(link)):
                 self.retire(link)
+
+    def _is_covered(self, link: Link) -> bool:
+        main = self.main
+        lends = main is not None and main.use == link.use == "lent" and link.owner is None and not self._traits.asks
+        return lends and main is not None and main.needs.covers(link.needs)
 
     def _drop_longest_idle(self) -> None:
         idle = [link for link in self._open if self._spare(link)]
@@ -394,8 +421,7 @@ class Links:
         if link.use == "call" or (lost_for_all and link in self._open):
             self._spoil(link)
         self._provide()
-        if link.use == "lent" and not link.leases:
-            self._promote(link)
+        self._unite()
 
     def _spoil(self, link: Link) -> None:
         """Of no use to anybody any more."""

@@ -143,16 +143,25 @@ class OfferBook:
                 self._learnt(kind, caller, found)
                 return
             async with self._gate:
-                link = await self._links.for_learning(caller)
-                asked, usable = set(self._traits.asks), False
-                try:
-                    found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
-                    self._learnt(kind, caller, found)
-                    usable = asked == self._traits.asks
-                finally:
-                    self._links.learnt(link, caller, usable=usable)
+                # One that serves all kinds so far tells of this kind too, unless it is offered something else.
+                if not await self._learn_over(kind, caller, exact=False):
+                    await self._learn_over(kind, caller, exact=True)
         except RpcError as error:
             log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
+
+    async def _learn_over(self, kind: ClientKind, caller: Caller, *, exact: bool) -> bool:
+        """Whether that told what clients of this kind are offered."""
+        link = await self._links.for_learning(caller, exact=exact)
+        asked, usable = set(self._traits.asks), False
+        try:
+            found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
+            told = link.needs.kind == kind or {**self.common, **found} == self.common
+            if told:
+                self._learnt(link.needs.kind, caller, found)
+            usable = told and asked == self._traits.asks
+            return told
+        finally:
+            await self._links.learnt(link, caller, usable=usable)
 
     def _learnt(self, kind: ClientKind, caller: Caller, found: Offers) -> None:
         offers: Offers = {**self.common, **found}

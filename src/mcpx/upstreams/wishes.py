@@ -4,8 +4,9 @@
 |---|---|---|
 | modern | anybody | one for all; capabilities are stamped on each request |
 | any | the one client of a stdio front | one for all; it was opened with what that client can answer |
-| older | cannot be asked | one that declares nothing, or, while the server never asked, any that is free |
-| older | can be asked | one opened with the same capabilities (and name, if it asks), lent to one client at a time |
+| older, never asked | anybody | one opened with at least what the caller can be asked, lent to one client at a time |
+| older, asks | cannot be asked | one for all that declares nothing |
+| older, asks | can be asked | one opened with exactly its capabilities and name, lent to one client at a time |
 | older, asks for roots, or outside of calls | can be asked (for roots) | its own |
 | older, quiet | anybody | one for all that was opened with at least the caller's capabilities |
 | `isolation: per_session`, `per_call` | anybody | its own, for the session or the call |
@@ -17,9 +18,9 @@ from typing import Any, NamedTuple
 from mcpx.config import Server
 from mcpx.model.call import Caller
 from mcpx.transports import starts_process
-from mcpx.upstreams.link import NOBODY, Link, Use, through
+from mcpx.upstreams.link import Link, Use, through
 from mcpx.upstreams.negotiate import Era
-from mcpx.upstreams.traits import Needs, Traits
+from mcpx.upstreams.traits import NOBODY, Needs, Traits
 
 
 class Wish(NamedTuple):
@@ -117,12 +118,14 @@ class Wishes:
         if wish.owner is not None:
             return False
         needs = wish.needs
-        if needs is None or (link.needs == needs and wish.name in (None, link.who.client.get("name"))):
+        if needs is None:
             return True
-        if self._traits.quiet:
-            return link.needs.kind >= needs.kind
-        # Nobody was ever asked anything: who could not answer may have it too.
-        return not needs.kind and not self._traits.asks
+        if not needs.kind:
+            # Nobody was ever asked anything: who could not answer may have it too.
+            return not link.needs.kind or not self._traits.asks
+        if self._traits.asks:
+            return link.needs == needs and link.who.client.get("name") == wish.name
+        return link.needs.covers(needs)
 
     def is_free(self, link: Link, wish: Wish, client: object) -> bool:
         """Whether that client may have it now."""
