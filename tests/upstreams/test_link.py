@@ -37,6 +37,9 @@ class Ears:
     def lost(self, link: Link, reason: str) -> None:
         self.losses.append(reason)
 
+    def retired(self, link: Link) -> None:
+        pass
+
     def rested(self, link: Link) -> None:
         self.rests += 1
 

@@ -44,6 +44,10 @@ class Owner(Protocol):
 
     def lost(self, link: "Link", reason: str) -> None: ...
 
+    def retired(self, link: "Link") -> None:
+        """It is let go, and on its way out."""
+        ...
+
     def rested(self, link: "Link") -> None:
         """It carries no call any more."""
         ...

@@ -389,6 +389,7 @@ class Links:
         task = asyncio.get_running_loop().create_task(link.close())
         self._closing.add(task)
         task.add_done_callback(self._closed)
+        self._owner.retired(link)
         return task
 
     def _closed(self, task: asyncio.Task[None]) -> None:
@@ -441,10 +442,9 @@ class Links:
         """Something was learnt about the server that changes who needs what."""
         self._wishes.rethink()
 
-    def keeps_apart(self, caller: Caller) -> bool:
-        """Whether this caller has a link of its own that lasts."""
-        wish = self._wishes.of(caller)
-        return wish.use == "session" or any(link.owner == caller.session for link in self._open if link.owner)
+    def lends_to(self, caller: Caller) -> bool:
+        """Whether this caller's calls may go over another link than the main one, call after call."""
+        return self._wishes.of(caller).use in ("session", "lent")
 
     def era_for(self, caller: Caller) -> Era:
         """In which era this caller's calls reach the server."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from mcpx.model.call import Json
 from mcpx.model.errors import RpcError
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.wishes import is_session
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ class Subscriptions:
         for uri, users in list(self._wanted.items()):
             for who in tuple(users):
                 heard = [link for link in links if who in link.subscribers.get(uri, ())]
-                target = own.get(who) or next((link for link in heard if link.owner is not None), main)
+                # A modern client's link is not private to its listening, but to whom that belongs.
+                theirs = (link for link in heard if link.owner is not None and not is_session(str(link.owner)))
+                target = own.get(who) or next(theirs, main)
                 try:
                     await self._move(uri, who, heard, target)
                 except RpcError as error:

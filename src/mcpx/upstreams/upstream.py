@@ -268,6 +268,10 @@ class Upstream:
         self._links.end_session(session)
         await self._subscriptions.end(self._links, session)
 
+    def retired(self, link: Link) -> None:
+        if link.subscribers:
+            self._carry_soon()
+
     # Calls ---------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Json:
@@ -349,18 +353,22 @@ class Upstream:
         """Listen for a resource on behalf of a session or of a modern client's listening."""
         await self._connected()
         params = params or {}
-        if self._links.keeps_apart(caller):
-            # What its calls change is told where its calls go.
-            call = Call("resources/subscribe", params, caller)
+        link = await self._link_to_watch(Call("resources/subscribe", params, caller))
+        return await self._subscriptions.subscribe(link, uri, who, params)
+
+    async def _link_to_watch(self, call: Call) -> Link:
+        """What a client's calls change is told where its calls go; for most of them that is the main link."""
+        if self._links.lends_to(call.caller):
             lease = self._links.take_now(call) or await self._links.take(call)
-            try:
-                return await self._subscriptions.subscribe(lease.link, uri, who, params)
-            finally:
-                lease.end()
-        main = self._links.main
-        if main is None:
+            lease.end()
+            link = lease.link
+            if self._traits.asks:
+                link.bind(call.caller, "it has subscriptions of this client")
+            if link.alive and (link.owner is not None or not self._traits.asks):
+                return link
+        if self._links.main is None:
             raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
-        return await self._subscriptions.subscribe(main, uri, who, params)
+        return self._links.main
 
     async def unwatch(self, who: str) -> None:
         await self._subscriptions.end(self._links, who)
@@ -434,8 +442,6 @@ class Upstream:
             log.warning("[%s] connection lost: %s", self.name, reason)
             self._life.lost(f"{self.name}: {reason}")
             return
-        if link.subscribers:
-            self._carry_soon()
         main = self._links.main
         if main is not None and not starts_process(self.server.connection):
             self._tasks.start(self._look_at(main))  # the same server answers both, or neither
