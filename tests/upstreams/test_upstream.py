@@ -24,10 +24,11 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import bridges
-from mcpx.upstreams import upstream as module
+from mcpx.upstreams import connections as module
+from mcpx.upstreams.connections import Surroundings
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.upstream import Surroundings, Upstream
+from mcpx.upstreams.upstream import Upstream
 
 
 class Hub:
