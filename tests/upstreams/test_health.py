@@ -12,10 +12,10 @@ from fixtures.parts import Line, Toy, echo, forever, older, run, until
 from mcpx.config import Server
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
-from mcpx.upstreams.connections import Surroundings
 from mcpx.upstreams.health import THRESHOLD, Verdict, look_after
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 
 TICK = 0.05

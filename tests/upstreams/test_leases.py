@@ -14,9 +14,9 @@ from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_
 from mcpx.model.offer import Kind
 from mcpx.upstreams import links as module
 from mcpx.upstreams import traits
-from mcpx.upstreams.connections import Surroundings
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import kind_of
 from mcpx.upstreams.upstream import Upstream
 

@@ -25,9 +25,9 @@ from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import bridges
 from mcpx.upstreams import connections as module
-from mcpx.upstreams.connections import Surroundings
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 
 

@@ -30,9 +30,9 @@ from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, U
 from mcpx.model.offer import Kind
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service
-from mcpx.upstreams.connections import Surroundings
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks

@@ -7,7 +7,6 @@ it is tried again, is the server's life (`life`), which is told.
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from mcpx.config import Server
@@ -15,13 +14,14 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.transports import starts_process
+from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.hub import Hub
-from mcpx.upstreams.life import Gate
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.offers import OfferBook
-from mcpx.upstreams.snapshot import Snapshots, key_of
+from mcpx.upstreams.snapshot import key_of
 from mcpx.upstreams.subscriptions import Subscriptions
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Traits
 from mcpx.upstreams.wishes import is_session
 from mcpx.wire.tasks import Tasks
@@ -30,26 +30,12 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
-LEARN_AT_ONCE = 2
-"""Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
 
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all upstreams of a gateway share."""
-
-    environ: Mapping[str, str]
-    snapshots: Snapshots
-    gate: Gate
-    itself: str = ""
-    """What marks this gateway to itself, should a server turn out to be the gateway."""
-    learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
 
 
 class MainLink(Protocol):
@@ -72,9 +58,10 @@ class Connections:
     def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
         self.name = server.name
         self.traits = Traits()
-        self.links = Links(server, self, around.environ, tasks, self.traits, around.itself)
+        dialler = Dialler(server, self, around.environ, self.traits, around.itself)
+        self.links = Links(server, self, dialler, tasks, self.traits)
         key = key_of(_identity(server))
-        self.book = OfferBook(server.name, self.links, hub, around.snapshots, key, self.traits, around.learning, tasks)
+        self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, key, self.traits, tasks)
         self.subscriptions = Subscriptions(server.name)
         self._server = server
         self._hub = hub

@@ -10,19 +10,17 @@ stays within `max_links`: then the link that was idle longest goes, and if none 
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcpx.config import Server
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
-from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.errors import OVERLOADED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import PLAIN, Link, Owner, through
-from mcpx.upstreams.negotiate import Era, Identity, is_refusal
-from mcpx.upstreams.traits import NOBODY, Needs, Traits, both, kind_of, older_version
+from mcpx.upstreams.link import Link, Owner
+from mcpx.upstreams.negotiate import Era, is_refusal
+from mcpx.upstreams.traits import NOBODY, Traits
 from mcpx.upstreams.wishes import Wish, Wishes
-from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -53,23 +51,11 @@ class _Waiter:
 
 
 class Links:
-    def __init__(
-        self,
-        server: Server,
-        owner: Owner,
-        environ: Mapping[str, str],
-        tasks: Tasks,
-        traits: Traits,
-        itself: str = "",
-    ) -> None:
-        """`itself`: what marks this gateway to itself, should it turn out to be the server."""
-        self.annotations: dict[str, era.ParamHeaders] = {}
-        """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
+    def __init__(self, server: Server, owner: Owner, dialler: Dialler, tasks: Tasks, traits: Traits) -> None:
         self.main: Link | None = None
         self._server = server
         self._owner = owner
-        self._environ = environ
-        self._itself = itself
+        self._dialler = dialler
         self._tasks = tasks
         self._traits = traits
         self._open: list[Link] = []
@@ -256,68 +242,20 @@ class Links:
 
     # Opening -------------------------------------------------------------------------------------------------
 
-    async def first(self, caller: Caller | None) -> Link:
-        """The main link: either era, the likelier one first, so that one server gives one process."""
-        preferred: Era = "modern" if caller is None or caller.modern else "older"
-        known = self._traits.era
-        openings: tuple[Era, ...] = ("modern", "older") if (known or preferred) == "modern" else ("older", "modern")
-        link = self._first_link(caller)
-        try:
-            await link.open(openings, self._environ, self.annotations, self._itself)
-        except Unavailable as error:
-            if openings[0] != "modern" or error.code != SERVER_DIED:
-                raise
-            # Some old servers do not survive a request they do not know before `initialize`.
-            link = self._first_link(caller)
-            await link.open(("older",), self._environ, self.annotations, self._itself)
-        got: Era = "modern" if link.modern else "older"
-        self._wishes.greeted(got, link.terms.refused)
+    async def first(self, solo: Caller | None) -> Link:
+        """The main link, in place of the one there was. `solo` is the one client of a stdio front."""
+        link = await self._dialler.main(solo)
+        self._wishes.greeted("modern" if link.modern else "older", link.terms.refused)
         self.main, old = link, self.main
         self._open.insert(0, link)
         if old is not None:
             self.retire(old)
         return link
 
-    def _first_link(self, caller: Caller | None) -> Link:
-        use, voice = "shared", None
-        if caller is not None:
-            who, needs = _identity(caller), Needs.of(caller)
-            voice = None if caller.modern else caller.voice
-        elif self._traits.declares and not self._traits.asks and not self._owner.varies():
-            who = Identity(through({}), self._traits.declares)
-            needs, use = Needs(kind_of(who.capabilities), who.version), "lent"
-        else:
-            who, needs = Identity(through({}), {}), PLAIN
-        return Link(self._server, self._owner, who, self._traits, needs, use=use, voice=voice)
-
-    def _for_all(self, who: Identity) -> Identity:
-        """So that a server that never asked needs one link only: opened with what its other clients need as well."""
-        if self._traits.asks or self._owner.varies():
-            return who
-        for link in self._open:
-            if link.alive and link.use == "lent" and link.owner is None:
-                who = replace(who, capabilities=both(who.capabilities, link.who.capabilities))
-                who = replace(who, version=max(who.version, link.who.version))
-        return who
-
     async def _connect(self, wish: Wish, caller: Caller, *, exact: bool = False) -> Link:
         """One link for such callers. What the server says of the era is noted, also when it refuses."""
-        plain = wish.needs is None or not wish.needs.kind
-        if plain and wish.owner is None and not caller.solo:
-            who, needs = Identity(through({}), {}), PLAIN
-        else:
-            who = _identity(caller)
-            if wish.use in ("lent", "learning") and wish.owner is None and not exact:
-                who = self._for_all(who)
-            needs = Needs(kind_of(who.capabilities), who.version)
-        standing = caller.voice if not caller.modern and (wish.owner is not None or caller.solo) else None
-        link = Link(
-            self._server, self._owner, who, self._traits, needs,
-            use=wish.use, owner=wish.owner, why=wish.why, voice=standing,
-        )  # fmt: skip
-        link.lasting = self._server.isolation == "per_session" and caller.session is not None
         try:
-            await link.open((wish.era,), self._environ, self.annotations, self._itself)
+            link = await self._dialler.dial(wish, caller, self._open, exact=exact)
         except RpcError as error:
             if is_refusal(error) and self._wishes.does_not_speak(wish.era):
                 log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
@@ -434,7 +372,7 @@ class Links:
     # Ends ----------------------------------------------------------------------------------------------------
 
     def update(self, server: Server) -> None:
-        self._server = self._wishes.server = server
+        self._server = self._wishes.server = self._dialler.server = server
         for link in self._open:
             link.server = server
 
@@ -510,7 +448,3 @@ class Links:
             }
             for link in self._open
         ]
-
-
-def _identity(caller: Caller) -> Identity:
-    return Identity(through(caller.client), caller.capabilities, older_version(caller))

@@ -17,9 +17,11 @@ from mcpx.upstreams import listing
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
-from mcpx.upstreams.snapshot import Snapshot, Snapshots
+from mcpx.upstreams.snapshot import Snapshot
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import Traits, kind_of
+from mcpx.wire.era import ParamHeaders
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -35,11 +37,11 @@ class OfferBook:
         self,
         name: str,
         links: Links,
+        annotations: dict[str, ParamHeaders],
         hub: Hub,
-        snapshots: Snapshots,
+        around: Surroundings,
         key: str,
         traits: Traits,
-        learning: asyncio.Semaphore,
         tasks: Tasks,
     ) -> None:
         self.common: Offers = {kind: [] for kind in KINDS}
@@ -49,11 +51,12 @@ class OfferBook:
         self.instructions = ""
         self._name = name
         self._links = links
+        self._annotations = annotations
         self._hub = hub
-        self._snapshots = snapshots
+        self._snapshots = around.snapshots
         self._key = key
         self._traits = traits
-        self._gate = learning
+        self._gate = around.learning
         self._tasks = tasks
         self._keeping: asyncio.TimerHandle | None = None
         self._learning: dict[ClientKind, asyncio.Task[None]] = {}
@@ -122,7 +125,7 @@ class OfferBook:
     async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
         found = await listing.read(link, kinds, capabilities)
         if "tools" in found:
-            found["tools"] = listing.with_headers(link, found["tools"], self._links.annotations)
+            found["tools"] = listing.with_headers(link, found["tools"], self._annotations)
         return found
 
     def learn(self, caller: Caller, main: Link) -> asyncio.Task[None] | None:

@@ -14,11 +14,12 @@ from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
 from mcpx.upstreams.bridges import Parked, Parking
-from mcpx.upstreams.connections import Connections, Surroundings
+from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
