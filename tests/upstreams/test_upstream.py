@@ -749,3 +749,22 @@ def test_closing_at_any_moment_leaves_no_connection_and_no_task_behind(stage: st
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
+
+
+def test_a_list_that_was_refused_for_now_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-4: a server that was busy for a moment is not without tools for good."""
+    monkeypatch.setattr(module, "READ_AGAIN", (0.01, 0.01, 0.01))
+
+    async def main() -> None:
+        tries: list[int] = []
+
+        async def busy(line: Line, params: Json) -> Json:
+            tries.append(1)
+            if len(tries) < 3:
+                raise RpcError(-32603, "busy")
+            return {"tools": [{"name": "late"}]}
+
+        async with Running(Toy("older", answers={"tools/list": busy})) as on:
+            await until(lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"])
+
+    run(main())

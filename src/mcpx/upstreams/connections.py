@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
 
+READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
+"""Seconds before a list that could not be read is tried again."""
+
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
@@ -77,14 +80,29 @@ class Connections:
         try:
             self.book.instructions = link.terms.instructions
             await link.listen()
-            await self.book.read(link, KINDS, said_so=False)
+            unread = await self.book.read(link, KINDS, said_so=False)
             if self._level is not None:
                 await link.set_level(self._level)
             await self.subscriptions.carry(self.links, link)
         except BaseException:
             await asyncio.shield(self.links.retire(link))
             raise
+        if unread:
+            self._tasks.start(self._read_again(link, unread))
         return link
+
+    async def _read_again(self, link: Link, kinds: tuple[Kind, ...]) -> None:
+        """A list that could not be read may have been refused only for now."""
+        for pause in READ_AGAIN:
+            await asyncio.sleep(pause)
+            if not link.alive:
+                return
+            try:
+                kinds = await self.book.read(link, kinds, said_so=False)
+            except RpcError:
+                return  # the link is gone
+            if not kinds:
+                return
 
     def update(self, server: Server) -> None:
         self._server = server

@@ -126,7 +126,10 @@ class Life:
         left = self._forbidden_for()
         if left > 0:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
-            raise Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
+            error = Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
+            if not self.recovery.circuit_open:
+                error.retry_after = left  # the server's own wish
+            raise error
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""

@@ -102,8 +102,8 @@ class OfferBook:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
-        """Read lists of the server and publish them together."""
+    async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
+        """Read lists of the server and publish them together; those that could not be read."""
         kinds = tuple(kinds)
         found = await self._lists(link, kinds)
         # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
@@ -121,6 +121,7 @@ class OfferBook:
             self._by_session = {s: offers for s, offers in self._by_session.items() if offers != self.common}
         self._hub.offers_changed(self._name, kinds, said_so)
         self.keep_soon()
+        return tuple(kind for kind in kinds if kind not in found)
 
     async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
         found = await listing.read(link, kinds, capabilities)

@@ -251,12 +251,16 @@ class Upstream:
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
+            elif error.http_status == 401:
+                self._life.set("needs_auth", error.message)
             raise
         finally:
             self._running -= 1
             if not self._running:
                 self._rest.set()
         self._life.recovery.served()
+        if self._life.status.state == "needs_auth":
+            self._life.set("connected")
         return result
 
     async def _forward(self, call: Call, params: Json) -> Json:
