@@ -169,7 +169,6 @@ def test_a_tool_may_be_called_by_its_own_name_while_its_server_is_starting(tmp_p
     wait = tmp_path / "wait"
     wait.touch()
     shape: Json = {
-        "global": {"startup_wait": 0.05, "first_start_wait": 0.05},
         "mcp_servers": [held_up(told("slow", prefix="s"), wait)],
     }
     with Gateway(shape) as gateway:

@@ -136,17 +136,22 @@ class Connections:
 
     async def link_to_watch(self, call: Call) -> Link:
         """What a client's calls change is told where its calls go; for most of them that is the main link."""
-        if self.links.lends_to(call.caller):
+        caller = call.caller
+        if self.links.lends_to(caller) and not (self.traits.asks and self._passes_by(caller)):
             lease = self.links.take_now(call) or await self.links.take(call)
             lease.end()
             link = lease.link
             if self.traits.asks:
-                link.bind(call.caller, "it has subscriptions of this client")
-            if link.alive and (link.owner is not None or not self.traits.asks):
+                link.bind(caller, "it has subscriptions of this client")
+            if link.alive:
                 return link
         if self.links.main is None:
             raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
         return self.links.main
+
+    def _passes_by(self, caller: Caller) -> bool:
+        """Whether nothing ties its calls to one link: a client without a session, unless it is kept apart."""
+        return caller.session is None and self._server.isolation == "shared"
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A client's notification goes over the links that are its own."""
