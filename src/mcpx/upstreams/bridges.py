@@ -125,10 +125,15 @@ class Parked:
 class Parking:
     """The parked calls of one upstream: bounded in number and time, each resumed by its owner only."""
 
-    def __init__(self, server: str, tasks: Tasks) -> None:
+    def __init__(self, server: str, tasks: Tasks, left: Callable[[], None] = lambda: None) -> None:
+        """`left` is told when a call is parked here no more."""
+        self._left = left
         self._server = server
         self._tasks = tasks
         self._parked: dict[str, Parked] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._parked)
 
     @staticmethod
     def _owner(call: Call) -> tuple[str, ...]:
@@ -173,6 +178,7 @@ class Parking:
 
     def _leave(self, parked: Parked) -> None:
         self._parked.pop(parked.token, None)
+        self._left()
         if parked.expiry is not None:
             parked.expiry.cancel()
 

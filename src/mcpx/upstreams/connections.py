@@ -112,6 +112,7 @@ class Connections:
         """Stand in for another one: show what that offered until it is known better."""
         if not self.book.known:
             self.book.inherit(other.book)
+            self.traits.take_up(other.traits.to_json())
         self._level = other._level
 
     def succeed(self, other: "Connections") -> None:

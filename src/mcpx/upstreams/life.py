@@ -97,15 +97,18 @@ class Life:
 
     async def _run(self, asleep: bool) -> None:
         self._resting = "sleep" if asleep else None
+        renewing = False
         while True:
             if self._resting == "sleep":
                 self.set("sleeping")
                 await self._wanted.wait()
-            renewing, self._resting = self._resting == "renew", None
+            self._resting = None
             problem = await self._attempt(renewing)
+            renewing = False
             if problem is None:
                 await self._over.wait()
                 if self._resting is not None:
+                    renewing = self._resting == "renew"
                     self.recovery.rest()
                     continue
             await self._pause(self.server.retry_on_failure if problem is not None else True)

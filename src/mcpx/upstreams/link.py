@@ -374,7 +374,7 @@ class Link:
             # They have no session that could be told.
             if len(self.holders) == 1:
                 next(reversed(self.leases)).notification(method, params)
-        elif self.exclusive or self.use == "call":
+        elif self.exclusive or self.use == "call" or (self.use == "lent" and len(self.holders) == 1):
             client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
             if isinstance(client, str):
                 self._keeper.heard(self, method, params, client)

@@ -32,8 +32,9 @@ QUESTIONED = frozenset(QUESTION_CAPABILITIES)
 
 PATIENCE = 0.1
 """Seconds without a turn after which a client that waits for a lent link has another one opened."""
+OPENINGS_OF_ONE = 2
 OPENINGS = 4
-"""Links of one kind that are opened at a time."""
+"""Links that are opened at a time: for callers of one kind, and in all."""
 
 
 class _Waiter:
@@ -164,7 +165,7 @@ class Links:
                 continue
             turn = self._turns.get(wish, 0.0)
             impatient = [waiter for waiter in waiting if now - max(waiter.since, turn) >= PATIENCE]
-            while opening < min(len(impatient), OPENINGS) and self._begin(wish, waiting[0].call.caller):
+            while opening < min(len(impatient), OPENINGS_OF_ONE) and self._begin(wish, waiting[0].call.caller):
                 opening += 1
             if len(impatient) < len(waiting):
                 oldest = min(max(waiter.since, turn) for waiter in waiting if waiter not in impatient)
@@ -182,8 +183,10 @@ class Links:
 
     def _begin(self, wish: Wish, caller: Caller) -> bool:
         """Open a link in the background; False when there is no place for one."""
+        if len(self._openings) >= OPENINGS:
+            return False  # when one of them is over, this is looked at again
         self._make_way(wish)
-        if self._is_full():
+        if self._is_full() and not self._takes_the_place_of_main(wish):
             self._drop_longest_idle()
             return False  # its place is free when it has ended, and that is looked at again
         task = self._tasks.start(self._dial(wish, caller))
@@ -198,6 +201,8 @@ class Links:
             self._failed(wish, error)
         else:
             self._add(link)
+            if link.use == "session":
+                self._owner.bound(link)
 
     def _dialled(self, task: asyncio.Task[None]) -> None:
         self._openings.pop(task, None)
@@ -301,6 +306,12 @@ class Links:
     def _is_full(self) -> bool:
         return len(self._open) + len(self._openings) + len(self._closing) >= self._server.max_links
 
+    def _takes_the_place_of_main(self, wish: Wish) -> bool:
+        """Whether such a link will be the main one, so that it needs no place beside it."""
+        main = self.main
+        alone = main is not None and self._open == [main] and not self._openings and not main.leases
+        return alone and wish.use == "lent" and not self._traits.asks
+
     def _spare(self, link: Link) -> bool:
         """Whether nothing is lost by closing it now."""
         return link is not self.main and link.use != "learning" and not link.leases and not link.subscribers
@@ -318,7 +329,7 @@ class Links:
 
     def _drop_longest_idle(self) -> None:
         idle = [link for link in self._open if self._spare(link)]
-        if idle and not self._closing:
+        if idle and len(self._closing) < OPENINGS:
             self.retire(min(idle, key=lambda link: link.rested_at))
 
     def retire(self, link: Link) -> asyncio.Task[None]:

@@ -39,11 +39,13 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._connections = Connections(server, hub, around, self._tasks, self)
         self._links, self._book = self._connections.links, self._connections.book
-        self._parking = Parking(server.name, self._tasks)
+        self._parking = Parking(server.name, self._tasks, self._rested)
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._solo: Caller | None = None
+        self._before: Upstream | None = None
+        """The one it replaced, while that is drained."""
         self._calls = 0
         self._running = 0
         """Calls that are not over: waiting for the server or a link, or sent."""
@@ -201,7 +203,8 @@ class Upstream:
             self._connections.inherit(other._connections)
 
     def succeed(self, other: "Upstream") -> None:
-        """The other one is replaced now."""
+        """The other one is replaced now; what waits there for an answer of its client is answered there."""
+        self._before, other._before = other, None
         self._connections.succeed(other._connections)
 
     def update(self, server: Server) -> None:
@@ -214,7 +217,7 @@ class Upstream:
         """Let running calls finish, for so many seconds, then close."""
         try:
             async with asyncio.timeout(grace):
-                while self._running:
+                while self._running or self._parking:
                     self._rest.clear()
                     await self._rest.wait()
         except TimeoutError:
@@ -256,12 +259,15 @@ class Upstream:
             raise
         finally:
             self._running -= 1
-            if not self._running:
-                self._rest.set()
+            self._rested()
         self._life.recovery.served()
         if self._life.status.state == "needs_auth":
             self._life.set("connected")
         return result
+
+    def _rested(self) -> None:
+        if not self._running and not self._parking:
+            self._rest.set()
 
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
@@ -274,6 +280,8 @@ class Upstream:
             raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
         if comes_back and self._parking.holds(call):
             return await self._parking.resume(call)
+        if comes_back and self._before is not None and self._before._parking.holds(call):
+            return await self._before.call(call, params)
         await self._connected()
         if comes_back and self._links.era_for(caller) == "older":
             if call.params.get("requestState") is not None:
