@@ -347,6 +347,7 @@ def test_a_question_taken_back_by_the_server_is_taken_back_from_the_client() -> 
         (403, [], SERVER_DOWN, "credentials"),
         (404, [], SERVER_DOWN, "no MCP endpoint"),
         (405, [], SERVER_DOWN, "type: sse"),
+        (501, [], SERVER_DOWN, "no MCP endpoint"),
         (307, [("location", "http://elsewhere.example/mcp")], SERVER_DOWN, "elsewhere.example"),
         (500, [], SERVER_DOWN, "HTTP 500"),
         (503, [], SERVER_DOWN, "HTTP 503"),
@@ -365,7 +366,7 @@ def test_an_http_error_says_what_it_means_and_names_the_server(
             assert (caught.value.code, caught.value.http_status) == (code, status)
             assert text in caught.value.message
             assert not caught.value.unsent
-            assert caught.value.passing == (status >= 500)
+            assert caught.value.passing == (status in (500, 503))
             assert len(site.posts) == 1
             assert on.owner.losses == []
 
@@ -505,6 +506,19 @@ def test_a_reply_that_is_none_is_garbage(body: bytes) -> None:
     async def main() -> None:
         async with Talking(Site(m=lambda exchange, _: exchange.reply(200, body))) as on:
             with pytest.raises(Unavailable, match=r"^srv: ") as caught:
+                await on.ask()
+            assert caught.value.code == SERVER_GARBAGE
+
+    run(main())
+
+
+def test_a_page_for_people_is_told_as_one() -> None:
+    """SRC-8: the address of a web site in the place of an endpoint."""
+
+    async def main() -> None:
+        page = b"<!doctype html><title>Welcome</title>"
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(200, page, "text/html; charset=utf-8"))) as on:
+            with pytest.raises(Unavailable, match=r"^srv: answered with HTML") as caught:
                 await on.ask()
             assert caught.value.code == SERVER_GARBAGE
 

@@ -203,9 +203,10 @@ def test_something_else_than_an_event_stream_is_told(status: int) -> None:
     async def main() -> None:
         site = Site()
         site.on_get = lambda exchange: exchange.reply(status, b"<html>", "text/html")
-        with pytest.raises(Unavailable, match=f"HTTP {status}"):
+        with pytest.raises(Unavailable, match=f"HTTP {status}") as caught:
             async with Talking(site):
                 raise AssertionError("not reached")
+        assert "type: sse" not in caught.value.message, "that is what it is"
 
     run(main())
 

@@ -126,9 +126,10 @@ class Compact(Surface):
         """An answer that may be large."""
         return shaped(result, how or self.settings.common, self._kept, owner_of(call.caller), self._go_on)
 
-    def told(self, service: Service, offers: list[Offer]) -> Json:
+    def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
-        return describe_server(self, service, offers, WHOLE_SCREENS * self.settings.common.result_limit)
+        room = WHOLE_SCREENS * self.settings.common.result_limit
+        return describe_server(self, service, offers, room, view.starting())
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
@@ -302,8 +303,8 @@ def _json(value: object) -> str:
         return type(value).__name__
 
 
-def starting(view: View) -> str:
-    """What a menu or a search says while servers are starting whose tools are not known yet (LIF-1)."""
+def starting(view: View, what: str = "tools") -> str:
+    """What a menu or a search says while servers are starting of which nothing is known yet (LIF-1)."""
     names = view.starting()
     more = f" and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
-    return f"Still starting, tools not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""
+    return f"Still starting, {what} not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""

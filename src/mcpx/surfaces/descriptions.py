@@ -1,5 +1,6 @@
 """What a server, or one of its tools, is: as text for a model, as raw definitions for a program."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from mcpx.model.call import Json, as_object
@@ -22,10 +23,18 @@ def describe_tool(surface: Describer, offer: Offer) -> Json:
     return surface.reply(f"{text}\n{about.strip()}" if isinstance(about, str) else text, raw(offer))
 
 
-def describe_server(surface: Describer, service: Service, offers: list[Offer], room: int) -> Json:
+def how_many(tools: int, server: str, starting: Sequence[str]) -> str:
+    """The number of a server's tools. None is not said of one that is starting and has not told yet (LIF-1)."""
+    return "tools not known yet" if not tools and server in starting else counted(tools, "tool")
+
+
+def describe_server(
+    surface: Describer, service: Service, offers: list[Offer], room: int, starting: Sequence[str] = ()
+) -> Json:
     """A server and all its tools: signatures for `room` characters, then names."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
-    lines = [f"{service.name} ({service.status}, {counted(len(offers), 'tool')}){f': {about}' if about else ''}"]
+    tools = how_many(len(offers), service.name, starting)
+    lines = [f"{service.name} ({service.status}, {tools}){f': {about}' if about else ''}"]
     if service.status == "disconnected" and service.reason:
         lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
     for offer in offers:

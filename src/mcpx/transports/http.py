@@ -365,7 +365,7 @@ class _Reply:
             self._talk.waiting.fail(self._rid, error)
             self._talk.end_session()
         elif self._status >= 300:
-            error = refusal(self._talk.name, self._status, self._headers, raw, self._talk.secrets)
+            error = refusal(self._talk.name, self._status, self._headers, raw, self._talk.secrets, other_type="sse")
             self._talk.waiting.fail(self._rid, error)
         else:
             self._answered(raw)
@@ -378,7 +378,9 @@ class _Reply:
         if jsonrpc.classify(message) == "response" and message is not None:
             self._talk.waiting.resolve({**message, "id": self._rid})
         else:
-            self._fail(SERVER_GARBAGE, "the answer is not a JSON-RPC response")
+            kind = (self._headers.get("content-type") or "").partition(";")[0].strip().lower()
+            what = "HTML, a page for people," if kind == "text/html" else "something that is"
+            self._fail(SERVER_GARBAGE, f"answered with {what} no JSON-RPC response")
 
     def failed(self, error: Exception) -> None:
         self._finished = True

@@ -25,8 +25,11 @@ LONGEST_WISH = 86_400.0
 """Seconds of a `Retry-After` that are believed."""
 
 
-def refusal(name: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = ()) -> RpcError:
-    """The error for an answer with this status; `secrets` are the values of the headers we sent."""
+def refusal(
+    name: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = (), *, other_type: str = ""
+) -> RpcError:
+    """The error for an answer with this status; `secrets` are the values of the headers we sent, `other_type` is how
+    a server is to be reached that is not found in this way."""
     message = _loaded(body)
     own = message.get("error")
     if message.get("jsonrpc") == "2.0" and isinstance(own, dict) and status not in (401, 429, 503):
@@ -34,7 +37,7 @@ def refusal(name: str, status: int, headers: Headers, body: bytes, secrets: Iter
         error.http_status = status
         return error
     said = _printable(_without(secrets, _words(message, body)))
-    reason = _meaning(status, headers) + (f": {said}" if said else "")
+    reason = _meaning(status, headers, other_type) + (f": {said}" if said else "")
     challenge = ", ".join(headers.all("www-authenticate")) or None if status == 401 else None
     problem = Unavailable(name, SERVER_DOWN, reason, http_status=status, challenge=challenge)
     if status in (429, 503):
@@ -42,15 +45,17 @@ def refusal(name: str, status: int, headers: Headers, body: bytes, secrets: Iter
     return problem
 
 
-def _meaning(status: int, headers: Headers) -> str:
+def _meaning(status: int, headers: Headers, other_type: str) -> str:
     if status == 401:
         return "wants the gateway to sign in (HTTP 401)"
     if status == 403:
         return "does not let the gateway in with the credentials it has (HTTP 403)"
     if 300 <= status < 400:
         return f"redirects to {_printable(headers.get('location') or '')}; put that address into the config"
-    if status in (404, 405):
-        return f"no MCP endpoint at this address (HTTP {status}); an older server may need type: sse"
+    if status in (404, 405, 501):  # 501: what knows GET only
+        return (
+            f"no MCP endpoint at this address (HTTP {status}){f'; it may need type: {other_type}' * bool(other_type)}"
+        )
     return f"answered with HTTP {status}"
 
 

@@ -89,7 +89,8 @@ class SseConversation(Carried):
         self._peer.lose(reason, SERVER_DIED)
 
     def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
-        return refusal(self._dial.name, status, headers, body, self._spec.headers.values())
+        other = "" if self._endpoint.done() else "http"
+        return refusal(self._dial.name, status, headers, body, self._spec.headers.values(), other_type=other)
 
     def _transmit(self, raw: bytes) -> None:
         # One POST at a time: on several connections messages could overtake each other.

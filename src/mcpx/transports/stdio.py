@@ -21,8 +21,13 @@ log = logging.getLogger(__name__)
 _SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
 SECRET_LENGTH = 6
 """Characters; what is shorter would blot out ordinary words."""
+NO_SERVER = 1_000
+"""Lines on standard output that are no messages, before the first one that is: no program that is an MCP server prints
+so many, and one that prints for ever would take the time of all others."""
 REMEMBERED = 512
 """Servers whose allowance in the log outlives a process."""
+
+NOT_ONE = "it is no MCP server, or not started as one"
 
 _allowances: dict[str, Allowance] = {}
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -66,6 +71,8 @@ class ChildConversation(Carried):
         """Lines on standard error when the last message came; None: it never sent one."""
         self._noise = ""
         """The first thing on standard output that was no message."""
+        self._opening = b""
+        """The first message it was sent."""
         self._child: process.Child | None = None
         self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
 
@@ -75,7 +82,7 @@ class ChildConversation(Carried):
         try:
             self._child = await process.spawn(
                 process.Spawn(command=spec.command, args=spec.args, env=env, cwd=spec.cwd),
-                on_stdout=self._reader.feed,
+                on_stdout=self._read,
                 on_stderr=self._stderr.feed,
                 on_exit=self._exited,
             )
@@ -92,10 +99,17 @@ class ChildConversation(Carried):
         return child.drain() if child is not None and child.congested else None
 
     def _transmit(self, raw: bytes) -> None:
+        self._opening = self._opening or raw
         if self._child is not None:
             self._child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
+    def _read(self, data: bytes) -> None:
+        if self._peer.lost is None:  # else nobody waits for it, and it may be endless
+            self._reader.feed(data)
+
     def _received(self, raw: bytes) -> None:
+        if self._heard is None and (self._peer.lost is not None or self._is_no_server(raw)):
+            return
         waiting = self._peer.waiting
         noise = waiting.noise
         self._peer.receive(raw)
@@ -108,6 +122,14 @@ class ChildConversation(Carried):
                 self._dial.name,
                 self._noise,
             )
+
+    def _is_no_server(self, raw: bytes) -> bool:
+        """Whether this settles it. The conversation is over then, and whoever opened it ends the process."""
+        if raw == self._opening:
+            self._peer.lose(f"{NOT_ONE}: it repeats what it is sent", SERVER_DOWN)
+        elif self._peer.waiting.noise >= NO_SERVER:
+            self._peer.lose(self._babble().removeprefix("; "), SERVER_DOWN)
+        return self._peer.lost is not None
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
         log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
@@ -128,7 +150,7 @@ class ChildConversation(Carried):
 
     def _babble(self) -> str:
         babbles = self._heard is None and self._noise
-        return f"; it is no MCP server, or not started as one: it printed {self._noise!r}" if babbles else ""
+        return f"; {NOT_ONE}: it printed {self._noise!r}" if babbles else ""
 
     def memory(self) -> int:
         """Bytes the child's own process holds; 0 where the system does not tell."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted, starting
 from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
@@ -40,7 +40,7 @@ class Describe(Compact):
         catalog = await view.prepare()
         service = view.service(method)
         if service is not None:
-            return self.told(service, [o for o in catalog.offers["tools"] if o.server == method])
+            return self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method])
         if method == BUILT_IN:
             return describe_tool(self, READER)
         if "." not in method:
@@ -73,7 +73,10 @@ class Describe(Compact):
                 if server in ("", offer.server):
                     listed[kind].append(raw(offer, key))
                     lines.append(_resource_line(offer, "" if server else f"{offer.server}: "))
-        return self.bounded(call, self.reply("\n".join(lines) or "There are no resources.", listed))
+        lines = lines or ["There are no resources."]
+        if note := starting(view, "resources"):
+            lines.append(note)
+        return self.bounded(call, self.reply("\n".join(lines), listed))
 
     async def _read_resource(self, view: View, call: Call, server: str, uri: str) -> Json:
         if server:

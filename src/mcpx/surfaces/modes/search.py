@@ -11,7 +11,7 @@ from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted, starting
-from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.descriptions import how_many
 from mcpx.surfaces.menu import Tools, cut, one_line, short
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.surface import Surfaces
@@ -143,7 +143,8 @@ class Search(Compact):
             offer = _by_own_name(view.catalog, name)
             if offer is not None:
                 return offer
-            raise Mistake(f"Unknown tool {quoted(name)}. {await self._meant(view.catalog, name)}") from None
+            hints = (await self._meant(view.catalog, name), starting(view))
+            raise Mistake(" ".join([f"Unknown tool {quoted(name)}.", *filter(None, hints)])) from None
 
     async def _meant(self, catalog: Catalog, name: str) -> str:
         if told := self.called(catalog, name):
@@ -181,6 +182,7 @@ class Search(Compact):
         catalog = await view.prepare()
         services: list[Json] = []
         lines: list[str] = []
+        unknown = view.starting()
         for service in view.services():
             count = catalog.count(service.name, "tools")
             services.append(
@@ -192,9 +194,8 @@ class Search(Compact):
                 }
             )
             about = short(service.reason if service.status == "disconnected" else service.description)
-            lines.append(
-                f"- {service.name} ({service.status}, {counted(count, 'tool')}){f': {about}' if about else ''}"
-            )
+            tools = how_many(count, service.name, unknown)
+            lines.append(f"- {service.name} ({service.status}, {tools}){f': {about}' if about else ''}")
         return self.reply("\n".join(lines) or "There are no services.", {"services": services})
 
     def spelled(self, offer: Offer) -> str:
