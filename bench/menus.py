@@ -52,6 +52,9 @@ class Shelf:
     def services(self) -> Sequence[Service]:
         return list(self._services.values())
 
+    def starting(self) -> Sequence[str]:
+        return ()
+
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         return self.catalog.page(kind)
 

@@ -1,11 +1,18 @@
-"""What the `bench` script calls: the benchmark of the repository that this file stands in."""
+"""What the `bench` and `soak` scripts call: those of the repository that this file stands in."""
 
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 
 def main() -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from bench.__main__ import main as run
+
+    return run()
+
+
+def soak() -> int:
+    from bench.soak import main as run
 
     return run()

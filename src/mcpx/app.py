@@ -22,7 +22,7 @@ from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
 from mcpx.core.store import ConfigStore, Read
 from mcpx.front.control import Control, socket_path
-from mcpx.front.desk import Desk
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
@@ -87,7 +87,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     gateway = Gateway(run.config, environ, run.state, itself=run.itself)
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
-    desk = Desk(gateway)
+    dispatcher = Dispatcher(gateway)
     tasks = Tasks("app")
     upkeep = Upkeep(run, gateway, tasks)
     _listen_for_signals(stop, upkeep)
@@ -95,9 +95,9 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     try:
         await upkeep.start()
         if run.transport == "stdio":
-            await _serve_stdio(run, desk, stop)
+            await _serve_stdio(run, dispatcher, stop)
         else:
-            return await _serve_http(run, desk, stop, upkeep)
+            return await _serve_http(run, dispatcher, stop, upkeep)
     finally:
         try:
             async with asyncio.timeout(ENDING):
@@ -201,29 +201,29 @@ class Upkeep:
         return {"ok": True, **about, **self._store.status(), **self._gateway.describe()}
 
 
-async def _serve_stdio(run: Run, desk: Desk, stop: asyncio.Event) -> None:
+async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
     from mcpx.front.stdio import StdioFront
 
-    front = StdioFront(desk, run.config.global_.max_request)
+    front = StdioFront(dispatcher, run.config.global_.max_request)
     await front.start()
     await _first_of(stop, front.ended)
     await front.close(GRACE)
 
 
-async def _serve_http(run: Run, desk: Desk, stop: asyncio.Event, upkeep: Upkeep) -> int:
+async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep) -> int:
     from mcpx.front.guard import Guard
     from mcpx.front.http import HttpFront
 
     server = run.config.server
     tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
-    front = HttpFront(desk, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
+    front = HttpFront(dispatcher, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except OSError as error:
         what = os.strerror(error.errno) if error.errno else str(error)
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
-    desk.gateway.start()
+    dispatcher.gateway.start()
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)

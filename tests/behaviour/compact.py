@@ -81,7 +81,11 @@ def held_up(server: Json, while_there_is: Path, *, exits: bool = False) -> Json:
 
 def config(*servers: Json, **more: Any) -> Json:
     """A native config whose first list has everything."""
-    return {"global": {"startup_wait": 15, **more.pop("global", {})}, "mcp_servers": list(servers), **more}
+    return {
+        "global": {"startup_wait": 15, "first_start_wait": 15, **more.pop("global", {})},
+        "mcp_servers": list(servers),
+        **more,
+    }
 
 
 class Visitor:

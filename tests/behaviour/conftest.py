@@ -42,7 +42,11 @@ class House:
 
 
 def _config(servers: list[Json]) -> Json:
-    return {"naming": {"prefix": "always"}, "global": {"startup_wait": 15}, "mcp_servers": servers}
+    return {
+        "naming": {"prefix": "always"},
+        "global": {"startup_wait": 15, "first_start_wait": 15},
+        "mcp_servers": servers,
+    }
 
 
 def _child(name: str, *command: str) -> Json:

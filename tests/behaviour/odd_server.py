@@ -2,8 +2,8 @@
 
     python -I -S tests/behaviour/odd_server.py RECORD [flags of raw_server.py]
 
-Every message it reads is kept in the file RECORD, over all of its lives: what was sent twice, what was never
-cancelled. Its own tools say one thing before the answer, or say the answer wrongly.
+Every request and notification it reads is kept in the file RECORD, over all of its lives: what was sent twice, what was
+never cancelled. Its own tools say one thing before the answer, or say the answer wrongly.
 """
 
 import json
@@ -22,7 +22,8 @@ class OddServer(raw_server.Server):
 
     def __init__(self, options):
         super().__init__(options)
-        own = (self.tick, self.log, self.broken, self.deep, self.twice, self.stranger, self.stubborn)
+        self.replies = {}
+        own = (self.tick, self.log, self.roots, self.broken, self.deep, self.twice, self.stranger, self.stubborn)
         self.tools |= {tool.__name__: (tool, {}) for tool in own}
 
     def capabilities(self):
@@ -31,6 +32,9 @@ class OddServer(raw_server.Server):
     def messages(self):
         with open(self.record, "ab", 0) as record:
             for message in super().messages():
+                if "method" not in message:
+                    self.replies[message["id"]] = message
+                    continue
                 record.write(json.dumps(message).encode() + b"\n")
                 yield message
 
@@ -56,6 +60,15 @@ class OddServer(raw_server.Server):
     def log(self, request_id, arguments, params):
         self.notify("notifications/message", {"level": "warning", "data": arguments.get("text", "")})
         return raw_server.text("logged")
+
+    def roots(self, request_id, arguments, params):
+        """The client's roots, asked for in mid-call."""
+        question = f"roots of {request_id}"
+        self.send({"jsonrpc": "2.0", "id": question, "method": "roots/list"})
+        while question not in self.replies:
+            time.sleep(0.01)
+        told = self.replies.pop(question).get("result", {})
+        return {**raw_server.text(json.dumps(told)), "structuredContent": told}
 
     # -- the answer, said wrongly
 

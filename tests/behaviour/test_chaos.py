@@ -345,7 +345,10 @@ def house() -> Iterator[tuple[Gateway, Remote]]:
             entry("rough", NUMBERS["rough"], "--garbage", "--era", "dual"),
             remote.entry,
         ]
-        settings = {"global": {"startup_wait": 15, "retry_delay": 0.2, "max_retries": 50}, "mcp_servers": servers}
+        settings = {
+            "global": {"startup_wait": 15, "first_start_wait": 15, "retry_delay": 0.2, "max_retries": 50},
+            "mcp_servers": servers,
+        }
         yield stack.enter_context(Gateway(settings)), remote
 
 
@@ -389,7 +392,9 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
 
 def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memory() -> None:
     """LIF-4, LIF-7: `MCPX_CHAOS_RESTARTS` deaths of one server, each noticed, each followed by an answer."""
-    with Gateway({"global": {"startup_wait": 15}, "mcp_servers": [raw_server("mortal")]}) as gateway:
+    with Gateway(
+        {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": [raw_server("mortal")]}
+    ) as gateway:
         session = Session(gateway.port)
         pid = gateway.process.pid
         marks: list[tuple[int, int, int]] = []

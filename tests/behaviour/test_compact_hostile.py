@@ -31,7 +31,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "resources": [{"uri": "test://a\n- fake: test://b", "name": "odd"}],
     }
     folder = tmp_path_factory.mktemp("hostile")
-    with Gateway(config(told("hostile", folder, offers), told("good"), **{"global": {"startup_wait": 10}})) as gateway:
+    with Gateway(
+        config(
+            told("hostile", folder, offers), told("good"), **{"global": {"startup_wait": 10, "first_start_wait": 10}}
+        )
+    ) as gateway:
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 

@@ -228,7 +228,12 @@ def test_auto_chooses_for_each_list_of_a_client_that_has_no_session() -> None:
             assert next_notice(stream) == CHANGED
         assert mode_of(client.names()) == "search"
         assert text(client.use("mcp_execute_tool", tool_name="note", arguments={"path": "a"})) == 'note {"path": "a"}'
-        ruled = {**QUICK, "startup_wait": 15, "auto_rules": [{"client": "visitor", "mode": "inspect"}]}
+        ruled = {
+            **QUICK,
+            "startup_wait": 15,
+            "first_start_wait": 15,
+            "auto_rules": [{"client": "visitor", "mode": "inspect"}],
+        }
         replace(gateway, {**shape, "global": ruled})
         eventually(lambda: mode_of(client.names()) == "inspect")
 

@@ -12,7 +12,7 @@ from behaviour.raw import Json, eventually, health, modern, post_modern, text_of
 from fixtures.gateway import Gateway
 
 MODERN = "2026-07-28"
-CALM = {"hot_reload": False, "startup_wait": 1}
+CALM = {"hot_reload": False, "startup_wait": 1, "first_start_wait": 1}
 
 
 class Remote:

@@ -234,9 +234,9 @@ def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(is
         assert client.finish() == 0
 
 
-def test_a_client_that_can_be_asked_gets_a_process_of_its_own_that_ends_with_its_session() -> None:
-    """LIF-2, PRO-5: DELETE ends the private link, and the process behind it with its children."""
-    with Gateway({"mcp_servers": [raw_server("it", "--spawn-grandchild")]}) as gateway:
+def test_a_session_that_is_kept_apart_has_a_process_of_its_own_that_ends_with_it() -> None:
+    """LIF-2: DELETE ends the private link, and the process behind it with its children."""
+    with Gateway({"mcp_servers": [raw_server("it", "--spawn-grandchild", isolation="per_session")]}) as gateway:
         plain = Session(gateway.port)
         shared = told(plain.call("it_whoami"))["pid"]
         private = Session(gateway.port, capabilities={"elicitation": {}})
@@ -320,12 +320,12 @@ def environments() -> Iterator[dict[str, dict[str, str]]]:
 
 
 def test_a_child_sees_the_small_environment_only(environments: dict[str, dict[str, str]]) -> None:
-    """LIF-7: nothing of MCPX_*, no secrets of others."""
+    """LIF-7: no secrets of others, and of MCPX_* only the mark by which a gateway knows itself."""
     seen = environments["bare"]
     strange = {
         name for name in seen if name not in ALLOWED and not name.startswith(PREFIXES) and "PROXY" not in name.upper()
     }
-    assert strange <= {MARK}
+    assert strange <= {MARK, "MCPX_INSIDE"}
     assert seen["https_proxy"] == PARENT["https_proxy"] and seen["LC_TIME"] == "C" and seen["TZ"] == "UTC"
     assert "PATH" in seen and "HOME" in seen
 
@@ -348,7 +348,7 @@ def test_inherit_env_true_gives_everything_but_ours(environments: dict[str, dict
     """LIF-7."""
     seen = environments["all"]
     assert seen["AWS_SECRET_ACCESS_KEY"] == "hidden" and seen["WANTED"] == "asked for"
-    assert [name for name in seen if name.startswith("MCPX_")] == []
+    assert [name for name in seen if name.startswith("MCPX_")] == ["MCPX_INSIDE"]
 
 
 def test_a_child_runs_in_the_folder_it_was_given(tmp_path: Path) -> None:

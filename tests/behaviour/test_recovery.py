@@ -192,7 +192,7 @@ class Frail:
 
 def config(*servers: Json | Frail, **settings: Any) -> Json:
     entries = [server.entry if isinstance(server, Frail) else server for server in servers]
-    return {"global": {"startup_wait": 15, **settings}, "mcp_servers": entries}
+    return {"global": {"startup_wait": 15, "first_start_wait": 15, **settings}, "mcp_servers": entries}
 
 
 def state_of(folder: Path) -> dict[str, str]:
@@ -736,7 +736,7 @@ def test_the_second_start_lists_everything_at_once_and_a_call_waits_for_its_own_
         tools = Session(gateway.port).tools()
         assert {"slow_echo", "quick_echo"} <= set(tools)
     slow.tell("shut")
-    with Gateway(config(slow, quick, startup_wait=FAR), env=state_of(tmp_path)) as gateway:
+    with Gateway(config(slow, quick, startup_wait=FAR, first_start_wait=FAR), env=state_of(tmp_path)) as gateway:
         session = Session(gateway.port)
         assert session.tools() == tools
         with session.start_call("slow_echo", text="late") as waiting:
@@ -817,7 +817,7 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
     many = [Frail(tmp_path, f"s{number}") for number in range(48)]
     late = raw_server("late", "--start-delay", "300")
     never = raw_server("never", "--hang-initialize", "--mute-probe")
-    with Gateway(config(never, late, *many, startup_wait=0.5), env=state_of(tmp_path)) as gateway:
+    with Gateway(config(never, late, *many, startup_wait=0.5, first_start_wait=0.5), env=state_of(tmp_path)) as gateway:
         session = Session(gateway.port)
         session.tools()
         servers = health(gateway.port)["servers"]
@@ -833,7 +833,7 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
             together += step
             most = max(most, together)
         assert most <= 8, f"{most} servers were starting at a time"
-    with Gateway(config(never, late, *many, startup_wait=0), env=state_of(tmp_path)) as gateway:
+    with Gateway(config(never, late, *many, startup_wait=0, first_start_wait=0), env=state_of(tmp_path)) as gateway:
         listed = Session(gateway.port).tools()
         assert len({name.split("_")[0] for name in listed}) == 48
 

@@ -48,8 +48,8 @@ from fixtures.process import START, Child, stdio_command
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
-QUICK = {"hot_reload_interval": 0.05, "startup_wait": 10}
-STILL = {"hot_reload": False, "startup_wait": 10}
+QUICK = {"hot_reload_interval": 0.05, "startup_wait": 10, "first_start_wait": 10}
+STILL = {"hot_reload": False, "startup_wait": 10, "first_start_wait": 10}
 """The file is read again only when somebody asks for it."""
 
 
@@ -356,7 +356,7 @@ def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish(tmp_p
 
 def test_what_comes_later_than_three_seconds_is_announced_when_it_comes(tmp_path: Path) -> None:
     """CFG-5: the rest is shown without it."""
-    at_once = {"global": {"startup_wait": 0}}
+    at_once = {"global": {"startup_wait": 0, "first_start_wait": 0}}
     slow = raw_server("slow", "--start-when", str(tmp_path / "now"))
     with Gateway(config(raw_server("a"), **at_once)) as gateway:
         client = Session(gateway.port)

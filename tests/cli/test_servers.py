@@ -85,8 +85,6 @@ def test_servers_of_an_empty_config_are_none(tmp_path: Path, capsys: pytest.Capt
 class Down:
     """A transport that says what a nasty server might."""
 
-    starts_process = False
-
     async def open(self, dial: object) -> object:
         raise OSError("never mind")
 

@@ -176,7 +176,7 @@ def main() -> None:
     config = {
         "naming": {"uris": "plain"},
         "mcp_servers": [{"name": "suite", "connection": {"type": "http", "url": url}}],
-        "global": {"startup_wait": 10},
+        "global": {"startup_wait": 10, "first_start_wait": 10},
     }
     with Gateway(config, transport="stdio") as gateway:
         command, *args = gateway.stdio_command

@@ -32,7 +32,7 @@ def gateway(fixture: str) -> Iterator[str]:
     config = {
         "naming": {"uris": "plain"},
         "mcp_servers": [{"name": "fixture", "connection": {"type": "http", "url": fixture}}],
-        "global": {"startup_wait": 10},
+        "global": {"startup_wait": 10, "first_start_wait": 10},
     }
     with Gateway(config) as running:
         yield running.url

@@ -152,7 +152,7 @@ def _text(result: Json) -> str:
 
 def config(earth: World, graph: str, **more: Any) -> Json:
     peers = earth.peers(graph)
-    common = {"startup_wait": 20, "auto_budget": 1_000, **more}
+    common = {"startup_wait": 20, "first_start_wait": 20, "auto_budget": 1_000, **more}
     return {"mode": "auto", "mcp_servers": [peers[name].native for name in FOUR], "global": common}
 
 

@@ -43,7 +43,7 @@ def servers() -> Iterator[list[Json]]:
 
 
 def config(servers: list[Json]) -> Json:
-    return {"mcp_servers": servers, "global": {"startup_wait": 20}}
+    return {"mcp_servers": servers, "global": {"startup_wait": 20, "first_start_wait": 20}}
 
 
 @pytest.fixture(scope="module")

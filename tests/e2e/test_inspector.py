@@ -45,7 +45,7 @@ def proxy_shape(earth: World) -> Json:
         {"id": name, "command": list(peers[name].command), "env": {"LOG_LEVEL": "info", **peers[name].env}}
         for name in ("everything", "memory")
     ]
-    return {"servers": servers, "global": {"startup_wait": 20}}
+    return {"servers": servers, "global": {"startup_wait": 20, "first_start_wait": 20}}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_an_mcp_servers_map_gives_names_with_an_underscore(earth: World, home: P
     """NAM-2, CFG-2: the file of a client, taken as it is."""
     peers = earth.peers("map.jsonl")
     entries = {name: peers[name].client for name in ("memory", "filesystem")}
-    file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20}})
+    file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20, "first_start_wait": 20}})
     answer = inspect([MCPX, file], home, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     names = [tool["name"] for tool in answer.result["tools"]]
@@ -171,7 +171,7 @@ def test_a_server_that_cannot_start_costs_only_itself(earth: World, home: Path, 
         "broken": {"command": sys.executable, "args": ["-c", "import no_such_module_anywhere"]},
         "memory": earth.peers("beside.jsonl")["memory"].client,
     }
-    file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20}})
+    file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20, "first_start_wait": 20}})
     answer = inspect([MCPX, file], home, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     assert {tool["_meta"]["proxy"]["server"] for tool in answer.result["tools"]} == {"memory"}
@@ -209,7 +209,7 @@ def test_nothing_is_left_running_when_the_inspector_has_gone(earth: World, home:
     servers = {peer.name: peer.client for peer in earth.marked(str(mark))}
     command = [servers["everything"]["command"], *servers["everything"]["args"]]
     servers["shell"] = {"command": "sh", "args": ["-c", f"{shlex.join(command)}; true"]}
-    file = write(tmp_path / "map.json", {"mcpServers": servers, "global": {"startup_wait": 20}})
+    file = write(tmp_path / "map.json", {"mcpServers": servers, "global": {"startup_wait": 20, "first_start_wait": 20}})
     answer = inspect([MCPX, file], home, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     assert {tool["_meta"]["proxy"]["server"] for tool in answer.result["tools"]} == set(servers)

@@ -18,7 +18,7 @@ pytestmark = needs_proc
 def test_an_interrupt_ends_mcpx_its_servers_and_the_call_that_runs(earth: World, tmp_path: Path) -> None:
     """LIF-7, LIF-8: a call of a minute is not waited for; exit code 0, no traceback, no orphan."""
     servers = [peer.native for peer in earth.marked(str(tmp_path))]
-    with Gateway({"mcp_servers": servers, "global": {"startup_wait": 20}}) as gateway:
+    with Gateway({"mcp_servers": servers, "global": {"startup_wait": 20, "first_start_wait": 20}}) as gateway:
         anyio.run(_interrupt, gateway, str(tmp_path))
         assert gateway.process.wait(BOUND) == 0
         assert "Traceback" not in gateway.stderr(), gateway.stderr()

@@ -45,7 +45,7 @@ def gateway(earth: World) -> Iterator[Gateway]:
 
 def config(earth: World, graph: str) -> Json:
     peers = earth.peers(graph)
-    return {"mcp_servers": [peers[name].native for name in SIX], "global": {"startup_wait": 20}}
+    return {"mcp_servers": [peers[name].native for name in SIX], "global": {"startup_wait": 20, "first_start_wait": 20}}
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=str)

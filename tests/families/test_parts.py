@@ -27,7 +27,7 @@ WAYS = sorted(TRANSPORTS)
 
 
 def test_the_families_have_the_parts_that_are_promised() -> None:
-    """SUR-1 … SUR-6, SRC-1: and `memory` cannot be named in a file."""
+    """SUR-6, SRC-1: and `memory` cannot be named in a file."""
     assert MODES == ["auto", "describe", "direct", "inspect", "search"]
     assert WAYS == ["http", "sse", "stdio", "websocket"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.front.audience import Audience, Ear, Session
+from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.model.call import Json
 from mcpx.model.events import Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.wire import era
@@ -28,10 +28,10 @@ def tell(audience: Audience, event: Event) -> None:
     bus.publish(event)
 
 
-def ear(audience: Audience, id: str | int = 1, **wanted: Any) -> tuple[Ear, Heard]:
+def stream(audience: Audience, id: str | int = 1, **wanted: Any) -> tuple[ListenStream, Heard]:
     heard: Heard = []
-    joined = Ear(id, wanted, lambda method, params: heard.append((method, params)))
-    audience.join_ear(joined)
+    joined = ListenStream(id, wanted, lambda method, params: heard.append((method, params)))
+    audience.join_stream(joined)
     return joined, heard
 
 
@@ -47,9 +47,9 @@ def test_every_session_hears_that_lists_changed_and_each_notice_once() -> None:
 def test_listeners_hear_what_they_asked_for_under_their_own_mark() -> None:
     """PRO-4."""
     audience = Audience()
-    _, tools = ear(audience, "a", toolsListChanged=True)
-    _, resources = ear(audience, 7, resourcesListChanged=True, toolsListChanged="yes")
-    _, nothing = ear(audience)
+    _, tools = stream(audience, "a", toolsListChanged=True)
+    _, resources = stream(audience, 7, resourcesListChanged=True, toolsListChanged="yes")
+    _, nothing = stream(audience)
     tell(audience, OffersChanged(frozenset({"tools", "templates"})))
     assert tools == [("notifications/tools/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: "a"}})]
     assert resources == [("notifications/resources/list_changed", {"_meta": {era.SUBSCRIPTION_KEY: 7}})]
@@ -59,10 +59,10 @@ def test_listeners_hear_what_they_asked_for_under_their_own_mark() -> None:
 def test_who_has_left_hears_nothing() -> None:
     audience = Audience()
     left, heard = session(audience)
-    deaf, unheard = ear(audience, toolsListChanged=True)
+    deaf, unheard = stream(audience, toolsListChanged=True)
     for _ in range(2):
         audience.leave(left)
-        audience.leave_ear(deaf)
+        audience.leave_stream(deaf)
     tell(audience, OffersChanged(frozenset({"tools"})))
     assert heard == unheard == []
 
@@ -85,7 +85,7 @@ def test_an_update_reaches_its_subscribers_in_the_form_they_subscribed_with() ->
     plain, heard_plain = session(audience)
     both, heard_both = session(audience)
     _, heard_none = session(audience)
-    listener, heard_listener = ear(audience, "l")
+    listener, heard_listener = stream(audience, "l")
     plain.subscriptions["srv", "x:1"] = {"x:1"}
     both.subscriptions["srv", "x:1"] = {"x:1", "proxy://resource/abc"}
     listener.forms["srv", "x:1"] = {"proxy://resource/abc"}
@@ -106,7 +106,7 @@ def test_an_update_of_another_server_or_of_somebody_elses_link_reaches_nobody_el
     audience = Audience()
     mine, heard = session(audience)
     other, others = session(audience)
-    listener, listened = ear(audience)
+    listener, listened = stream(audience)
     for subscriptions in (mine.subscriptions, other.subscriptions, listener.forms):
         subscriptions["srv", "x:1"] = {"x:1"}
     everybody = frozenset({mine.id, other.id, listener.id})
@@ -174,7 +174,7 @@ def test_of_a_shared_link_only_log_messages_are_for_all() -> None:
 def test_listeners_hear_no_logs_and_nobody_hears_of_states() -> None:
     audience = Audience()
     _, heard = session(audience)
-    _, listened = ear(audience, toolsListChanged=True)
+    _, listened = stream(audience, toolsListChanged=True)
     tell(audience, UpstreamChanged("srv"))
     tell(audience, ServerSaid("srv", "notifications/message", {"level": "error"}, None))
     assert len(heard) == 1
@@ -184,7 +184,7 @@ def test_listeners_hear_no_logs_and_nobody_hears_of_states() -> None:
 @pytest.mark.parametrize("wanted", [None, [], "x", 5])
 def test_a_filter_that_is_none_asks_for_nothing(wanted: Any) -> None:
     heard: Heard = []
-    odd = Ear(1, wanted, lambda method, params: heard.append((method, params)))
+    odd = ListenStream(1, wanted, lambda method, params: heard.append((method, params)))
     assert odd.wanted_uris() == []
     odd.acknowledge()
     assert heard == [
@@ -198,7 +198,7 @@ def test_a_filter_that_is_none_asks_for_nothing(wanted: Any) -> None:
 def test_only_what_is_honoured_is_acknowledged() -> None:
     heard: Heard = []
     wanted = {"toolsListChanged": True, "resourcesListChanged": 1, "resourceSubscriptions": ["a:1", 5, None, "b:1"]}
-    listener = Ear("x", wanted, lambda method, params: heard.append((method, params)))
+    listener = ListenStream("x", wanted, lambda method, params: heard.append((method, params)))
     assert listener.wanted_uris() == ["a:1", "b:1"]
     listener.forms["srv", "a:1"] = {"a:1"}
     listener.acknowledge()

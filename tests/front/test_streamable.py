@@ -13,7 +13,7 @@ from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import http_session, sessions
 from mcpx.front import streamable as module
-from mcpx.front.desk import Desk
+from mcpx.front.dispatch import Dispatcher
 from mcpx.front.streamable import Streamable
 from mcpx.model.call import Json
 from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_CANCELLED
@@ -102,9 +102,9 @@ class Front:
 @asynccontextmanager
 async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
     toy = toy or Toy()
-    gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0)), {})
+    gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
     tasks = Tasks("front")
-    streamable = Streamable(Desk(gateway), tasks)
+    streamable = Streamable(Dispatcher(gateway), tasks)
 
     def handle(exchange: Exchange) -> None:
         streamable.handle(exchange, exchange.headers.get("x-who") or "")

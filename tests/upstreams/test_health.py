@@ -15,7 +15,8 @@ from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable
 from mcpx.upstreams.health import THRESHOLD, Verdict, look_after
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.upstream import Surroundings, Upstream
+from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.upstream import Upstream
 
 TICK = 0.05
 """The shortest time between two looks."""

@@ -16,8 +16,9 @@ from mcpx.upstreams import links as module
 from mcpx.upstreams import traits
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import kind_of
-from mcpx.upstreams.upstream import Surroundings, Upstream
+from mcpx.upstreams.upstream import Upstream
 
 ELICIT = ("elicitation/create", {"message": "who?"})
 
@@ -150,6 +151,37 @@ def test_clients_that_can_be_asked_take_turns_on_one_link_of_a_server_that_never
             assert len(on.toy.lines) == 2  # the first one declared nothing, and made way unused
             await on.call(older("plain"))
             await on.alive(1)
+
+    run(main())
+
+
+def test_clients_of_all_kinds_that_stay_share_one_link_of_a_server_that_never_asks() -> None:
+    """LIF-2: whatever they can be asked, whichever revision they speak, some not to be asked at all."""
+
+    async def main() -> None:
+        async with On(Toy("older")) as on:
+            kinds: list[Json] = [
+                {"elicitation": {}},
+                {"elicitation": {"form": {}}, "sampling": {}},
+                {},
+                {"roots": {}},
+                {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+                {"sampling": {"tools": {}}},
+            ]
+            for number, capabilities in enumerate(kinds):
+                caller = able_to(f"s{number}", **capabilities)
+                await on.learn(caller)
+                await on.call(caller)
+                await on.alive(1)
+            for version in ("2024-11-05", "2025-06-18", "2025-11-25"):
+                await on.call(replace(able_to(version, **kinds[0]), version=version))
+                await on.alive(1)
+            opened = len(on.toy.lines)
+            for number, capabilities in enumerate(kinds):
+                await on.call(able_to(f"s{number}", **capabilities))
+            assert len(on.toy.lines) == opened
+            declared = greeting(on.toy.alive[0])["capabilities"]
+            assert kind_of(declared) == frozenset().union(*(kind_of(able) for able in kinds))
 
     run(main())
 

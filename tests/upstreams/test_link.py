@@ -15,7 +15,7 @@ from mcpx.transports import Http
 from mcpx.upstreams import link as module
 from mcpx.upstreams import listening, listing
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import NOBODY, Link, through
+from mcpx.upstreams.link import PLAIN, Link, through
 from mcpx.upstreams.negotiate import Era, Identity
 from mcpx.upstreams.traits import Traits
 from mcpx.wire import era
@@ -37,10 +37,19 @@ class Ears:
     def lost(self, link: Link, reason: str) -> None:
         self.losses.append(reason)
 
+    def retired(self, link: Link) -> None:
+        pass
+
     def rested(self, link: Link) -> None:
         self.rests += 1
 
+    def answered(self) -> None:
+        pass
+
     def asked(self, method: str) -> None:
+        pass
+
+    def asked_late(self) -> None:
         pass
 
     def bound(self, link: Link) -> None:
@@ -62,7 +71,7 @@ class Open:
         self.ears = Ears()
         self.openings: tuple[Era, ...] = openings or ("modern", "older")
         me = Identity({"name": "me"}, {})
-        self.link = Link(toy.server(**fields), self.ears, me, Traits(), NOBODY, use="shared", owner=owner, voice=voice)
+        self.link = Link(toy.server(**fields), self.ears, me, Traits(), PLAIN, use="shared", owner=owner, voice=voice)
 
     async def __aenter__(self) -> "Open":
         await self.link.open(self.openings, {}, {})
@@ -78,10 +87,7 @@ class Open:
     async def call(self, caller: Caller, name: str = "echo", **params: Any) -> Json:
         call = Call("tools/call", {"name": name, **params}, caller)
         lease = Lease(self.link, call, client_of(caller))
-        try:
-            return await lease.send(call.params)
-        finally:
-            lease.end()
+        return await lease.run(call.params)
 
 
 # --- opening
@@ -554,7 +560,7 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
         url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/mcp"
         ears = Ears()
         me = Identity({"name": "me"}, {})
-        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), NOBODY, use="shared")
+        link = Link(Server(name="toy", connection=Http(url=url)), ears, me, Traits(), PLAIN, use="shared")
         await link.open(("modern",), {}, {})
         async with asyncio.timeout(2.0):  # acknowledged, so not after the three seconds it may take
             await link.listen()

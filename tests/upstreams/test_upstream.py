@@ -24,10 +24,11 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.upstreams import bridges
-from mcpx.upstreams import upstream as module
+from mcpx.upstreams import connections as module
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.upstream import Surroundings, Upstream
+from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.upstream import Upstream
 
 
 class Hub:
@@ -603,8 +604,8 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
         async with Running(toy, isolation="per_session") as on:
             await on.call(older("mine", askable=True))
             shared, private = on.toy.lines
-            for who in ("mine", "yours"):
-                await on.upstream.watch("x:1", who)
+            await on.upstream.watch(older("mine", askable=True), "x:1", "mine")
+            await on.upstream.watch(older("yours", solo=True), "x:1", "yours")  # as one that is not kept apart
             for line in (shared, private):
                 line.say("notifications/message", {"level": "info"})
                 line.say("notifications/resources/updated", {"uri": "x:1"})
@@ -705,7 +706,7 @@ def test_the_end_of_a_session_takes_its_links_and_its_subscriptions_with_it() ->
         )
         async with Running(toy, isolation="per_session") as on:
             for who, uri in (("one", "x:1"), ("two", "x:1"), ("one", "x:2")):
-                await on.upstream.watch(uri, who)
+                await on.upstream.watch(older(who, solo=True), uri, who)
             await on.call(older("one", askable=True))
             await on.upstream.end_session("one")
             told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m == "resources/unsubscribe"]
@@ -746,5 +747,24 @@ def test_closing_at_any_moment_leaves_no_connection_and_no_task_behind(stage: st
                 await call
         await turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
+def test_a_list_that_was_refused_for_now_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-4: a server that was busy for a moment is not without tools for good."""
+    monkeypatch.setattr(module, "READ_AGAIN", (0.01, 0.01, 0.01))
+
+    async def main() -> None:
+        tries: list[int] = []
+
+        async def busy(line: Line, params: Json) -> Json:
+            tries.append(1)
+            if len(tries) < 3:
+                raise RpcError(-32603, "busy")
+            return {"tools": [{"name": "late"}]}
+
+        async with Running(Toy("older", answers={"tools/list": busy})) as on:
+            await until(lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"])
 
     run(main())

@@ -7,7 +7,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
-from mcpx.upstreams.upstream import Surroundings, Upstream
+from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
 from mcpx.wire.tasks import Tasks
 
@@ -155,9 +156,9 @@ class Gateway:
 
     # The door --------------------------------------------------------------------------------------------------
 
-    async def handle(self, call: Call) -> Json:
+    def handle(self, call: Call) -> Awaitable[Json]:
         generation = self.generation
-        return await route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
+        return route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
 
     def source(self, generation: Generation, server: str) -> Upstream:
         """As the generation has it that a call began in; one that came later, as it is now."""
@@ -170,9 +171,9 @@ class Gateway:
         for upstream in self.generation.upstreams.values():
             upstream.notify(caller, method, params)
 
-    async def listen_for(self, server: str, uri: str, who: str) -> None:
+    async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
         """A modern client's listening wants to hear of a resource."""
-        await self.source(self.generation, server).watch(uri, who)
+        await self.source(self.generation, server).watch(caller, uri, who)
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""

@@ -15,15 +15,18 @@ from mcpx.model.events import Bus, CallFinished, Outcome
 OURS = "mcpx"
 """The server that the gateway's own tools belong to."""
 
+Forward = Callable[[], Awaitable[Json]]
+
 
 class Relay:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def __call__(self, server: str, name: str, call: Call, forward: Callable[[], Awaitable[Json]]) -> Json:
+    def __call__(self, server: str, name: str, call: Call, forward: Forward) -> Awaitable[Json]:
         """`name` is what the server itself calls the target; the real one, not the tool of a surface that led to it."""
-        if not self._bus.heard(CallFinished):
-            return await forward()
+        return self._recorded(server, name, call, forward) if self._bus.heard(CallFinished) else forward()
+
+    async def _recorded(self, server: str, name: str, call: Call, forward: Forward) -> Json:
         began = time.perf_counter()
         outcome: Outcome = "ok"
         code: int | None = None

@@ -5,6 +5,7 @@ and nothing of connections.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
 from mcpx.config import Server
@@ -48,7 +49,7 @@ class Source(Protocol):
         """Wait, bounded, until it has said what it offers; one that is down is tried."""
         ...
 
-    async def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Json: ...
+    def call(self, call: Call, params: Json, *, repeatable: bool = False) -> Awaitable[Json]: ...
 
     async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json: ...
 

@@ -20,10 +20,13 @@ class Starting:
         self._sources = sources
         self._first_start_wait = first_start_wait
         self._last_came: float | None = None
+        self._news = asyncio.Event()
 
     def came(self) -> None:
         """A server has listed what it offers."""
         self._last_came = time.monotonic()
+        self._news.set()  # whoever waits looks at the time again
+        self._news = asyncio.Event()
 
     def unknown(self, server: str | None = None) -> list[Source]:
         """Sources (or that one) of which nothing is known yet, though it will be."""
@@ -34,7 +37,7 @@ class Starting:
         wait = self._first_start_wait()
         end = caller.since + wait
         if self._last_came is not None:
-            end = min(end, max(caller.since, self._last_came) + wait * AFTER_THE_LAST)
+            end = min(end, self._last_came + wait * AFTER_THE_LAST)
         return end - time.monotonic()
 
     async def wait(self, caller: Caller) -> None:
@@ -45,7 +48,7 @@ class Starting:
         """Yields each time one has settled, until none is left or the time is up."""
         while starting := self.unknown():
             left = self._left(caller)
-            if left <= 0 or not await any_set([source.settled for source in starting], left):
+            if left <= 0 or not await any_set([self._news, *(source.settled for source in starting)], left):
                 return
             yield
 

@@ -106,26 +106,26 @@ class CallersView:
         if problem is not None:
             raise problem
 
-    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
+    def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:
         hints = as_object(offer.definition.get("annotations"))
         harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
         source = self._gateway.source(self._generation, offer.server)
-        return await self._gateway.relay(
+        return self._gateway.relay(
             offer.server, offer.name, call, lambda: source.call(call, params, repeatable=harmless)
         )
 
-    async def send(self, server: str, call: Call, params: Json) -> Json:
+    def send(self, server: str, call: Call, params: Json) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
         name = str(params.get("uri", ""))
-        return await self._gateway.relay(server, name, call, lambda: source.call(call, params, repeatable=True))
+        return self._gateway.relay(server, name, call, lambda: source.call(call, params, repeatable=True))
 
-    async def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Json:
-        return await self._gateway.relay(OURS, name, call, work)
+    def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
+        return self._gateway.relay(OURS, name, call, work)
 
-    async def subscribe(self, server: str, uri: str, call: Call) -> Json:
+    def subscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
-        return await self._gateway.relay(server, uri, call, lambda: source.subscribe(self._caller, uri, call.params))
+        return self._gateway.relay(server, uri, call, lambda: source.subscribe(self._caller, uri, call.params))
 
-    async def unsubscribe(self, server: str, uri: str, call: Call) -> Json:
+    def unsubscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
-        return await self._gateway.relay(server, uri, call, lambda: source.unsubscribe(self._caller, uri, call.params))
+        return self._gateway.relay(server, uri, call, lambda: source.unsubscribe(self._caller, uri, call.params))

@@ -59,7 +59,7 @@ class Session:
         return f"{server}:{self._questions}"
 
 
-class Ear:
+class ListenStream:
     """One `subscriptions/listen` of a modern client: a filter, and the stream it listens on."""
 
     def __init__(self, request_id: str | int, wanted: Any, push: Push, mode: str | None = None) -> None:
@@ -95,7 +95,7 @@ class Ear:
 class Audience:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        self._ears: dict[str, Ear] = {}
+        self._streams: dict[str, ListenStream] = {}
 
     def join(self, session: Session) -> None:
         self._sessions[session.id] = session
@@ -103,11 +103,11 @@ class Audience:
     def leave(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
 
-    def join_ear(self, ear: Ear) -> None:
-        self._ears[ear.id] = ear
+    def join_stream(self, stream: ListenStream) -> None:
+        self._streams[stream.id] = stream
 
-    def leave_ear(self, ear: Ear) -> None:
-        self._ears.pop(ear.id, None)
+    def leave_stream(self, stream: ListenStream) -> None:
+        self._streams.pop(stream.id, None)
 
     def listen_to(self, bus: Bus) -> None:
         bus.subscribe(self._offers_changed, OffersChanged)
@@ -122,9 +122,9 @@ class Audience:
             for session in list(self._sessions.values()):
                 if only in (None, session.id) and (modes is None or session.caller.mode in modes):
                     session.push(notice, params)
-            for ear in list(self._ears.values()) if only is None else ():
-                if ear.wants(notice) and (modes is None or ear.mode in modes):
-                    ear.push(notice, params)
+            for stream in list(self._streams.values()) if only is None else ():
+                if stream.wants(notice) and (modes is None or stream.mode in modes):
+                    stream.push(notice, params)
 
     def _resource_updated(self, event: ResourceUpdated) -> None:
         uri: Any = event.params.get("uri")
@@ -134,8 +134,8 @@ class Audience:
         for who in event.to:
             if (session := self._sessions.get(who)) is not None:
                 self._push_updated(session.push, session.subscriptions.get(target), event)
-            elif (ear := self._ears.get(who)) is not None:
-                self._push_updated(ear.push, ear.forms.get(target), event)
+            elif (stream := self._streams.get(who)) is not None:
+                self._push_updated(stream.push, stream.forms.get(target), event)
 
     @staticmethod
     def _push_updated(push: Push, forms: set[str] | None, event: ResourceUpdated) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from mcpx import __version__
-from mcpx.front.connection import Connection
-from mcpx.front.desk import Desk
+from mcpx.front.conversation import ClientConversation
+from mcpx.front.dispatch import Dispatcher
 from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
@@ -29,15 +29,15 @@ PARTING = 0.5
 
 
 class HttpFront:
-    def __init__(self, desk: Desk, guard: Guard, *, max_request: int) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher, guard: Guard, *, max_request: int) -> None:
+        self._dispatcher = dispatcher
         self._guard = guard
         self._limit = max_request
         self._tasks = Tasks("front")
-        self._streamable = Streamable(desk, self._tasks)
+        self._streamable = Streamable(dispatcher, self._tasks)
         self._server = HttpServer(self._handle, Limits(body_bytes=max_request))
         self._legacy: dict[str, _LegacyStream] = {}
-        self._sockets: dict[Connection, websocket.WebSocket] = {}
+        self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
         self._parted = asyncio.Event()
         """The last WebSocket is closed."""
         self._ending = False
@@ -116,7 +116,7 @@ class HttpFront:
         if path == "/ready":
             exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
             return
-        health: Mapping[str, object] = self._desk.gateway.health()
+        health: Mapping[str, object] = self._dispatcher.gateway.health()
         if principal is None:
             health = {"status": health["status"]}
         else:
@@ -129,7 +129,7 @@ class HttpFront:
         if exchange.method != "GET":
             exchange.reply(405, b"", None, [("allow", "GET")])
             return
-        stream = _LegacyStream(self._desk, exchange, principal)
+        stream = _LegacyStream(self._dispatcher, exchange, principal)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
@@ -156,7 +156,7 @@ class HttpFront:
 
     def _open_socket(self, exchange: Exchange, principal: str) -> None:
         pending: list[bytes] = []
-        connection: Connection | None = None
+        connection: ClientConversation | None = None
 
         def received(raw: bytes) -> None:
             # A client may have sent its first message together with the handshake.
@@ -173,8 +173,8 @@ class HttpFront:
         socket = websocket.accept(exchange, limit=self._limit, subprotocol="mcp", on_message=received, on_close=closed)
         if socket is None:
             return
-        connection = Connection(
-            self._desk,
+        connection = ClientConversation(
+            self._dispatcher,
             socket.send,
             principal=principal,
             congested=lambda: socket.congested,
@@ -189,11 +189,11 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, desk: Desk, exchange: Exchange, principal: str) -> None:
+    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, principal: str) -> None:
         self.exchange = exchange
         self.principal = principal
-        self.connection = Connection(
-            desk,
+        self.connection = ClientConversation(
+            dispatcher,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             principal=principal,
             congested=lambda: exchange.congested,

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from mcpx.front.audience import Session
-from mcpx.front.connection import DROPPABLE
+from mcpx.front.conversation import DROPPABLE
 from mcpx.front.streams import PostStream, PushStream
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, RpcError

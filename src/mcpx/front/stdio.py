@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import IO, cast
 
-from mcpx.front.connection import Connection
-from mcpx.front.desk import Desk
+from mcpx.front.conversation import ClientConversation
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.framing import Framing, MessageReader, frame
@@ -26,23 +26,23 @@ CHUNK = 65536
 
 
 class StdioFront:
-    def __init__(self, desk: Desk, limit: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, limit: int) -> None:
         self.ended = asyncio.Event()
         """The client closed its end, or asked for the shutdown."""
-        self._gateway = desk.gateway
+        self._gateway = dispatcher.gateway
         self._output: asyncio.WriteTransport | None = None
         self._pipe: Gathered | None = None
         self._input: asyncio.ReadTransport | None = None
         self._congested = False
         self._sent = asyncio.Event()
         """Standard output is closed, and all that was written to it is out."""
-        self._connection = Connection(
-            desk,
+        self._connection = ClientConversation(
+            dispatcher,
             self._transmit,
             principal="local",
             solo=True,
             congested=lambda: self._congested,
-            on_first=desk.gateway.start,
+            on_first=dispatcher.gateway.start,
             on_shutdown=self.ended.set,
         )
         self._reader = MessageReader(self._connection.peer.receive, self._skipped, limit=limit, framing="detect")

@@ -11,8 +11,8 @@ import time
 from functools import lru_cache
 from typing import Any, cast
 
-from mcpx.front.audience import Ear
-from mcpx.front.desk import Desk
+from mcpx.front.audience import ListenStream
+from mcpx.front.dispatch import Dispatcher
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
 from mcpx.front.sessions import Sessions
 from mcpx.front.streams import PostStream, encoded
@@ -42,10 +42,10 @@ ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 
 class Streamable:
-    def __init__(self, desk: Desk, tasks: Tasks) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher, tasks: Tasks) -> None:
+        self._dispatcher = dispatcher
         self._tasks = tasks
-        self._sessions = Sessions(lambda owner: self._tasks.start(desk.leave(owner.session)))
+        self._sessions = Sessions(lambda owner: self._tasks.start(dispatcher.leave(owner.session)))
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
 
@@ -139,7 +139,9 @@ class Streamable:
     async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
         rid = message["id"]
         try:
-            reply = jsonrpc.result(rid, await self._desk.serve_older(message, owner.session, PostVoice(owner, stream)))
+            reply = jsonrpc.result(
+                rid, await self._dispatcher.serve_older(message, owner.session, PostVoice(owner, stream))
+            )
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
         except Exception:
@@ -162,8 +164,8 @@ class Streamable:
             _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, "too many sessions"))
             return
         params = jsonrpc.params_of(message)
-        result = self._desk.greet(params, owner.session, principal, PostVoice(owner), solo=False, mode=mode)
-        self._desk.audience.join(owner.session)
+        result = self._dispatcher.greet(params, owner.session, principal, PostVoice(owner), solo=False, mode=mode)
+        self._dispatcher.audience.join(owner.session)
         body = encoded(jsonrpc.result(message["id"], result))
         exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])
 
@@ -175,7 +177,7 @@ class Streamable:
             if task is not None:
                 task.cancel()
         else:
-            self._desk.notification(owner.session, method, params)
+            self._dispatcher.notification(owner.session, method, params)
 
     def _answered(self, owner: HttpSession, message: Json) -> None:
         """The client's answer to a question of ours."""
@@ -224,7 +226,7 @@ class Streamable:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
             stream = PostStream(exchange, "", request=rid)
-            caller = self._desk.modern_caller(message, principal, ModernVoice(stream), solo=False, mode=mode)
+            caller = self._dispatcher.modern_caller(message, principal, ModernVoice(stream), solo=False, mode=mode)
             self._check_params(message, exchange, caller)
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
@@ -241,7 +243,7 @@ class Streamable:
             return
         params: Json = message["params"]
         name = params.get("name")
-        annotations = self._desk.gateway.param_headers(name, caller) if isinstance(name, str) else None
+        annotations = self._dispatcher.gateway.param_headers(name, caller) if isinstance(name, str) else None
         if annotations:
             given: dict[str, list[str]] = {}
             for key, value in exchange.headers.items():
@@ -253,7 +255,7 @@ class Streamable:
         rid = message["id"]
         try:
             listens = message["method"] == "subscriptions/listen"
-            serve = self._listen(stream, message, caller) if listens else self._desk.serve_modern(message, caller)
+            serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
             reply = jsonrpc.result(rid, await serve)
         except RpcError as error:
             reply = jsonrpc.failure(rid, error)
@@ -266,8 +268,8 @@ class Streamable:
         def push(method: str, params: Json) -> None:
             stream.send(jsonrpc.notification(method, params))
 
-        ear = Ear(message["id"], message["params"].get("notifications"), push, caller.mode)
-        return await self._desk.listen(ear, caller, self._ending)
+        listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller.mode)
+        return await self._dispatcher.listen(listening, caller, self._ending)
 
     # Upkeep ----------------------------------------------------------------------------------------------------
 

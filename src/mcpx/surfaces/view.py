@@ -64,7 +64,7 @@ class View(Protocol):
         one that never came up."""
         ...
 
-    async def call(self, offer: Offer, call: Call, params: Json) -> Json:
+    def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:
         """Send `params`, which name the offer as its own server does, to that server."""
         ...
 
@@ -72,10 +72,10 @@ class View(Protocol):
         """Whose resource a URI is: the server, and the URI in the server's own form."""
         ...
 
-    async def send(self, server: str, call: Call, params: Json) -> Json:
+    def send(self, server: str, call: Call, params: Json) -> Awaitable[Json]:
         """Send a call that reads to a server."""
         ...
 
-    async def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Json:
+    def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
         """Answer with a tool of the gateway's own, policed and recorded like any other."""
         ...

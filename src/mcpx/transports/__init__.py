@@ -20,10 +20,13 @@ class Transport(Protocol):
     """A frozen dataclass, whose fields are its keys in a config file."""
 
     type: ClassVar[str]
-    starts_process: ClassVar[bool]
-    """Whether each conversation is a process of its own, which costs more than a connection."""
 
     async def open(self, dial: "Dial") -> "Conversation": ...
+
+
+def starts_process(transport: Transport) -> bool:
+    """Whether each of its conversations is a process of its own, which costs more than a connection."""
+    return getattr(transport, "starts_process", False)
 
 
 TRANSPORTS: Family[Transport] = Family(
@@ -45,4 +48,4 @@ TRANSPORTS: Family[Transport] = Family(
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 
-__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket"]
+__all__ = ["TRANSPORTS", "Http", "Sse", "Stdio", "Transport", "Websocket", "starts_process"]

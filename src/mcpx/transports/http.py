@@ -48,7 +48,6 @@ AROUND = 65536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     type: ClassVar[str] = "http"
-    starts_process: ClassVar[bool] = False
 
     url: str
     """Address of its MCP endpoint."""
@@ -232,17 +231,17 @@ class HttpConversation:
             headers = [h for h in self._headers if h[0] != b"accept"] + [(b"accept", b"text/event-stream")]
             if last_id is not None:
                 headers.append((b"last-event-id", last_id.encode()))
-            ear = _Ear(self)
-            carrier = self._pool.start("GET", self._target, headers, b"", ear)
+            stream = _StandingStream(self)
+            carrier = self._pool.start("GET", self._target, headers, b"", stream)
             try:
-                offered = await ear.ended
+                offered = await stream.ended
             finally:
                 carrier.abort()
             if not offered:
                 return
-            last_id = ear.last_id or last_id
-            delay = RETRY_MS / 1000 if ear.heard else min(delay * 2, LONGEST_RETRY_MS / 1000)
-            await asyncio.sleep(ear.retry_ms / 1000 if ear.retry_ms is not None and ear.heard else delay)
+            last_id = stream.last_id or last_id
+            delay = RETRY_MS / 1000 if stream.heard else min(delay * 2, LONGEST_RETRY_MS / 1000)
+            await asyncio.sleep(stream.retry_ms / 1000 if stream.retry_ms is not None and stream.heard else delay)
 
     # The end -------------------------------------------------------------------------------------------------
 
@@ -439,7 +438,7 @@ class _Delivery:
         self.end()
 
 
-class _Ear:
+class _StandingStream:
     """The stream of an older server that belongs to no request. `ended` tells whether the server offers one."""
 
     def __init__(self, talk: HttpConversation) -> None:

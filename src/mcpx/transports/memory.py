@@ -16,7 +16,6 @@ Serve = Callable[[str, Json], Awaitable[Json]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     type: ClassVar[str] = "memory"
-    starts_process: ClassVar[bool] = False
 
     serve: Serve
 

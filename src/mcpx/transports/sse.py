@@ -21,7 +21,6 @@ from mcpx.wire.sse import SseEvent, SseReader
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sse:
     type: ClassVar[str] = "sse"
-    starts_process: ClassVar[bool] = False
 
     url: str
     """Address of its event stream."""

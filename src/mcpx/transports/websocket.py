@@ -15,7 +15,6 @@ from mcpx.wire.peer import Conversation
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Websocket:
     type: ClassVar[str] = "websocket"
-    starts_process: ClassVar[bool] = False
 
     url: str
     """Address, `ws://` or `wss://`."""

@@ -43,10 +43,12 @@ class Lease:
         """Set where the client gets questions as results and comes back with the answers."""
         link.hold(self)
 
-    async def send(self, params: Json) -> Json:
-        """The call, once; its result in the client's own era."""
+    async def run(self, params: Json) -> Json:
+        """The call, once, and the end of the lease; its result in the client's own era."""
         try:
-            return await self.link.call(self, params)
+            result = await self.link.call(self, params)
+            self.link.answered()
+            return result
         except asyncio.CancelledError:
             self.link.haunt(self.client)
             raise
@@ -54,8 +56,11 @@ class Lease:
             if error.code == SERVER_TIMEOUT:
                 self.link.haunt(self.client)
             raise
+        finally:
+            self.link.release(self)
 
     def end(self) -> None:
+        """Of one that was not made use of."""
         self.link.release(self)
 
     # What the server says meanwhile ------------------------------------------------------------------------------

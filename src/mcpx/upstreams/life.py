@@ -101,8 +101,8 @@ class Life:
             if self._resting == "sleep":
                 self.set("sleeping")
                 await self._wanted.wait()
-            self._resting = None
-            problem = await self._attempt()
+            renewing, self._resting = self._resting == "renew", None
+            problem = await self._attempt(renewing)
             if problem is None:
                 await self._over.wait()
                 if self._resting is not None:
@@ -126,7 +126,10 @@ class Life:
         left = self._forbidden_for()
         if left > 0:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
-            raise Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
+            error = Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
+            if not self.recovery.circuit_open:
+                error.retry_after = left  # the server's own wish
+            raise error
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
@@ -150,8 +153,9 @@ class Life:
 
     # Inside ----------------------------------------------------------------------------------------------------
 
-    async def _attempt(self) -> str | None:
-        self.set("connecting", self.status.last_error)
+    async def _attempt(self, renewing: bool) -> str | None:
+        if not renewing:  # else nothing is wrong with it
+            self.set("connecting", self.status.last_error)
         placed = await self._gate.enter(self._wanted)
         held = asyncio.get_running_loop().call_later(HELD, self._gate.leave) if placed else None
         self.recovery.begin(time.monotonic())

@@ -7,7 +7,7 @@ to the one client that holds leases on the link, to the session the link is priv
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from mcpx.config import Server
@@ -35,8 +35,8 @@ Use = Literal["shared", "lent", "session", "call", "learning"]
 """Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only asked for lists."""
 
 
-class Hearer(Protocol):
-    """Who wants to know what becomes of a link, and what it hears outside of any call."""
+class Owner(Protocol):
+    """Whose links they are: told what becomes of them, and what is heard on them outside of any call."""
 
     def heard(self, link: "Link", method: str, params: Json, owner: object | None) -> None:
         """`owner` is the one client it concerns; None concerns everybody."""
@@ -44,16 +44,40 @@ class Hearer(Protocol):
 
     def lost(self, link: "Link", reason: str) -> None: ...
 
+    def retired(self, link: "Link") -> None:
+        """It is let go, and on its way out."""
+        ...
+
     def rested(self, link: "Link") -> None:
         """It carries no call any more."""
+        ...
+
+    def answered(self) -> None:
+        """A call is answered in which the server could have asked something."""
         ...
 
     def asked(self, method: str) -> None:
         """The server put a question, whoever it was for."""
         ...
 
+    def asked_late(self) -> None:
+        """The server put a question while nobody had a call there, on a link that had carried some."""
+        ...
+
     def bound(self, link: "Link") -> None:
         """It is private to a session from now on."""
+        ...
+
+    def main_changed(self, link: "Link") -> None:
+        """Another link is the main one; the old one goes."""
+        ...
+
+    def spoilt(self, link: "Link") -> None:
+        """Nobody can be lent the main link any more."""
+        ...
+
+    def varies(self) -> bool:
+        """Whether the server offers different things to different kinds of clients."""
         ...
 
 
@@ -61,7 +85,7 @@ class Link:
     def __init__(
         self,
         server: Server,
-        hearer: Hearer,
+        keeper: Owner,
         who: Identity,
         traits: Traits,
         needs: Needs,
@@ -98,7 +122,7 @@ class Link:
         self.alive = False
         self.calls = 0
         self.rested_at = asyncio.get_running_loop().time()
-        self._hearer = hearer
+        self._keeper = keeper
         self._traits = traits
         self._voice = voice
         self._talk: Conversation | None = None
@@ -110,6 +134,11 @@ class Link:
     @property
     def modern(self) -> bool:
         return self.terms.modern
+
+    @property
+    def could_ask(self) -> bool:
+        """Whether the server was told of clients that it may ask something."""
+        return bool(self.needs.kind) and not self.terms.modern
 
     @property
     def exclusive(self) -> bool:
@@ -163,7 +192,7 @@ class Link:
         if not self.leases:
             self._held.clear()
             self.rested_at = asyncio.get_running_loop().time()
-            self._hearer.rested(self)
+            self._keeper.rested(self)
 
     @property
     def unused(self) -> bool:
@@ -173,33 +202,37 @@ class Link:
 
     def haunt(self, client: object) -> None:
         """A call was given up; where the server can ask at all, it may still ask about that call."""
-        if not self.terms.modern and self.needs.kind:
+        if self.could_ask:
             self.ghosts.add(client if isinstance(client, str) else None)
 
     def bind(self, caller: Caller, why: str) -> None:
         """From now on this is one session's: the server knows something of that client."""
         if not caller.solo and caller.session is not None and self.owner is None and not self.terms.modern:
             self.owner, self.use, self.why = caller.session, "session", why
-            self._hearer.bound(self)
+            self._keeper.bound(self)
+
+    def answered(self) -> None:
+        if self.could_ask:
+            self._keeper.answered()
 
     def asked(self, method: str) -> None:
-        self._hearer.asked(method)
+        self._keeper.asked(method)
 
     # Calls -------------------------------------------------------------------------------------------------
 
-    async def call(self, lease: Lease, params: Json) -> Json:
+    def call(self, lease: Lease, params: Json) -> Awaitable[Json]:
         """Forward one call of a client and bring back its result, in the client's own era."""
         call = lease.call
         caller = call.caller
         if not self.terms.modern:
             if caller.modern:
                 params = era.unstamped(params)
-            if caller.log_level is not None:
-                await self.want_level(caller.log_level)
-            return await self._send(call.method, params, lease)
+            if caller.log_level is not None and not self._tells(caller.log_level):
+                return self._send_with_level(lease, params, caller.log_level)
+            return self._send(call.method, params, lease)
         if caller.modern:
-            return await self._send(call.method, self._stamped(caller, params), lease)
-        return await answer_for_older(
+            return self._send(call.method, self._stamped(caller, params), lease)
+        return answer_for_older(
             call, self.name, lambda p: self._send(call.method, self._stamped(caller, p), lease), params
         )
 
@@ -209,9 +242,13 @@ class Link:
         level = caller.log_level if caller.modern else caller.log_level or "info"
         return era.stamped(params, through(caller.client), caller.capabilities, level)
 
-    async def _send(self, method: str, params: Json, lease: Lease) -> Json:
+    async def _send_with_level(self, lease: Lease, params: Json, level: str) -> Json:
+        await self.set_level(level)
+        return await self._send(lease.call.method, params, lease)
+
+    def _send(self, method: str, params: Json, lease: Lease) -> Awaitable[Json]:
         assert self._talk is not None
-        return await self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
+        return self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
 
     async def request(self, message: Json) -> Json:
         """A question of the server that no stream ties to a call (`wire.peer.Inbound`)."""
@@ -219,7 +256,9 @@ class Link:
         if method == "ping":
             return {}
         self.asked(method)
-        if not self.leases and self._voice is None and self.use != "learning" and not self.ghosts:
+        if self.calls and not self.leases and self._voice is None:
+            self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
+        elif not self.leases and self._voice is None and self.use != "learning":
             # A server may ask as soon as it is greeted, a moment before the call the link was opened for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
@@ -310,10 +349,9 @@ class Link:
         except RpcError as error:
             log.debug("[%s] refused log level %s: %s", self.name, level, error.message)
 
-    async def want_level(self, level: str) -> None:
-        """The same, unless it sends that much already: whoever wants less is told less, message by message."""
-        if self._level is None or era.LOG_LEVELS.index(self._level) > era.LOG_LEVELS.index(level):
-            await self.set_level(level)
+    def _tells(self, level: str) -> bool:
+        """Whether it sends that much already: whoever wants less is told less, message by message."""
+        return self._level is not None and era.LOG_LEVELS.index(self._level) <= era.LOG_LEVELS.index(level)
 
     async def listen(self) -> None:
         """Modern servers announce changes only to those who listen; older ones do it unasked."""
@@ -328,7 +366,7 @@ class Link:
         elif method == "notifications/message":
             self._logged(method, params)
         elif method not in STRAYS:
-            self._hearer.heard(self, method, params, self.owner)
+            self._keeper.heard(self, method, params, self.owner)
 
     def _logged(self, method: str, params: Json) -> None:
         """What one client's call made a server say is not another client's business."""
@@ -336,17 +374,17 @@ class Link:
             # They have no session that could be told.
             if len(self.holders) == 1:
                 next(reversed(self.leases)).notification(method, params)
-        elif self.owner is None and self.exclusive:
+        elif self.exclusive or self.use == "call":
             client = next(iter(self.holders)) if len(self.holders) == 1 else self.last_client
             if isinstance(client, str):
-                self._hearer.heard(self, method, params, client)
+                self._keeper.heard(self, method, params, client)
         else:
-            self._hearer.heard(self, method, params, self.owner)
+            self._keeper.heard(self, method, params, self.owner)
 
     def closed(self, reason: str) -> None:
         if self.alive:
             self.alive = False
-            self._hearer.lost(self, reason)
+            self._keeper.lost(self, reason)
 
     async def close(self) -> None:
         self.alive = False
@@ -365,5 +403,5 @@ def through(client: Mapping[str, Any]) -> Json:
     return {**client, "name": f"{name}-through-proxy"}
 
 
-NOBODY = Needs(NOTHING, era.LATEST_OLDER)
-"""What a link declares that may carry anybody's calls who cannot be asked."""
+PLAIN = Needs(NOTHING, era.LATEST_OLDER)
+"""Of a link that was opened on nobody's behalf: it declares nothing that a client could be asked."""

@@ -2,15 +2,7 @@
 
 The rule behind it all: a question of an older server must have exactly one possible addressee (decision 0004). What it
 costs is kept to what is needed; one connection (with stdio: one process) a server is the aim.
-
-* modern server: one shared link, the caller's capabilities stamped on each request;
-* stdio front: there is one client, so the shared link is its own and declares what it can answer;
-* older server, caller that cannot be asked: one shared link that declares no capabilities;
-* older server, caller that can be asked: a link opened with the same capabilities is *lent*, to one client at a time;
-  another is opened only when a client has waited a moment for it, and goes after `link_idle`;
-* a server that was told a client's roots, or keeps something of a client, has a link private to that session;
-* a server that has proved to be quiet is shared by everybody;
-* `isolation: per_session` and `per_call` ask for more.
+Who needs which link is said in `wishes`; here they are opened, lent and let go.
 
 `main` is the link the catalog is read from. A link nobody uses any more makes way when another is opened. All of it
 stays within `max_links`: then the link that was idle longest goes, and if none is idle a call waits its turn.
@@ -18,17 +10,17 @@ stays within `max_links`: then the link that was idle longest goes, and if none 
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from mcpx.config import Server
-from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
+from mcpx.model.errors import OVERLOADED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import NOBODY, Hearer, Link, Use, through
-from mcpx.upstreams.negotiate import Era, Identity, is_refusal
-from mcpx.upstreams.traits import Needs, Traits, older_version
-from mcpx.wire import era
+from mcpx.upstreams.link import Link, Owner
+from mcpx.upstreams.negotiate import Era, is_refusal
+from mcpx.upstreams.traits import NOBODY, Traits
+from mcpx.upstreams.wishes import Wish, Wishes
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -36,38 +28,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+QUESTIONED = frozenset(QUESTION_CAPABILITIES)
+
 PATIENCE = 0.1
 """Seconds without a turn after which a client that waits for a lent link has another one opened."""
 OPENINGS = 4
 """Links of one kind that are opened at a time."""
-
-
-class Wish(NamedTuple):
-    """The link a caller needs."""
-
-    era: Era
-    needs: Needs | None
-    """None: whatever the link was opened with (modern, or the one client of a stdio front)."""
-    owner: object | None = None
-    """Whom it must be private to."""
-    use: Use = "shared"
-    why: str = ""
-
-
-class Owner(Hearer, Protocol):
-    """Whose links they are."""
-
-    def main_changed(self, link: Link) -> None:
-        """Another link is the main one; the old one goes."""
-        ...
-
-    def spoilt(self, link: Link) -> None:
-        """Nobody can be lent the main link any more."""
-        ...
-
-    def varies(self) -> bool:
-        """Whether the server offers different things to different clients."""
-        ...
 
 
 class _Waiter:
@@ -85,23 +51,11 @@ class _Waiter:
 
 
 class Links:
-    def __init__(
-        self,
-        server: Server,
-        owner: Owner,
-        environ: Mapping[str, str],
-        tasks: Tasks,
-        traits: Traits,
-        itself: str = "",
-    ) -> None:
-        """`itself`: what marks this gateway to itself, should it turn out to be the server."""
-        self.annotations: dict[str, era.ParamHeaders] = {}
-        """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
+    def __init__(self, server: Server, owner: Owner, dialler: Dialler, tasks: Tasks, traits: Traits) -> None:
         self.main: Link | None = None
         self._server = server
         self._owner = owner
-        self._environ = environ
-        self._itself = itself
+        self._dialler = dialler
         self._tasks = tasks
         self._traits = traits
         self._open: list[Link] = []
@@ -109,12 +63,7 @@ class Links:
         self._waiters: list[_Waiter] = []
         self._turns: dict[Wish, float] = {}
         """When a lent link last changed hands: while it does, nobody needs another."""
-        self._wishes: dict[str, Wish] = {}
-        """Of sessions that can be asked: worked out once."""
-        self._like: Link | None = None
-        """A lent link that became the main one: what comes after it is opened in the same way."""
-        self._speaks: dict[Era, bool] = {}
-        """What is known of the server's eras; an era that is absent was not tried."""
+        self._wishes = Wishes(server, traits)
         self._closing: set[asyncio.Task[None]] = set()
         """Links on their way out. Nothing but their own end stops them: a process may hang on each."""
         self._over: str | None = None
@@ -130,57 +79,6 @@ class Links:
 
     # Choosing ----------------------------------------------------------------------------------------------
 
-    def era_for(self, caller: Caller) -> Era:
-        """The caller's own era where the server speaks it. A process has one: the other era is bridged."""
-        own: Era = "modern" if caller.modern else "older"
-        if self.main is not None and self._server.connection.starts_process:
-            return "modern" if self.main.modern else "older"
-        return own if self._speaks.get(own, True) else ("older" if caller.modern else "modern")
-
-    def _wish(self, caller: Caller) -> Wish:
-        if caller.session is not None and (known := self._wishes.get(caller.session)) is not None:
-            return known
-        isolation, chosen = self._server.isolation, self.era_for(caller)
-        if isolation == "per_call":
-            return Wish(chosen, Needs.of(caller), object(), "call", "isolation: per_call")
-        if caller.solo or (chosen == "modern" and isolation == "shared"):
-            return Wish(chosen, None)
-        if isolation == "per_session":
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session")
-        elif not caller.answers:
-            return Wish(chosen, NOBODY)
-        elif self._traits.asks_for_roots and "roots" in caller.answers:
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots")
-        else:
-            wish = Wish(chosen, Needs.of(caller), None, "lent", "this client can be asked")
-        if caller.session is not None:
-            self._wishes[caller.session] = wish
-        return wish
-
-    def _suits(self, link: Link, wish: Wish, client: object = None) -> bool:
-        """Whether such a caller's calls may go over it at all, be it free or not."""
-        if not link.alive or link.modern != (wish.era == "modern") or link.use == "learning":
-            return False
-        if link.owner is not None:
-            # Bound to a session: that is its own, whatever else it could have.
-            return link.owner in (wish.owner, client)
-        if wish.owner is not None:
-            return False
-        needs = wish.needs
-        if needs is None or link.needs == needs:
-            return True
-        if self._traits.quiet:
-            return link.needs.kind >= needs.kind
-        # Nobody was ever asked anything: who could not answer may have it too.
-        return not needs.kind and not self._traits.asks
-
-    def _is_free(self, link: Link, wish: Wish, client: object) -> bool:
-        if wish.needs is None and link.owner is None:
-            return True
-        if link.owner is None and (self._traits.quiet or not link.needs.kind):
-            return True
-        return link.free_for(client)
-
     def take_now(self, call: Call, parked: "Parked | None" = None) -> Lease | None:
         """A lease on a link that is open and free: the way almost every call goes."""
         caller = call.caller
@@ -190,15 +88,15 @@ class Links:
             own_era = main.modern == caller.modern or self._bridged(caller)
             if own_era and (main.modern or caller.solo or (not main.needs.kind and not caller.answers)):
                 return Lease(main, call, client_of(caller), parked)
-        return self._take(call, client_of(caller), parked, self._wish(caller))
+        return self._take(call, client_of(caller), parked, self._wishes.of(caller))
 
     def _bridged(self, caller: Caller) -> bool:
-        return (self.era_for(caller) == "modern") is not caller.modern
+        return (self._wishes.era_for(caller) == "modern") is not caller.modern
 
     def _take(self, call: Call, client: object, parked: "Parked | None", wish: Wish) -> Lease | None:
         best: Link | None = None
         for link in self._open:
-            if self._suits(link, wish, client) and self._is_free(link, wish, client):
+            if self._wishes.suits(link, wish, client) and self._wishes.is_free(link, wish, client):
                 if link.owner is not None or link.needs == wish.needs:
                     return Lease(link, call, client, parked)
                 best = best or link
@@ -209,7 +107,7 @@ class Links:
         if self._over is not None:
             raise Unavailable(self._server.name, SERVER_DOWN, self._over)
         caller, client = call.caller, client_of(call.caller)
-        wish = self._wish(caller)
+        wish = self._wishes.of(caller)
         if (lease := self._take(call, client, parked, wish)) is not None:
             return lease
         waiter = _Waiter(call, client, parked, wish, asyncio.get_running_loop().time())
@@ -249,7 +147,7 @@ class Links:
             if waiter.future.done():
                 continue
             if waiter.wish.use != "call":
-                waiter.wish = self._wish(waiter.call.caller)
+                waiter.wish = self._wishes.of(waiter.call.caller)
             wish = waiter.wish
             lease = self._take(waiter.call, waiter.client, waiter.parked, wish)
             if lease is None:
@@ -280,7 +178,7 @@ class Links:
 
     def _awaits(self, link: Link, wish: Wish) -> bool:
         """Whether a link suits such callers, and may become free for one of them."""
-        return self._suits(link, wish) and not (link.ghosts and not link.leases)
+        return self._wishes.suits(link, wish) and not (link.ghosts and not link.leases)
 
     def _begin(self, wish: Wish, caller: Caller) -> bool:
         """Open a link in the background; False when there is no place for one."""
@@ -311,19 +209,24 @@ class Links:
         self._open.append(link)
         self._sweep_soon()
 
-    def _promote(self, link: Link) -> None:
-        """Let a link that has proved itself be the main one, where nobody is left who needs the one that is."""
+    def _unite(self) -> None:
+        """Let a link that has proved itself and serves all that the main one does be the main one in its place.
+
+        Not where the server asks: who cannot be asked needs one that declares nothing, and the lists are read there."""
         main = self.main
-        if main is None or main is link or main.modern or link.modern or link.owner is not None or link.ghosts:
+        if main is None or main.modern or main.leases or self._traits.asks or self._owner.varies():
             return
-        if self._traits.asks:
-            return  # who cannot be asked needs one that declares nothing, and the lists come from there
-        haunted = bool(main.ghosts) and not main.leases and not self._traits.quiet
-        if link.alive and (main.unused or haunted) and not self._owner.varies():
-            self.main = self._like = link
-            self._owner.main_changed(link)
-            if main.unused:
-                self.retire(main)
+        haunted = bool(main.ghosts) and not self._traits.quiet
+        for link in self._open:
+            proved = link.use == "lent" and link.calls and not link.leases and not link.ghosts
+            more = link.needs != main.needs and link.needs.covers(main.needs if main.needs.kind else NOBODY)
+            if link is not main and link.alive and proved and (more or haunted):
+                self.main = link
+                self._traits.declares = {key: link.who.capabilities[key] for key in link.needs.kind & QUESTIONED}
+                self._owner.main_changed(link)
+                if more:
+                    self.retire(main)
+                return
 
     def _failed(self, wish: Wish, error: RpcError) -> None:
         if any(self._awaits(link, wish) for link in self._open):
@@ -333,99 +236,65 @@ class Links:
             return
         for waiter in self._waiters:
             if waiter.wish == wish and not waiter.future.done():
-                if waiter.wish.use != "call" and self._wish(waiter.call.caller) != wish:
+                if waiter.wish.use != "call" and self._wishes.of(waiter.call.caller) != wish:
                     continue  # the server does not speak this era after all; the next round takes the other
                 waiter.future.set_exception(error)
 
     # Opening -------------------------------------------------------------------------------------------------
 
-    async def first(self, caller: Caller | None) -> Link:
-        """The main link: either era, the likelier one first, so that one server gives one process."""
-        preferred: Era = "modern" if caller is None or caller.modern else "older"
-        known = self._traits.era
-        openings: tuple[Era, ...] = ("modern", "older") if (known or preferred) == "modern" else ("older", "modern")
-        link = self._first_link(caller)
-        try:
-            await link.open(openings, self._environ, self.annotations, self._itself)
-        except Unavailable as error:
-            if openings[0] != "modern" or error.code != SERVER_DIED:
-                raise
-            # Some old servers do not survive a request they do not know before `initialize`.
-            link = self._first_link(caller)
-            await link.open(("older",), self._environ, self.annotations, self._itself)
-        got: Era = "modern" if link.modern else "older"
-        self._speaks = {**self._speaks, **dict.fromkeys(link.terms.refused, False), got: True}
-        self._traits.era = got
-        self._wishes.clear()
+    async def first(self, solo: Caller | None) -> Link:
+        """The main link, in place of the one there was. `solo` is the one client of a stdio front."""
+        link = await self._dialler.main(solo)
+        self._wishes.greeted("modern" if link.modern else "older", link.terms.refused)
         self.main, old = link, self.main
         self._open.insert(0, link)
         if old is not None:
             self.retire(old)
         return link
 
-    def _first_link(self, caller: Caller | None) -> Link:
-        like, use, voice = self._like, "shared", None
-        if caller is not None:
-            who, needs = _identity(caller), Needs.of(caller)
-            voice = None if caller.modern else caller.voice
-        elif like is not None and not self._traits.asks and not self._owner.varies():
-            who, needs, use = like.who, like.needs, "lent"
-        else:
-            who, needs = Identity(through({}), {}), NOBODY
-        return Link(self._server, self._owner, who, self._traits, needs, use=use, voice=voice)
-
-    async def _connect(self, wish: Wish, caller: Caller) -> Link:
+    async def _connect(self, wish: Wish, caller: Caller, *, exact: bool = False) -> Link:
         """One link for such callers. What the server says of the era is noted, also when it refuses."""
-        plain = wish.needs is None or not wish.needs.kind
-        if plain and wish.owner is None and not caller.solo:
-            who, needs = Identity(through({}), {}), NOBODY
-        else:
-            who, needs = _identity(caller), wish.needs or Needs.of(caller)
-        standing = caller.voice if not caller.modern and (wish.owner is not None or caller.solo) else None
-        link = Link(
-            self._server, self._owner, who, self._traits, needs,
-            use=wish.use, owner=wish.owner, why=wish.why, voice=standing,
-        )  # fmt: skip
-        link.lasting = self._server.isolation == "per_session" and caller.session is not None
         try:
-            await link.open((wish.era,), self._environ, self.annotations, self._itself)
+            link = await self._dialler.dial(wish, caller, self._open, exact=exact)
         except RpcError as error:
-            if wish.era not in self._speaks and self._speaks and is_refusal(error):
+            if is_refusal(error) and self._wishes.does_not_speak(wish.era):
                 log.info("[%s] speaks only the other protocol era; calls are bridged", self._server.name)
-                self._speaks[wish.era] = False
-                self._wishes.clear()
             raise
-        self._speaks[wish.era] = True
+        self._wishes.speaks(wish.era)
         return link
 
-    async def for_learning(self, caller: Caller) -> Link:
+    async def for_learning(self, caller: Caller, *, exact: bool) -> Link:
         """A link like those of this caller, to find out what it is offered. `learnt` ends it, or puts it to use."""
-        wish = self._wish(caller)
+        wish = self._wishes.of(caller)
         for link in self._open:
-            if self._awaits(link, wish):
+            if self._awaits(link, wish) and link.needs.kind and (not exact or link.needs == wish.needs):
                 return link
+        if self._is_full():
+            raise Unavailable(self._server.name, OVERLOADED, "there is no connection to spare")
         task = asyncio.current_task()
         assert task is not None
-        self._make_way(wish)
         self._openings[task] = wish
         try:
-            link = await self._connect(wish._replace(use="learning"), caller)
+            link = await self._connect(wish._replace(use="learning"), caller, exact=exact)
         finally:
             del self._openings[task]
         self._add(link)
         return link
 
-    def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
+    async def learnt(self, link: Link, caller: Caller, *, usable: bool) -> None:
         """The lists are read. The link stays only where somebody waits for one, or it can be the main one."""
         if link.use != "learning":
             return
-        wish = self._wish(caller)
+        wish = self._wishes.of(caller)
         link.use = wish.use
-        if usable and link.alive and link.needs == wish.needs and link.owner == wish.owner:
+        if usable and link.alive and link.owner == wish.owner:
             self._provide()
-            self._promote(link)
+            link.calls += 1  # it has proved that it answers
+            self._unite()
         if link is not self.main and not link.leases:
             self.retire(link)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     # Bounds --------------------------------------------------------------------------------------------------
 
@@ -434,13 +303,18 @@ class Links:
 
     def _spare(self, link: Link) -> bool:
         """Whether nothing is lost by closing it now."""
-        return link is not self.main and not link.leases and not link.subscribers
+        return link is not self.main and link.use != "learning" and not link.leases and not link.subscribers
 
     def _make_way(self, wish: Wish) -> None:
-        """Links of clients that are gone are not kept beside a new one."""
+        """Links of clients that are gone, and such as the main one can stand in for, are not kept beside a new one."""
         for link in tuple(self._open):
-            if self._spare(link) and link.unused and not self._awaits(link, wish):
+            if self._spare(link) and not self._awaits(link, wish) and (link.unused or self._is_covered(link)):
                 self.retire(link)
+
+    def _is_covered(self, link: Link) -> bool:
+        main = self.main
+        lends = main is not None and main.use == link.use == "lent" and link.owner is None and not self._traits.asks
+        return lends and main is not None and main.needs.covers(link.needs)
 
     def _drop_longest_idle(self) -> None:
         idle = [link for link in self._open if self._spare(link)]
@@ -453,6 +327,7 @@ class Links:
         task = asyncio.get_running_loop().create_task(link.close())
         self._closing.add(task)
         task.add_done_callback(self._closed)
+        self._owner.retired(link)
         return task
 
     def _closed(self, task: asyncio.Task[None]) -> None:
@@ -485,8 +360,7 @@ class Links:
         if link.use == "call" or (lost_for_all and link in self._open):
             self._spoil(link)
         self._provide()
-        if link.use == "lent" and not link.leases:
-            self._promote(link)
+        self._unite()
 
     def _spoil(self, link: Link) -> None:
         """Of no use to anybody any more."""
@@ -498,13 +372,21 @@ class Links:
     # Ends ----------------------------------------------------------------------------------------------------
 
     def update(self, server: Server) -> None:
-        self._server = server
+        self._server = self._wishes.server = self._dialler.server = server
         for link in self._open:
             link.server = server
 
     def rethink(self) -> None:
         """Something was learnt about the server that changes who needs what."""
-        self._wishes.clear()
+        self._wishes.rethink()
+
+    def lends_to(self, caller: Caller) -> bool:
+        """Whether this caller's calls may go over another link than the main one, call after call."""
+        return self._wishes.of(caller).use in ("session", "lent")
+
+    def era_for(self, caller: Caller) -> Era:
+        """In which era this caller's calls reach the server."""
+        return self._wishes.era_for(caller)
 
     def forget(self, link: Link) -> None:
         """A link that was lost or is closed serves nobody any more."""
@@ -519,7 +401,7 @@ class Links:
 
     def end_session(self, session: str) -> None:
         """Close what is private to a session, also what is only being opened."""
-        self._wishes.pop(session, None)
+        self._wishes.forget(session)
         for task, wish in list(self._openings.items()):
             if wish.owner == session:
                 task.cancel()
@@ -566,18 +448,3 @@ class Links:
             }
             for link in self._open
         ]
-
-
-def _identity(caller: Caller) -> Identity:
-    return Identity(through(caller.client), caller.capabilities, older_version(caller))
-
-
-def _affinity(caller: Caller) -> str:
-    """What a private link is private to: a session. Modern callers have none; who they are is all there is."""
-    client: Mapping[str, Any] = caller.client
-    return caller.session or f"{caller.principal}\0{client.get('name', '')}\0{client.get('version', '')}"
-
-
-def is_session(owner: str) -> bool:
-    """Whether that stands for a session, as against a modern client that has none."""
-    return "\0" not in owner

@@ -8,17 +8,20 @@ a session with a link of its own may find things there that were made on it.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from mcpx.model.call import Caller
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.upstreams import listing
+from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
-from mcpx.upstreams.snapshot import Snapshot, Snapshots
+from mcpx.upstreams.snapshot import Snapshot
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import Traits, kind_of
+from mcpx.wire.era import ParamHeaders
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -29,24 +32,16 @@ MOST_KINDS = 16
 """Kinds of clients of which is kept what they are offered; the one longest unused goes."""
 
 
-class Announcer(Protocol):
-    """Who is told of changed offers."""
-
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None: ...
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None: ...
-
-
 class OfferBook:
     def __init__(
         self,
         name: str,
         links: Links,
-        announcer: Announcer,
-        snapshots: Snapshots,
+        annotations: dict[str, ParamHeaders],
+        hub: Hub,
+        around: Surroundings,
         key: str,
         traits: Traits,
-        learning: asyncio.Semaphore,
         tasks: Tasks,
     ) -> None:
         self.common: Offers = {kind: [] for kind in KINDS}
@@ -56,11 +51,12 @@ class OfferBook:
         self.instructions = ""
         self._name = name
         self._links = links
-        self._announcer = announcer
-        self._snapshots = snapshots
+        self._annotations = annotations
+        self._hub = hub
+        self._snapshots = around.snapshots
         self._key = key
         self._traits = traits
-        self._gate = learning
+        self._gate = around.learning
         self._tasks = tasks
         self._keeping: asyncio.TimerHandle | None = None
         self._learning: dict[ClientKind, asyncio.Task[None]] = {}
@@ -106,8 +102,8 @@ class OfferBook:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> None:
-        """Read lists of the server and publish them together."""
+    async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
+        """Read lists of the server and publish them together; those that could not be read."""
         kinds = tuple(kinds)
         found = await self._lists(link, kinds)
         # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
@@ -123,13 +119,14 @@ class OfferBook:
                 self._same.clear()
                 self._by_kind.clear()
             self._by_session = {s: offers for s, offers in self._by_session.items() if offers != self.common}
-        self._announcer.offers_changed(self._name, kinds, said_so)
+        self._hub.offers_changed(self._name, kinds, said_so)
         self.keep_soon()
+        return tuple(kind for kind in kinds if kind not in found)
 
     async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
         found = await listing.read(link, kinds, capabilities)
         if "tools" in found:
-            found["tools"] = listing.with_headers(link, found["tools"], self._links.annotations)
+            found["tools"] = listing.with_headers(link, found["tools"], self._annotations)
         return found
 
     def learn(self, caller: Caller, main: Link) -> asyncio.Task[None] | None:
@@ -150,16 +147,25 @@ class OfferBook:
                 self._learnt(kind, caller, found)
                 return
             async with self._gate:
-                link = await self._links.for_learning(caller)
-                asked, usable = set(self._traits.asks), False
-                try:
-                    found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
-                    self._learnt(kind, caller, found)
-                    usable = asked == self._traits.asks
-                finally:
-                    self._links.learnt(link, caller, usable=usable)
+                # One that serves all kinds so far tells of this kind too, unless it is offered something else.
+                if not await self._learn_over(kind, caller, exact=False):
+                    await self._learn_over(kind, caller, exact=True)
         except RpcError as error:
             log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
+
+    async def _learn_over(self, kind: ClientKind, caller: Caller, *, exact: bool) -> bool:
+        """Whether that told what clients of this kind are offered."""
+        link = await self._links.for_learning(caller, exact=exact)
+        asked, usable = set(self._traits.asks), False
+        try:
+            found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
+            told = link.needs.kind == kind or {**self.common, **found} == self.common
+            if told:
+                self._learnt(link.needs.kind, caller, found)
+            usable = told and asked == self._traits.asks
+            return told
+        finally:
+            await self._links.learnt(link, caller, usable=usable)
 
     def _learnt(self, kind: ClientKind, caller: Caller, found: Offers) -> None:
         offers: Offers = {**self.common, **found}
@@ -174,7 +180,7 @@ class OfferBook:
             self._by_kind[kind] = offers
             if len(self._by_kind) > MOST_KINDS:
                 self._by_kind.pop(next(iter(self._by_kind)))
-        self._announcer.offers_vary(self._name, KINDS, caller.session)
+        self._hub.offers_vary(self._name, KINDS, caller.session)
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
         """A link that one session uses says that its lists have changed; whether they are that session's own now."""
@@ -188,12 +194,12 @@ class OfferBook:
             self._by_session.pop(session, None)
         else:
             self._by_session[session] = offers
-        self._announcer.offers_vary(self._name, kinds, session)
+        self._hub.offers_vary(self._name, kinds, session)
         return offers != self.common
 
     def forget_session(self, session: str) -> None:
         if self._by_session.pop(session, None) is not None:
-            self._announcer.offers_vary(self._name, (), None)
+            self._hub.offers_vary(self._name, (), None)
 
     # On disk -----------------------------------------------------------------------------------------------------
 

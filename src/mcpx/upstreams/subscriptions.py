@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from mcpx.model.call import Json
 from mcpx.model.errors import RpcError
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.wishes import is_session
 
 log = logging.getLogger(__name__)
 
@@ -53,20 +54,30 @@ class Subscriptions:
                 del self._wanted[uri]
 
     async def carry(self, links: Iterable[Link], main: Link) -> None:
-        """Have everybody who hears over no link any more hear over the main one."""
-        links = tuple(links)
+        """Have everybody hear over a link of their own if there is one, else over the main one."""
+        links = tuple(link for link in links if link.alive)
+        own = {link.owner: link for link in links if link.owner is not None}
         for uri, users in list(self._wanted.items()):
-            heard = {who for link in links if link.alive for who in link.subscribers.get(uri, ())}
-            for who in users - heard:
+            for who in tuple(users):
+                heard = [link for link in links if who in link.subscribers.get(uri, ())]
+                # A modern client's link is not private to its listening, but to whom that belongs.
+                theirs = (link for link in heard if link.owner is not None and not is_session(str(link.owner)))
+                target = own.get(who) or next(theirs, main)
                 try:
-                    await main.subscribe(uri, who, {})
+                    await self._move(uri, who, heard, target)
                 except RpcError as error:
                     if not main.alive:
                         return  # they are still wanted, and carried by the next
                     log.warning("[%s] a subscription could not be renewed: %s", self._server, error.message)
                     break
-                if who not in self._wanted.get(uri, ()):  # gone meanwhile
-                    await self.unsubscribe((main,), uri, who, {})
+
+    async def _move(self, uri: str, who: str, heard: list[Link], target: Link) -> None:
+        if target not in heard:
+            await target.subscribe(uri, who, {})
+        wanted = who in self._wanted.get(uri, ())  # else gone meanwhile
+        for link in {*heard, target}:
+            if link is not target or not wanted:
+                await link.unsubscribe(uri, who, {})
 
     def __bool__(self) -> bool:
         return bool(self._wanted)

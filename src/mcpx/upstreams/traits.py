@@ -48,9 +48,28 @@ class Needs(NamedTuple):
     kind: Kind
     version: str
 
+    def covers(self, other: "Needs") -> bool:
+        """Whether who needs the other is served as well."""
+        return self.kind >= other.kind and self.version >= other.version
+
     @classmethod
     def of(cls, caller: Caller) -> "Needs":
         return cls(kind_of(caller.capabilities), older_version(caller))
+
+
+NOBODY = Needs(NOTHING, "")
+"""Of a caller that cannot be asked anything."""
+
+
+def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> Json:
+    """Capabilities by which both can be asked; all else is as the first has it."""
+    merged = dict(one)
+    for name in _PARTS:
+        if name in other:
+            inside = as_object(other[name]) or ({_IMPLIED[name]: {}} if name in _IMPLIED else {})
+            own = as_object(one.get(name)) or ({_IMPLIED[name]: {}} if name in one and name in _IMPLIED else {})
+            merged[name] = {**inside, **own} if name not in one or own != inside else one[name]
+    return merged
 
 
 def older_version(caller: Caller) -> str:
@@ -63,6 +82,10 @@ class Traits:
     def __init__(self) -> None:
         self.asks: set[str] = set()
         """The capabilities it made use of."""
+        self.asks_late = False
+        """Whether it asks when nobody has a call there: nothing tells then who is meant."""
+        self.declares: Json = {}
+        """What the main link was opened with, as far as clients can be asked it: it serves them all in turn."""
         self.era: Era | None = None
         """The era it spoke when it was last greeted."""
         self._unasked = 0
@@ -89,12 +112,16 @@ class Traits:
         return True
 
     def to_json(self) -> Json:
-        return {"asks": sorted(self.asks), "unasked": min(self._unasked, PROOF), "era": self.era}
+        known = {"asks": sorted(self.asks), "asks_late": self.asks_late, "unasked": min(self._unasked, PROOF)}
+        return {**known, "declares": self.declares, "era": self.era}
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
         """Go on from an earlier run; what cannot be understood is passed over."""
         unasked, spoke = kept.get("unasked"), kept.get("era")
+        self.asks_late = self.asks_late or kept.get("asks_late") is True
         self.asks.update(name for name in as_list(kept.get("asks")) if name in _PARTS)
+        declares = as_object(kept.get("declares"))
+        self.declares = {name: as_object(declares[name]) for name in _PARTS if name in declares}
         if isinstance(unasked, int) and not isinstance(unasked, bool):
             self._unasked = max(self._unasked, min(unasked, PROOF))
         if spoke in ("modern", "older"):

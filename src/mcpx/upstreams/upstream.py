@@ -1,4 +1,4 @@
-"""One configured server: its part of the catalog, its status, and the one way to send it a call.
+"""One configured server: its status, its part of the catalog, and the one way to send it a call.
 
 A server that is down keeps what it last offered; with a snapshot of an earlier run it is listed before it was ever
 up. Nothing is sent twice unless the server certainly did not act on it, or the call may be repeated without harm.
@@ -7,91 +7,43 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
-from mcpx.model.offer import KINDS, Kind, Offers
+from mcpx.model.offer import Offers
+from mcpx.transports import starts_process
 from mcpx.upstreams.bridges import Parked, Parking
+from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
-from mcpx.upstreams.lease import Lease
-from mcpx.upstreams.life import Gate, Life, Status
+from mcpx.upstreams.hub import Hub
+from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
-from mcpx.upstreams.links import Links, is_session
-from mcpx.upstreams.offers import Announcer, OfferBook
-from mcpx.upstreams.snapshot import Snapshots, key_of
-from mcpx.upstreams.subscriptions import Subscriptions
-from mcpx.upstreams.traits import Traits
+from mcpx.upstreams.surroundings import Surroundings
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-DEBOUNCE = 0.05
-"""Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
-LEARN_AT_ONCE = 2
-"""Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
-
-CHANGES: Mapping[str, tuple[Kind, ...]] = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "templates"),
-}
-
-
-class Hub(Announcer, Protocol):
-    """What an upstream tells the gateway."""
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        """`to`: who is subscribed where it was heard."""
-        ...
-
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None: ...
-
-    def state_changed(self, server: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all upstreams of a gateway share."""
-
-    environ: Mapping[str, str]
-    snapshots: Snapshots
-    gate: Gate
-    itself: str = ""
-    """What marks this gateway to itself, should a server turn out to be the gateway."""
-    learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
 
 
 class Upstream:
-    """Implements `core.source.Source`, and hears what its links have to say (`links.Owner`)."""
+    """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`, `health.Patient`)."""
 
     def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
         self.server = server
         self.name = server.name
         self.latency: float | None = None
         """Seconds the last probe took."""
-        self._hub = hub
         self._tasks = Tasks(server.name)
-        self._traits = Traits()
-        self._links = Links(server, self, around.environ, self._tasks, self._traits, around.itself)
-        key = key_of(_identity(server))
-        self._book = OfferBook(
-            server.name, self._links, hub, around.snapshots, key, self._traits, around.learning, self._tasks
-        )
-        self._subscriptions = Subscriptions(server.name)
+        self._connections = Connections(server, hub, around, self._tasks, self)
+        self._links, self._book = self._connections.links, self._connections.book
         self._parking = Parking(server.name, self._tasks)
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._changed: set[Kind] = set()
-        self._refreshing: asyncio.Task[None] | None = None
         self._solo: Caller | None = None
-        self._level: str | None = None
         self._calls = 0
         self._running = 0
         """Calls that are not over: waiting for the server or a link, or sent."""
@@ -122,17 +74,13 @@ class Upstream:
     def describe(self) -> Json:
         """What there is to tell of it beside its status."""
         links = self._links.describe()
-        processes = len(links) if self._starts_processes else 0
+        processes = len(links) if starts_process(self.server.connection) else 0
         return {
             "restarts": self.restarts,
             "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
             "processes": processes,
             "links": links,
         }
-
-    @property
-    def _starts_processes(self) -> bool:
-        return self.server.connection.starts_process
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -145,15 +93,8 @@ class Upstream:
 
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""
-        link: Link | None = None
         try:
-            link = await self._links.first(self._solo)
-            self._book.instructions = link.terms.instructions
-            await link.listen()
-            await self._book.read(link, KINDS, said_so=False)
-            if self._level is not None:
-                await link.set_level(self._level)
-            await self._subscriptions.carry(self._links, link)
+            link = await self._connections.connect(self._solo)
         except RpcError as error:
             problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
             if isinstance(error, Unavailable):
@@ -167,20 +108,34 @@ class Upstream:
             if link.alive:
                 tools = len(self.definitions["tools"])
                 log.info("[%s] connected, %s, %d tool%s", self.name, link.terms.version, tools, "s" * (tools != 1))
-                self._watcher = self._tasks.start(self._look_after(link))
+                self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
         log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
-        if link is not None:
-            await asyncio.shield(self._links.retire(link))
         return problem
+
+    def changed(self, link: Link) -> None:
+        self._stop_watching()
+        self._watcher = self._tasks.start(self._look_after(link))
+
+    def lost(self, reason: str) -> None:
+        self._stop_watching()
+        self._life.lost(reason)
+
+    def renew(self) -> None:
+        self._stop_watching()
+        self._life.rest("renew")
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None and self._watcher is not asyncio.current_task():
+            self._watcher.cancel()  # it would keep the dead link in memory until its next look
 
     async def _look_after(self, link: Link) -> None:
         verdict = await look_after(self, link)
         if not link.alive or link is not self._links.main:
             return
         if verdict == "lost":
-            self.lost(link, "did not answer health probes")
+            self._connections.lost(link, "did not answer health probes")
             return
         log.info("[%s] %s", self.name, "goes to sleep" if verdict == "sleep" else "is started anew: old or large")
         self._life.rest(verdict)
@@ -193,7 +148,7 @@ class Upstream:
         return self._running > 0 or self._links.opening
 
     def listened_to(self) -> bool:
-        return bool(self._subscriptions)
+        return bool(self._connections.subscriptions)
 
     def probed(self, latency: float | None, problem: str | None) -> None:
         self.latency = latency if latency is not None else self.latency
@@ -241,22 +196,19 @@ class Upstream:
     # Changes of its configuration --------------------------------------------------------------------------------
 
     def inherit(self, other: "Upstream") -> None:
-        """Stand in for the upstream this one will replace: show what that one offered until it is known better."""
-        if self.server.enabled and not self.known:
-            self._book.inherit(other._book)
-        self._level = other._level
+        """Stand in for the upstream this one will replace."""
+        if self.server.enabled:
+            self._connections.inherit(other._connections)
 
     def succeed(self, other: "Upstream") -> None:
-        """The other one is replaced now: what its clients listen for is listened for here."""
-        self._subscriptions.inherit(other._subscriptions)
-        if self._subscriptions:
-            self._carry_soon()
+        """The other one is replaced now."""
+        self._connections.succeed(other._connections)
 
     def update(self, server: Server) -> None:
         """Take up settings that need no new connection."""
         self.server = self._life.server = server
         self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
-        self._links.update(server)
+        self._connections.update(server)
 
     async def drain(self, grace: float) -> None:
         """Let running calls finish, for so many seconds, then close."""
@@ -270,18 +222,14 @@ class Upstream:
         await self.close("was removed from the configuration, or changed in it")
 
     async def close(self, why: str = "the gateway is ending") -> None:
-        self._book.close()
         if self._living is not None:
             self._living.cancel()
-        await self._links.close(why)
+        await self._connections.close(why)
         await self._tasks.close()
         await self._links.close(why)  # what a task opened or let go while it ended
 
     async def end_session(self, session: str) -> None:
-        """The session is over: its private links, and its subscriptions on shared ones, go with it."""
-        self._book.forget_session(session)
-        self._links.end_session(session)
-        await self._subscriptions.end(self._links, session)
+        await self._connections.end_session(session)
 
     # Calls ---------------------------------------------------------------------------------------------------
 
@@ -292,27 +240,28 @@ class Upstream:
         self._calls += 1
         self._running += 1
         try:
-            result = await self._persist(call, params, repeatable)
+            try:
+                result = await self._forward(call, params)
+            except Unavailable as error:
+                if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
+                    await asyncio.sleep(error.retry_after)
+                elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
+                    raise
+                result = await self._forward(call, params)
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
+            elif error.http_status == 401:
+                self._life.set("needs_auth", error.message)
             raise
         finally:
             self._running -= 1
             if not self._running:
                 self._rest.set()
         self._life.recovery.served()
+        if self._life.status.state == "needs_auth":
+            self._life.set("connected")
         return result
-
-    async def _persist(self, call: Call, params: Json, repeatable: bool) -> Json:
-        try:
-            return await self._forward(call, params)
-        except Unavailable as error:
-            if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
-                await asyncio.sleep(error.retry_after)
-            elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
-                raise
-            return await self._forward(call, params)
 
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
@@ -320,7 +269,7 @@ class Upstream:
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:
-                return await self._send(lease, params)
+                return await lease.run(params)
         if not self.server.enabled:
             raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
         if comes_back and self._parking.holds(call):
@@ -336,19 +285,7 @@ class Upstream:
         lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
         if parked is not None:
             parked.lease = lease
-        return await self._send(lease, params)
-
-    async def _send(self, lease: Lease, params: Json) -> Json:
-        link = lease.link
-        try:
-            result = await lease.send(params)
-        finally:
-            lease.end()
-        if link.needs.kind and not link.modern and self._traits.answered_unasked():
-            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
-            self._links.rethink()
-            self._book.keep_soon()
-        return result
+        return await lease.run(params)
 
     async def _connected(self) -> None:
         """Wait, bounded, for this server only; one that is down is tried now, once for all that wait."""
@@ -369,162 +306,29 @@ class Upstream:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
             raise Unavailable(self.name, SERVER_DOWN, reason)
 
-    async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json:
-        return await self.watch(uri, caller.session or "", params)
-
-    async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json:
-        return await self._subscriptions.unsubscribe(self._links, uri, caller.session or "", params)
-
-    async def watch(self, uri: str, who: str, params: Json | None = None) -> Json:
-        """Listen for a resource on behalf of a session or of a modern client's listening."""
-        await self._connected()
-        main = self._links.main
-        own = [link for link in self._links.of_session(who) if link.alive]
-        link = own[0] if own else main
-        if link is None:
-            raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
-        return await self._subscriptions.subscribe(link, uri, who, params or {})
-
-    async def unwatch(self, who: str) -> None:
-        await self._subscriptions.end(self._links, who)
-
     # What reaches the server besides calls ---------------------------------------------------------------------
 
+    async def subscribe(self, caller: Caller, uri: str, params: Json) -> Json:
+        return await self.watch(caller, uri, caller.session or "", params)
+
+    async def unsubscribe(self, caller: Caller, uri: str, params: Json) -> Json:
+        return await self._connections.subscriptions.unsubscribe(self._links, uri, caller.session or "", params)
+
+    async def watch(self, caller: Caller, uri: str, who: str, params: Json | None = None) -> Json:
+        """Listen for a resource on behalf of a session or of a modern client's listening."""
+        await self._connected()
+        params = params or {}
+        link = await self._connections.link_to_watch(Call("resources/subscribe", params, caller))
+        return await self._connections.subscriptions.subscribe(link, uri, who, params)
+
+    async def unwatch(self, who: str) -> None:
+        await self._connections.subscriptions.end(self._links, who)
+
     def notify(self, caller: Caller, method: str, params: Json) -> None:
-        """A client's notification goes over the links that are its own."""
-        for link in self._links:
-            if caller.solo or (caller.session is not None and link.owner == caller.session):
-                link.notify(method, params)
+        self._connections.notify(caller, method, params)
 
     async def set_level(self, level: str, caller: Caller) -> None:
-        """`level` is the lowest anybody wants (shared links), the caller's own counts on its private link."""
-        self._level = level
-        for link in self._links:
-            if link.owner is None:
-                await link.set_level(level)
-            elif link.owner == caller.session and caller.log_level is not None:
-                await link.set_level(caller.log_level)
-
-    # What the server says, and what becomes of its links (`links.Owner`) ---------------------------------------------
-
-    def heard(self, link: Link, method: str, params: Json, owner: object | None) -> None:
-        if method in CHANGES:
-            self._lists_changed(link, CHANGES[method])
-        elif method == "notifications/resources/updated":
-            uri = params.get("uri")
-            users = link.subscribers.get(uri) if isinstance(uri, str) else None
-            if users:
-                self._hub.resource_updated(self.name, params, frozenset(users))
-        else:
-            self._hub.said(self.name, method, params, owner)
-
-    def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
-        if link is self._links.main:
-            self._changed.update(kinds)
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = self._tasks.start(self._refresh())
-            return
-        client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
-        if isinstance(client, str) and is_session(client):
-            self._tasks.start(self._learn_session(link, client, kinds))
-
-    async def _learn_session(self, link: Link, session: str, kinds: tuple[Kind, ...]) -> None:
-        """The server has something for this session that nobody else has: its link stays with it."""
-        if await self._book.learn_session(link, session, kinds) and link.alive and link.owner in (None, session):
-            if link.owner is None:
-                link.owner, link.use, link.why = session, "session", "the server keeps something for this client"
-            link.lasting = True
-
-    async def _refresh(self) -> None:
-        while self._changed:
-            await asyncio.sleep(DEBOUNCE)
-            kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._changed)
-            self._changed.clear()
-            link = self._links.main
-            if link is None or not link.alive:
-                return
-            try:
-                await self._book.read(link, kinds, said_so=True)
-            except RpcError as error:
-                if link.alive:
-                    log.warning("[%s] its lists could not be read: %s", self.name, error.message)
-
-    def lost(self, link: Link, reason: str) -> None:
-        was_main = link is self._links.main
-        self._links.retire(link)
-        if was_main:
-            self._stop_watching()
-            log.warning("[%s] connection lost: %s", self.name, reason)
-            self._life.lost(f"{self.name}: {reason}")
-            return
-        if link.subscribers:
-            self._carry_soon()
-        main = self._links.main
-        if main is not None and not self._starts_processes:
-            self._tasks.start(self._look_at(main))  # the same server answers both, or neither
-
-    async def _look_at(self, main: Link) -> None:
-        try:
-            await main.probe(self.server.timeout)
-        except Unavailable as error:
-            if main.alive and main is self._links.main:
-                self.lost(main, error.message.removeprefix(f"{self.name}: "))
-        except RpcError:
-            pass  # an error is an answer
-
-    def rested(self, link: Link) -> None:
-        self._links.rested(link)
-
-    def asked(self, method: str) -> None:
-        if self._traits.asked(method):
-            log.debug("[%s] asks: %s", self.name, method)
-            self._links.rethink()
-            self._book.keep_soon()
-            main = self._links.main
-            if main is not None and main.use == "lent":
-                # Who cannot be asked needs a link that declares nothing: that is the main one from now on.
-                self._links.main = None
-                self._renew()
-
-    def bound(self, link: Link) -> None:
-        self._links.rethink()
-        if link is self._links.main:
-            self._links.main = None
-            self._renew()
-
-    def spoilt(self, link: Link) -> None:
-        self._links.retire(link)
-        self._renew()
-
-    def _renew(self) -> None:
-        """Make the main link anew, at once; the others live on."""
-        self._stop_watching()
-        self._life.rest("renew")
-
-    def main_changed(self, link: Link) -> None:
-        self._stop_watching()
-        self._watcher = self._tasks.start(self._look_after(link))
-        self._carry_soon()
-
-    def varies(self) -> bool:
-        return self._book.varies_by_kind
-
-    def _stop_watching(self) -> None:
-        if self._watcher is not None and self._watcher is not asyncio.current_task():
-            self._watcher.cancel()  # it would keep the dead link in memory until its next look
-
-    def _carry_soon(self) -> None:
-        main = self._links.main
-        if main is not None and main.alive:
-            self._tasks.start(self._subscriptions.carry(self._links, main))
-
-
-def _identity(server: Server) -> tuple[object, ...]:
-    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
-    spec = server.connection
-    names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
-    parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
-    return (server.name, type(spec).__name__, *parts, *names)
+        await self._connections.set_level(level, caller)
 
 
 def _first_sentence(text: str) -> str:

@@ -8,8 +8,8 @@ import pytest
 from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
-from mcpx.front.audience import Ear, Session
-from mcpx.front.desk import Desk
+from mcpx.front.audience import ListenStream, Session
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from mcpx.wire import era
@@ -38,12 +38,12 @@ def library(*eras: str, **answers: Any) -> Toy:
 
 
 class Office:
-    """A desk, its gateway, and one older client."""
+    """A dispatcher, its gateway, and one older client."""
 
     def __init__(self, **toys: Toy) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0)), {})
-        self.desk = Desk(self.gateway)
+        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {})
+        self.dispatcher = Dispatcher(self.gateway)
         self.heard: list[tuple[str, Json]] = []
         self.session = Session(lambda method, params: self.heard.append((method, params)))
 
@@ -52,18 +52,18 @@ class Office:
         for upstream in self.gateway.generation.upstreams.values():
             await upstream.settled.wait()
         self.greet()
-        self.desk.audience.join(self.session)
+        self.dispatcher.audience.join(self.session)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
         await self.gateway.close()
 
     def greet(self, **params: Any) -> Json:
-        return self.desk.greet(params, self.session, "ann", Tape(), solo=False)
+        return self.dispatcher.greet(params, self.session, "ann", Tape(), solo=False)
 
     async def ask(self, method: str, **params: Any) -> Json:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return await self.desk.serve_older(message, self.session)
+        return await self.dispatcher.serve_older(message, self.session)
 
     def updates(self) -> list[str]:
         return [params["uri"] for method, params in self.heard if method == "notifications/resources/updated"]
@@ -123,7 +123,7 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
             names = [part for part in listed.split(", ") if part]
             assert names == [name.format(n) for n in range(len(names))]  # whole names, from the first on
             assert len(names) == count or len(text.encode()) > 1700
-            assert office.desk.discover(modern())["instructions"] == text
+            assert office.dispatcher.discover(modern())["instructions"] == text
 
     run(main())
 
@@ -131,9 +131,9 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
 def test_a_disabled_server_is_not_named() -> None:
     async def main() -> None:
         config = Config(mcp_servers=(Toy().server("on"), Toy().server("off", enabled=False)))
-        desk = Desk(Gateway(config, {}))
-        assert "on" in desk.discover(modern())["instructions"].split(": ")[1]
-        assert "off" not in desk.discover(modern())["instructions"]
+        dispatcher = Dispatcher(Gateway(config, {}))
+        assert "on" in dispatcher.discover(modern())["instructions"].split(": ")[1]
+        assert "off" not in dispatcher.discover(modern())["instructions"]
 
     run(main())
 
@@ -143,7 +143,7 @@ def test_a_modern_caller_is_what_its_own_envelope_says(level: Any, taken: str | 
     async def main() -> None:
         meta = {era.VERSION_KEY: "2026-07-28", era.CAPABILITIES_KEY: {"roots": {}}, era.LEVEL_KEY: level}
         voice = Tape()
-        caller = Office().desk.modern_caller({"params": {"_meta": meta}}, "bob", voice, solo=False)
+        caller = Office().dispatcher.modern_caller({"params": {"_meta": meta}}, "bob", voice, solo=False)
         assert (caller.principal, caller.modern, caller.session) == ("bob", True, None)
         assert (caller.capabilities, caller.client, caller.log_level) == ({"roots": {}}, {}, taken)
         assert caller.voice is voice
@@ -160,11 +160,11 @@ def test_a_modern_result_is_shaped_and_an_older_one_left_alone() -> None:
             assert await office.ask("ping") == {}
             assert (await office.ask("tools/list")).keys() == {"tools"}
             message = {"method": "tools/list", "params": {}}
-            shaped = await office.desk.serve_modern(message, modern())
+            shaped = await office.dispatcher.serve_modern(message, modern())
             assert shaped.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
             for method in era.REMOVED:
                 with pytest.raises(RpcError) as caught:
-                    await office.desk.serve_modern({"method": method, "params": {}}, modern())
+                    await office.dispatcher.serve_modern({"method": method, "params": {}}, modern())
                 assert caught.value.code == METHOD_NOT_FOUND
 
     run(main())
@@ -204,8 +204,8 @@ def test_what_is_between_the_client_and_us_goes_no_further(method: str) -> None:
         toy = Toy("older")
         async with Office(toy=toy) as office:
             office.session.caller = older(office.session.id, solo=True)
-            office.desk.notification(office.session, method, {})
-            office.desk.notification(office.session, "notifications/roots/list_changed", {})
+            office.dispatcher.notification(office.session, method, {})
+            office.dispatcher.notification(office.session, "notifications/roots/list_changed", {})
             await until(lambda: "notifications/roots/list_changed" in toy.lines[0].methods())
             assert toy.lines[0].methods().count(method) == (1 if method == "notifications/initialized" else 0)
 
@@ -293,7 +293,7 @@ def test_a_client_that_leaves_is_unsubscribed() -> None:
         lib = library("older")
         async with Office(lib=lib) as office:
             await office.ask("resources/subscribe", uri="x:1")
-            await office.desk.leave(office.session)
+            await office.dispatcher.leave(office.session)
             assert lib.lines[0].methods()[-1] == "resources/unsubscribe"
             lib.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
             await turns()
@@ -311,8 +311,8 @@ class Listening:
     def __init__(self, office: Office, **wanted: Any) -> None:
         self.frames: list[tuple[str, Json]] = []
         self.end = asyncio.Event()
-        ear = Ear("id", wanted, lambda method, params: self.frames.append((method, params)))
-        self.task = asyncio.create_task(office.desk.listen(ear, modern(), self.end))
+        stream = ListenStream("id", wanted, lambda method, params: self.frames.append((method, params)))
+        self.task = asyncio.create_task(office.dispatcher.listen(stream, modern(), self.end))
 
     async def acknowledged(self) -> Json:
         await until(lambda: self.frames)
@@ -406,9 +406,9 @@ def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> N
     async def main() -> None:
         async with Office(toy=Toy("older", answers={"initialize": hello})) as office:
             for mode, told in (("direct", True), ("auto", True), ("search", False), ("inspect", False), (None, True)):
-                text: str = office.desk.discover(modern(mode=mode))["instructions"]
+                text: str = office.dispatcher.discover(modern(mode=mode))["instructions"]
                 assert text.endswith("\n\ntoy: Be kind.") == told, mode
-                greeting = office.desk.greet({}, office.session, "ann", Tape(), solo=False, mode=mode)
+                greeting = office.dispatcher.greet({}, office.session, "ann", Tape(), solo=False, mode=mode)
                 assert greeting["instructions"] == text
 
     run(main())
@@ -428,7 +428,7 @@ def test_with_auto_it_is_told_what_the_client_will_be_shown(budget: int, told: b
         try:
             gateway.start()
             await gateway.generation.upstreams["toy"].settled.wait()
-            assert ("Be kind." in Desk(gateway).discover(modern())["instructions"]) == told
+            assert ("Be kind." in Dispatcher(gateway).discover(modern())["instructions"]) == told
         finally:
             await gateway.close()
 

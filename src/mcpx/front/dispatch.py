@@ -1,6 +1,6 @@
 """What every front does alike: greet a client, make a `Call` of its message, shape the result for its era.
 
-Knows no transport. A front brings the way messages come and go; the desk decides what they mean.
+Knows no transport. A front brings the way messages come and go; the dispatcher decides what they mean.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
-from mcpx.front.audience import Audience, Ear, Session
+from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.instructions import instructions
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
@@ -30,7 +30,7 @@ CAPABILITIES: Json = {
 SERVER: Json = {"name": "mcpx", "version": __version__}
 
 
-class Desk:
+class Dispatcher:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.audience = Audience()
@@ -167,23 +167,23 @@ class Desk:
 
     # Listening (modern) ----------------------------------------------------------------------------------------
 
-    async def listen(self, ear: Ear, caller: Caller, until: asyncio.Event) -> Json:
+    async def listen(self, stream: ListenStream, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
         try:
-            for uri in ear.wanted_uris():
+            for uri in stream.wanted_uris():
                 target = await self.gateway.view(caller).locate(uri)
                 if target is None:
                     continue
                 # Noted first: a server may tell of a change together with its answer.
-                ear.forms.setdefault(target, set()).add(uri)
+                stream.forms.setdefault(target, set()).add(uri)
                 try:
-                    await self.gateway.listen_for(*target, ear.id)
+                    await self.gateway.listen_for(caller, *target, stream.id)
                 except RpcError:
-                    ear.forms.pop(target)  # not honoured, so not acknowledged
-            ear.acknowledge()
-            self.audience.join_ear(ear)
+                    stream.forms.pop(target)  # not honoured, so not acknowledged
+            stream.acknowledge()
+            self.audience.join_stream(stream)
             await until.wait()
-            return ear.goodbye()
+            return stream.goodbye()
         finally:
-            self.audience.leave_ear(ear)
-            await self.gateway.stop_listening(ear.id)
+            self.audience.leave_stream(stream)
+            await self.gateway.stop_listening(stream.id)

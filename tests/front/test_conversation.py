@@ -9,8 +9,8 @@ import pytest
 from fixtures.parts import ASKABLE, Line, Toy, asks, forever, run, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
-from mcpx.front.connection import Connection
-from mcpx.front.desk import Desk
+from mcpx.front.conversation import ClientConversation
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
 from mcpx.wire import codec, era
@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, *, solo: bool = True, start: bool = True, **toys: Toy) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
-        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0)), {})
+        self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
         self.congested = False
         self.firsts: list[Caller] = []
         self.events: list[str] = []
@@ -30,8 +30,8 @@ class Client:
         self.questions: list[Json] = []
         self.answers: dict[str, Any] = {}
         self._start = start
-        self.connection = Connection(
-            Desk(self.gateway),
+        self.connection = ClientConversation(
+            Dispatcher(self.gateway),
             self._received,
             principal="local",
             solo=solo,

@@ -7,8 +7,8 @@ belongs to the session that `initialize` began.
 import asyncio
 from collections.abc import Callable
 
-from mcpx.front.audience import Ear, Session
-from mcpx.front.desk import Desk
+from mcpx.front.audience import ListenStream, Session
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import era, jsonrpc
@@ -18,12 +18,12 @@ DROPPABLE = ("notifications/progress", "notifications/message")
 """What a client that does not read may miss; everything else waits in its buffer."""
 
 
-class Connection:
+class ClientConversation:
     """Implements `wire.peer.Inbound` for a client and `model.call.Voice` towards it."""
 
     def __init__(
         self,
-        desk: Desk,
+        dispatcher: Dispatcher,
         transmit: Callable[[bytes], None],
         *,
         principal: str,
@@ -32,7 +32,7 @@ class Connection:
         on_first: Callable[[Caller], None] = lambda caller: None,
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._principal = principal
         self._solo = solo
         self._congested = congested
@@ -58,25 +58,25 @@ class Connection:
             return {}
         if not self._greeted and method != "ping":
             raise RpcError(INVALID_REQUEST, "the conversation begins with initialize")
-        return await self._desk.serve_older(message, self.session)
+        return await self._dispatcher.serve_older(message, self.session)
 
     def _initialize(self, params: Json) -> Json:
         if self._greeted:
             raise RpcError(INVALID_REQUEST, "initialize was already answered")
-        reply = self._desk.greet(params, self.session, self._principal, self, solo=self._solo)
+        reply = self._dispatcher.greet(params, self.session, self._principal, self, solo=self._solo)
         self._greeted = True
-        self._desk.audience.join(self.session)
+        self._dispatcher.audience.join(self.session)
         self._begin(self.session.caller)
         return reply
 
     async def _modern(self, message: Json) -> Json:
         era.check_envelope(message, None)
-        caller = self._desk.modern_caller(message, self._principal, self, solo=self._solo)
+        caller = self._dispatcher.modern_caller(message, self._principal, self, solo=self._solo)
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
-            ear = Ear(message["id"], message["params"].get("notifications"), self.tell)
-            return await self._desk.listen(ear, caller, self._ending)
-        return await self._desk.serve_modern(message, caller)
+            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell)
+            return await self._dispatcher.listen(stream, caller, self._ending)
+        return await self._dispatcher.serve_modern(message, caller)
 
     def _begin(self, caller: Caller) -> None:
         if not self._begun:
@@ -85,10 +85,10 @@ class Connection:
 
     def notification(self, method: str, params: Json) -> None:
         if self._greeted:
-            self._desk.notification(self.session, method, params)
+            self._dispatcher.notification(self.session, method, params)
 
     def closed(self, reason: str) -> None:
-        self._desk.audience.leave(self.session)
+        self._dispatcher.audience.leave(self.session)
 
     async def finish(self, grace: float) -> None:
         """Let what is being answered finish; listeners, which never would, are told that it is over."""
@@ -97,7 +97,7 @@ class Connection:
 
     async def close(self) -> None:
         await self.peer.close()
-        await self._desk.leave(self.session)
+        await self._dispatcher.leave(self.session)
 
     # What is said to the client --------------------------------------------------------------------------------
 

@@ -1,0 +1,295 @@
+"""All connections to one server, and what follows from what is heard on them: lists, subscriptions, what it is like.
+
+Owns the links, what the server offers, and who listens for its resources. Whether there is a main link at all, and when
+it is tried again, is the server's life (`life`), which is told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from mcpx.config import Server
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import SERVER_DIED, RpcError, Unavailable
+from mcpx.model.offer import KINDS, Kind
+from mcpx.transports import starts_process
+from mcpx.upstreams.dialling import Dialler
+from mcpx.upstreams.hub import Hub
+from mcpx.upstreams.link import Link
+from mcpx.upstreams.links import Links
+from mcpx.upstreams.offers import OfferBook
+from mcpx.upstreams.snapshot import key_of
+from mcpx.upstreams.subscriptions import Subscriptions
+from mcpx.upstreams.surroundings import Surroundings
+from mcpx.upstreams.traits import Traits
+from mcpx.upstreams.wishes import is_session
+from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+DEBOUNCE = 0.05
+"""Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
+
+READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
+"""Seconds before a list that could not be read is tried again."""
+
+CHANGES: Mapping[str, tuple[Kind, ...]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "templates"),
+}
+
+
+class MainLink(Protocol):
+    """Who looks after the main link."""
+
+    def lost(self, reason: str) -> None: ...
+
+    def renew(self) -> None:
+        """It is to be made anew, at once; the other links live on."""
+        ...
+
+    def changed(self, link: Link) -> None:
+        """Another one is it now."""
+        ...
+
+
+class Connections:
+    """Implements `link.Owner`."""
+
+    def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
+        self.name = server.name
+        self.traits = Traits()
+        dialler = Dialler(server, self, around.environ, self.traits, around.itself)
+        self.links = Links(server, self, dialler, tasks, self.traits)
+        key = key_of(_identity(server))
+        self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, key, self.traits, tasks)
+        self.subscriptions = Subscriptions(server.name)
+        self._server = server
+        self._hub = hub
+        self._tasks = tasks
+        self._main = main
+        self._level: str | None = None
+        self._changed: set[Kind] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def connect(self, solo: Caller | None) -> Link:
+        """The main link, with the lists read over it, and all that clients asked for; raises what went wrong."""
+        link = await self.links.first(solo)
+        try:
+            self.book.instructions = link.terms.instructions
+            await link.listen()
+            unread = await self.book.read(link, KINDS, said_so=False)
+            if self._level is not None:
+                await link.set_level(self._level)
+            await self.subscriptions.carry(self.links, link)
+        except BaseException:
+            await asyncio.shield(self.links.retire(link))
+            raise
+        if unread:
+            self._tasks.start(self._read_again(link, unread))
+        return link
+
+    async def _read_again(self, link: Link, kinds: tuple[Kind, ...]) -> None:
+        """A list that could not be read may have been refused only for now."""
+        for pause in READ_AGAIN:
+            await asyncio.sleep(pause)
+            if not link.alive:
+                return
+            try:
+                kinds = await self.book.read(link, kinds, said_so=False)
+            except RpcError:
+                return  # the link is gone
+            if not kinds:
+                return
+
+    def update(self, server: Server) -> None:
+        self._server = server
+        self.links.update(server)
+
+    def inherit(self, other: "Connections") -> None:
+        """Stand in for another one: show what that offered until it is known better."""
+        if not self.book.known:
+            self.book.inherit(other.book)
+        self._level = other._level
+
+    def succeed(self, other: "Connections") -> None:
+        """The other one is replaced now: what its clients want to hear of is heard here."""
+        self.subscriptions.inherit(other.subscriptions)
+        if other._level is not None and other._level != self._level and self.links.main is not None:
+            self._tasks.start(self.links.main.set_level(other._level))
+        self._level = other._level
+        self._carry_soon()
+
+    async def close(self, why: str) -> None:
+        self.book.close()
+        await self.links.close(why)
+
+    async def end_session(self, session: str) -> None:
+        """Its private links, and its subscriptions on shared ones, go with it."""
+        self.book.forget_session(session)
+        self.links.end_session(session)
+        await self.subscriptions.end(self.links, session)
+
+    # What reaches the server besides calls ---------------------------------------------------------------------
+
+    async def link_to_watch(self, call: Call) -> Link:
+        """What a client's calls change is told where its calls go; for most of them that is the main link."""
+        caller = call.caller
+        if self.links.lends_to(caller) and not (self.traits.asks and self._passes_by(caller)):
+            lease = self.links.take_now(call) or await self.links.take(call)
+            lease.end()
+            link = lease.link
+            if self.traits.asks:
+                link.bind(caller, "it has subscriptions of this client")
+            if link.alive:
+                return link
+        if self.links.main is None:
+            raise Unavailable(self.name, SERVER_DIED, "the connection was lost")
+        return self.links.main
+
+    def _passes_by(self, caller: Caller) -> bool:
+        """Whether nothing ties its calls to one link: a client without a session, unless it is kept apart."""
+        return caller.session is None and self._server.isolation == "shared"
+
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
+        """A client's notification goes over the links that are its own."""
+        for link in self.links:
+            if caller.solo or (caller.session is not None and link.owner == caller.session):
+                link.notify(method, params)
+
+    async def set_level(self, level: str, caller: Caller) -> None:
+        """`level` is the lowest anybody wants (shared links), the caller's own counts on its private link."""
+        self._level = level
+        for link in self.links:
+            if link.owner is None:
+                await link.set_level(level)
+            elif link.owner == caller.session and caller.log_level is not None:
+                await link.set_level(caller.log_level)
+
+    # What the server says, and what becomes of its links ---------------------------------------------------------
+
+    def heard(self, link: Link, method: str, params: Json, owner: object | None) -> None:
+        if method in CHANGES:
+            self._lists_changed(link, CHANGES[method])
+        elif method == "notifications/resources/updated":
+            uri = params.get("uri")
+            users = link.subscribers.get(uri) if isinstance(uri, str) else None
+            if users:
+                self._hub.resource_updated(self.name, params, frozenset(users))
+        else:
+            self._hub.said(self.name, method, params, owner)
+
+    def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
+        if link is self.links.main:
+            self._changed.update(kinds)
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = self._tasks.start(self._refresh())
+            return
+        client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
+        if isinstance(client, str) and is_session(client):
+            self._tasks.start(self._learn_session(link, client, kinds))
+
+    async def _learn_session(self, link: Link, session: str, kinds: tuple[Kind, ...]) -> None:
+        """The server has something for this session that nobody else has: its link stays with it."""
+        if await self.book.learn_session(link, session, kinds) and link.alive and link.owner in (None, session):
+            if link.owner is None:
+                link.owner, link.use, link.why = session, "session", "the server keeps something for this client"
+            link.lasting = True
+
+    async def _refresh(self) -> None:
+        while self._changed:
+            await asyncio.sleep(DEBOUNCE)
+            kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._changed)
+            self._changed.clear()
+            link = self.links.main
+            if link is None or not link.alive:
+                return
+            try:
+                await self.book.read(link, kinds, said_so=True)
+            except RpcError as error:
+                if link.alive:
+                    log.warning("[%s] its lists could not be read: %s", self.name, error.message)
+
+    def lost(self, link: Link, reason: str) -> None:
+        was_main = link is self.links.main
+        self.links.retire(link)
+        if was_main:
+            log.warning("[%s] connection lost: %s", self.name, reason)
+            self._main.lost(f"{self.name}: {reason}")
+            return
+        main = self.links.main
+        if main is not None and not starts_process(self._server.connection):
+            self._tasks.start(self._look_at(main))  # the same server answers both, or neither
+
+    async def _look_at(self, main: Link) -> None:
+        try:
+            await main.probe(self._server.timeout)
+        except Unavailable as error:
+            if main.alive and main is self.links.main:
+                self.lost(main, error.message.removeprefix(f"{self.name}: "))
+        except RpcError:
+            pass  # an error is an answer
+
+    def rested(self, link: Link) -> None:
+        self.links.rested(link)
+
+    def answered(self) -> None:
+        if self.traits.answered_unasked():
+            log.info("[%s] has asked nothing in many calls: its connection is shared by everybody", self.name)
+            self.links.rethink()
+            self.book.keep_soon()
+
+    def asked(self, method: str) -> None:
+        if self.traits.asked(method):
+            log.debug("[%s] asks: %s", self.name, method)
+            self.links.rethink()
+            self.book.keep_soon()
+            main = self.links.main
+            if main is not None and main.use == "lent":
+                # Who cannot be asked needs a link that declares nothing: that is the main one from now on.
+                self.links.main = None
+                self._main.renew()
+
+    def asked_late(self) -> None:
+        if not self.traits.asks_late:
+            self.traits.asks_late = True
+            self.links.rethink()
+            self.book.keep_soon()
+
+    def bound(self, link: Link) -> None:
+        self.links.rethink()
+        if link is self.links.main:
+            self.links.main = None
+            self._main.renew()
+        else:
+            self._carry_soon()
+
+    def spoilt(self, link: Link) -> None:
+        self.links.retire(link)
+        self._main.renew()
+
+    def main_changed(self, link: Link) -> None:
+        self._main.changed(link)
+        self._carry_soon()
+
+    def retired(self, link: Link) -> None:
+        if link.subscribers:
+            self._carry_soon()
+
+    def varies(self) -> bool:
+        return self.book.varies_by_kind
+
+    def _carry_soon(self) -> None:
+        main = self.links.main
+        if main is not None and main.alive and self.subscriptions:
+            self._tasks.start(self.subscriptions.carry(self.links, main))
+
+
+def _identity(server: Server) -> tuple[object, ...]:
+    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
+    spec = server.connection
+    names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
+    parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
+    return (server.name, type(spec).__name__, *parts, *names)

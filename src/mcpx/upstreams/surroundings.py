@@ -1,0 +1,21 @@
+"""What all upstreams of a gateway share."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mcpx.upstreams.life import Gate
+from mcpx.upstreams.snapshot import Snapshots
+
+LEARN_AT_ONCE = 2
+"""Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    environ: Mapping[str, str]
+    snapshots: Snapshots
+    gate: Gate
+    itself: str = ""
+    """What marks this gateway to itself, should a server turn out to be the gateway."""
+    learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))

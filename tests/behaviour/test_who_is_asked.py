@@ -1,0 +1,129 @@
+"""PRO-5 through the real program: a question reaches the client whose call caused it, in the way of that client's era,
+and its answer reaches the server that asked, in the way of the server's."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+import anyio
+import pytest
+
+from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, Question, connected
+from behaviour.raw import everything
+from fixtures.gateway import Gateway
+from fixtures.process import served
+
+SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
+KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
+FRONTS: tuple[Front, ...] = ("http", "websocket")
+METHODS = {"elicit": "elicitation/create", "sample": "sampling/createMessage", "roots": "roots/list"}
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with ExitStack() as stack:
+        entries: list[Json] = []
+        for name in SERVERS:
+            transport, era = name.split("_")
+            if transport == "stdio":
+                entries.append(everything(name, "--era", era))
+                continue
+            url = stack.enter_context(served("everything.py", "--transport", transport, "--era", era))
+            entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
+        yield stack.enter_context(
+            Gateway({"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": entries})
+        )
+
+
+def words(name: str, tool: str) -> str:
+    return f"{name} called {tool}"
+
+
+def said_in(question: Question) -> str:
+    """What the person at the client reads."""
+    if question.method == "elicitation/create":
+        return question.params["message"]
+    return question.params["messages"][0]["content"]["text"]
+
+
+def answer_of(name: str, tool: str) -> Any:
+    """What a server gets to know when this person answers."""
+    match tool:
+        case "elicit":
+            return {"action": "accept", "content": {"name": name}}
+        case "sample":
+            content = {"type": "text", "text": f"{name} says yes"}
+            return {"role": "assistant", "content": content, "model": f"model of {name}"}
+        case _:
+            return {"roots": [{"uri": f"file:///home/{name}", "name": name}]}
+
+
+async def cause(client: Client, server: str, tool: str) -> None:
+    name = client.person.name
+    arguments = {"elicit": {"message": words(name, tool)}, "sample": {"prompt": words(name, tool)}, "roots": {}}[tool]
+    result = await client.call(f"{server}_{tool}", arguments)
+    assert result.get("structuredContent") == answer_of(name, tool), result
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
+    gateway: Gateway, kind: Kind, server: str, front: Front
+) -> None:
+    """PRO-5, PRO-3: in all four pairs of eras; of three clients two cause questions at once, one none at all."""
+
+    async def check() -> None:
+        urls = {"http": gateway.url, "websocket": f"ws://127.0.0.1:{gateway.port}/ws"}
+        people = [Person(name) for name in ("ada", "bob", "cleo")]
+        async with AsyncExitStack() as stack:
+            door = Door(front, urls[front])
+            clients = [await stack.enter_async_context(connected(kind, door, person)) for person in people]
+            for tool in METHODS:
+                async with anyio.create_task_group() as group:
+                    for client in clients[:2]:
+                        group.start_soon(cause, client, server, tool)
+        for person in people[:2]:
+            assert [question.method for question in person.asked] == list(METHODS.values())
+            assert [said_in(question) for question in person.asked[:2]] == [
+                words(person.name, "elicit"),
+                words(person.name, "sample"),
+            ]
+            if kind == "raw-older":  # a modern client is asked by a result, which has the id of its own request
+                assert all(re.fullmatch(rf"{server}:\d+", str(question.id)) for question in person.asked)
+        assert people[2].asked == []
+        # Among what they complain of: a modern client that is sent a request, an older one with `resultType`.
+        assert [person.complaints for person in people] == [[], [], []]
+
+    async def bounded() -> None:
+        with anyio.fail_after(2 * BOUND):
+            await check()
+
+    anyio.run(bounded)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, kind: Kind, server: str) -> None:
+    """PRO-5, PRO-3: nor is anybody in its place; the server is told so and says it in its own words."""
+
+    async def check() -> None:
+        quiet, askable = Person("quinn", quiet=True), Person("ada")
+        async with (
+            connected(kind, Door("http", gateway.url), quiet) as client,
+            connected(kind, Door("http", gateway.url), askable) as other,
+        ):
+            await cause(other, server, "elicit")
+            try:
+                refused = await client.call(f"{server}_elicit", {"message": "anybody?"})
+            except Exception as error:  # noqa: BLE001 - either is an answer, see below
+                refused = {"isError": True, "content": [{"text": str(error)}]}
+            assert refused["isError"] and "elicitation" in str(refused["content"]), refused
+        assert quiet.asked == [] and len(askable.asked) == 1
+
+    async def bounded() -> None:
+        with anyio.fail_after(BOUND):
+            await check()
+
+    anyio.run(bounded)
