@@ -1,6 +1,6 @@
 """A stdio server of the older era, or of both, that asks, logs and announces at the moment a test chooses.
 
-    python -I -S tests/behaviour/asking_server.py RECORD [--era older|modern|dual] [--delay SECONDS] [--mute]
+    python -I -S tests/behaviour/asking_server.py RECORD [--era older|modern|dual] [--delay S] [--slow S] [--mute]
 
 RECORD gets one line per message read, with the process that read it, over all of its lives. A tool with an argument
 `until` waits for that file, whether it is cancelled or not: what a server says late is what these tests are about.
@@ -76,6 +76,8 @@ class Server:
             return {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info}
         if method == "server/discover":
             return {"supportedVersions": [MODERN], "capabilities": capabilities}
+        if method == "resources/subscribe":
+            time.sleep(self.options.slow)
         if method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
             return {}
         if method == "tools/list":
@@ -171,5 +173,6 @@ if __name__ == "__main__":
     parser.add_argument("record")
     parser.add_argument("--era", choices=("older", "modern", "dual"), default="older")
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--slow", type=float, default=0.0, help="seconds to answer a subscription")
     parser.add_argument("--mute", action="store_true")
     Server(parser.parse_args()).serve()

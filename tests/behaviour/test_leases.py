@@ -1,7 +1,7 @@
 """LIF-2, PRO-4, PRO-5: who is lent which connection, who is asked, who hears what, and how many processes that takes.
 
-Everything goes through the real program, with small clients and a server that asks, logs and announces at the moment the
-test chooses (`asking_server.py`).
+Everything goes through the real program, with small clients and a server that asks, logs and announces at the moment
+the test chooses (`asking_server.py`).
 """
 
 import json
@@ -264,7 +264,10 @@ def test_a_quiet_server_that_asks_after_all_is_answered_by_the_one_client_in_fli
                 ends.touch()
             assert "nobody here can be asked" in outcomes["ada"] and outcomes["bob"] == "bob's"
             assert (questions(ada), questions(bob)) == ([], [])
-            assert json.loads(await called(one, "s_ask", text="again")) == {"action": "accept", "content": {"name": "ada"}}
+            assert json.loads(await called(one, "s_ask", text="again")) == {
+                "action": "accept",
+                "content": {"name": "ada"},
+            }
         assert (questions(ada), questions(bob)) == (["again"], [])
 
     with Gateway(config(asking("s", record))) as gateway:
@@ -334,6 +337,24 @@ def test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(
         assert [[said["data"] for said in heard(person, MESSAGE)] for person in (ada, bob, cy)] == [["ada's"], [], []]
 
     with Gateway(config(asking("s", record, isolation=isolation))) as gateway:
+        run(check)
+
+
+def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_calls(tmp_path: Path) -> None:
+    """PRO-4: with one client's call in flight it is known whose message it is."""
+
+    async def check() -> None:
+        ada, bob = Person("ada"), Person("bob", quiet=True)
+        async with raw_client(door(gateway), ada, False) as one, raw_client(door(gateway), bob, False) as other:
+            for _ in range(55):
+                await called(one, "s_echo")
+            assert await called(other, "s_echo", text="mine") == "mine"
+            assert await called(one, "s_log", text="ada's") == "logged"
+            await until(lambda: heard(ada, MESSAGE))
+            await anyio.sleep(QUIETLY)
+        assert heard(bob, MESSAGE) == []
+
+    with Gateway(config(asking("s", tmp_path / "record"))) as gateway:
         run(check)
 
 
@@ -467,6 +488,15 @@ def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -
         assert told_of(gateway)["s"]["processes"] == len(processes(gateway))
 
 
+def test_one_connection_is_enough_for_clients_that_call_in_turn(tmp_path: Path) -> None:
+    """LIF-2: `max_links: 1` bounds a server that never asks; it does not shut out whoever can be asked."""
+    with Gateway(config(asking("s", tmp_path / "record", max_links=1, timeout=5))) as gateway:
+        settled(gateway.port)
+        for able in (ELICITATION, {}, KINDS[3]):
+            reply = Session(gateway.port, capabilities=able).call("s_echo", text="here")
+            assert "result" in reply and text_of(reply) == "here", reply
+
+
 # ---- subscriptions (PRO-4)
 
 
@@ -526,6 +556,39 @@ def test_a_subscriber_hears_the_new_server_after_a_reload_and_leaves_it_unsubscr
         run(check)
 
 
+def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lost(tmp_path: Path) -> None:
+    """PRO-4, CFG-5: it is taken up by the new server, or refused; never taken for made and forgotten."""
+    record = tmp_path / "record"
+
+    async def check() -> None:
+        ada = Person("ada", quiet=True)
+        async with raw_client(door(gateway), ada, False) as client:
+            made: list[bool] = []
+
+            async def subscribe() -> None:
+                try:
+                    await client.request("resources/subscribe", {"uri": URI})
+                    made.append(True)
+                except RefusedError as refused:
+                    assert refused.error["message"].startswith("s: "), refused
+                    made.append(False)
+
+            old = processes(gateway)
+            async with anyio.create_task_group() as group:
+                group.start_soon(subscribe)
+                await until(lambda: seen(record, "resources/subscribe"))
+                rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
+            await until(lambda: not old & processes(gateway))
+            if made == [True]:
+                await until(lambda: {m["pid"] for m in seen(record, "resources/subscribe")} - old, 5)
+                await called(client, "s_touch")
+                await until(lambda: heard(ada, UPDATED), 3)
+
+    with Gateway(config(asking("s", record, "--slow", "1"))) as gateway:
+        settled(gateway.port)
+        run(check)
+
+
 def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(tmp_path: Path) -> None:
     """PRO-4: the shared connection becomes one session's own when the server is told its roots; others move on."""
     record = tmp_path / "record"
@@ -574,6 +637,24 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
 
 
 # ---- coming and going (CFG-5, SRC-8, LIF-1)
+
+
+def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_server(tmp_path: Path) -> None:
+    """CFG-5, PRO-5: a running call finishes, also when its question is with a modern client."""
+    record = tmp_path / "record"
+    call = {"name": "s_ask", "arguments": {"text": "sure?"}}
+    with Gateway(config(asking("s", record))) as gateway:
+        asked = post_modern(gateway.port, modern("tools/call", call, capabilities=ELICITATION)).message["result"]
+        assert asked["resultType"] == "input_required"
+        known = len(seen(record, "started"))
+        rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
+        eventually(lambda: len(seen(record, "started")) > known)
+        plain = Session(gateway.port)
+        eventually(lambda: told(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]])
+        answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
+        again = {**call, "requestState": asked["requestState"], "inputResponses": answers}
+        reply = post_modern(gateway.port, modern("tools/call", again, capabilities=ELICITATION)).message
+        assert json.loads(text_of(reply))["content"] == {"name": "ada"}
 
 
 @pytest.mark.parametrize("isolation", ["shared", "per_session", "per_call"])
