@@ -5,7 +5,6 @@ descriptors that name them for good. Nothing here sleeps to synchronise; every w
 """
 
 import contextlib
-import functools
 import http.client
 import json
 import os
@@ -136,6 +135,7 @@ class Stream:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
         self._connection.connect()
         self._socket: socket.socket = self._connection.sock
+        self._response: http.client.HTTPResponse | None = None
         headers = list(headers)
         self._connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         if not any(name.lower() == "host" for name, _ in headers):
@@ -149,9 +149,12 @@ class Stream:
         except OSError:  # refused before it had sent everything: the answer is there
             pass
 
-    @functools.cached_property
+    @property
     def response(self) -> http.client.HTTPResponse:
-        return self._connection.getresponse()
+        # Not a `cached_property`: before Python 3.12 that has all streams wait for the answer of one.
+        if self._response is None:
+            self._response = self._connection.getresponse()
+        return self._response
 
     @property
     def status(self) -> int:
@@ -199,8 +202,8 @@ class Stream:
     def cut(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        if "response" in self.__dict__:
-            self.response.close()
+        if self._response is not None:
+            self._response.close()
         self._socket.close()
         self._connection.close()
 
