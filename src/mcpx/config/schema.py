@@ -34,7 +34,8 @@ class PerServer:
     health_check_interval: Seconds = 30.0
     """Seconds between two probes."""
     link_idle: Seconds = 60.0
-    """Seconds a connection beside the first one of a server is kept without a call."""
+    """Seconds a connection beside the first one of a server is kept without a call; ten times as long if a session has
+    its own there."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
     schema_compression_enabled: bool = True

@@ -32,6 +32,8 @@ QUESTIONED = frozenset(QUESTION_CAPABILITIES)
 
 PATIENCE = 0.1
 """Seconds without a turn after which a client that waits for a lent link has another one opened."""
+LASTING = 10
+"""So many times as long as others a link is kept that a session must not lose: not every client says when it goes."""
 OPENINGS_OF_ONE = 2
 OPENINGS = 4
 """Links that are opened at a time: for callers of one kind, and in all."""
@@ -346,21 +348,28 @@ class Links:
         self._provide()
 
     def _sweep_soon(self) -> None:
-        if self._sweeping is None and len(self._open) > 1:
-            wait = min((self._rests_until(link) for link in self._open if link is not self.main), default=None)
-            if wait is not None:
-                self._sweeping = asyncio.get_running_loop().call_at(wait, self._sweep)
+        """Look again when the first of them has been idle for long."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        first = min((self._rests_until(link) for link in self._open if link is not self.main), default=None)
+        if first is not None:
+            self._sweeping = asyncio.get_running_loop().call_at(first, self._sweep)
 
     def _rests_until(self, link: Link) -> float:
         now = asyncio.get_running_loop().time()
-        return max(now + 0.05, (now if link.leases else link.rested_at) + self._server.link_idle)
+        return max(now + 0.05, (now if link.leases else link.rested_at) + self._patience_with(link))
+
+    def _patience_with(self, link: Link) -> float:
+        """Seconds it is kept without a call: longer where the server would lose what it has for a session."""
+        return self._server.link_idle * (LASTING if link.lasting else 1)
 
     def _sweep(self) -> None:
-        """Close what was idle for long. What a session was promised for as long as it lasts goes with the session."""
+        """Close what was idle for long."""
         self._sweeping = None
         now = asyncio.get_running_loop().time()
         for link in tuple(self._open):
-            if self._spare(link) and not link.lasting and now - link.rested_at >= self._server.link_idle:
+            if self._spare(link) and now - link.rested_at >= self._patience_with(link):
                 log.debug("[%s] a connection that was idle goes", self._server.name)
                 self.retire(link)
         self._sweep_soon()

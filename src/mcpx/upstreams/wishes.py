@@ -135,9 +135,14 @@ class Wishes:
 
 
 def _affinity(caller: Caller) -> str:
-    """What a private link is private to: a session. Modern callers have none; who they are is all there is."""
+    """What a private link is private to: a session. Modern callers have none; who they are and what they can be asked
+    is all there is."""
+    if caller.session is not None:
+        return caller.session
     client: Mapping[str, Any] = caller.client
-    return caller.session or f"{caller.principal}\0{client.get('name', '')}\0{client.get('version', '')}"
+    needs = Needs.of(caller)
+    who = (caller.principal, client.get("name", ""), client.get("version", ""), *sorted(needs.kind))
+    return "\0".join(map(str, who))
 
 
 def is_session(owner: str) -> bool:
