@@ -34,10 +34,8 @@ _UV_VALUES = (
     "--python",
     "-p",
     "--index",
-    "--index-url",
     "-i",
     "--default-index",
-    "--extra-index-url",
     "--find-links",
     "-f",
     "--env-file",
@@ -261,7 +259,7 @@ def _split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[lis
         if word == "--":
             break
         option, given, value = word.partition("=")
-        if not given and option in with_value:
+        if not given and (option in with_value or option.endswith("-url")):  # an address is always to follow
             value = left.pop(0) if left else ""
         options.append((option, value))
     return options, left

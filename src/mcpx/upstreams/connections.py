@@ -56,7 +56,7 @@ class MainLink(Protocol):
 
 
 class Connections:
-    """Implements `link.Owner`."""
+    """Implements `owner.Owner`."""
 
     def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
         self.name = server.name

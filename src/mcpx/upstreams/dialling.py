@@ -10,8 +10,9 @@ from dataclasses import replace
 from mcpx.config import Server
 from mcpx.model.call import Caller
 from mcpx.model.errors import SERVER_DIED, Unavailable
-from mcpx.upstreams.link import PLAIN, Link, Owner, Use, through
+from mcpx.upstreams.link import PLAIN, Link, Use, through
 from mcpx.upstreams.negotiate import Era, Identity
+from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import Needs, Traits, both, kind_of, older_version
 from mcpx.upstreams.wishes import Wish
 from mcpx.wire import era

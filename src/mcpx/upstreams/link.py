@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice
@@ -18,6 +18,7 @@ from mcpx.upstreams.bridges import answer_for_older
 from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
+from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOTHING, Needs, Traits
 from mcpx.wire import era
 from mcpx.wire.peer import Conversation
@@ -33,52 +34,6 @@ STRAYS = ("notifications/progress", "notifications/cancelled")
 
 Use = Literal["shared", "lent", "session", "call", "learning"]
 """Who may have it: everybody; one client at a time; one session; one call; nobody yet, it is only asked for lists."""
-
-
-class Owner(Protocol):
-    """Whose links they are: told what becomes of them, and what is heard on them outside of any call."""
-
-    def heard(self, link: "Link", method: str, params: Json, owner: object | None) -> None:
-        """`owner` is the one client it concerns; None concerns everybody."""
-        ...
-
-    def lost(self, link: "Link", reason: str) -> None: ...
-
-    def retired(self, link: "Link") -> None:
-        """It is let go, and on its way out."""
-        ...
-
-    def rested(self, link: "Link") -> None:
-        """It carries no call any more."""
-        ...
-
-    def answered(self) -> None:
-        """A call is answered in which the server could have asked something."""
-        ...
-
-    def asked(self, method: str) -> None:
-        """The server put a question, whoever it was for."""
-        ...
-
-    def asked_late(self) -> None:
-        """The server put a question while nobody had a call there, on a link that had carried some."""
-        ...
-
-    def bound(self, link: "Link") -> None:
-        """It is private to a session from now on."""
-        ...
-
-    def main_changed(self, link: "Link") -> None:
-        """Another link is the main one; the old one goes."""
-        ...
-
-    def spoilt(self, link: "Link") -> None:
-        """Nobody can be lent the main link any more."""
-        ...
-
-    def varies(self) -> bool:
-        """Whether the server offers different things to different kinds of clients."""
-        ...
 
 
 class Link:

@@ -17,8 +17,9 @@ from mcpx.model.call import QUESTION_CAPABILITIES, Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.lease import Lease, client_of
-from mcpx.upstreams.link import Link, Owner
+from mcpx.upstreams.link import Link
 from mcpx.upstreams.negotiate import Era, is_refusal
+from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOBODY, Traits
 from mcpx.upstreams.wishes import Wish, Wishes
 from mcpx.wire.tasks import Tasks
