@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
+from mcpx.wire.flow import Budget
+
 __all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line", "whole_number"]
 
 
 class Line(Protocol):
     """The connection an exchange is answered on."""
 
-    congested: bool
+    @property
+    def congested(self) -> bool: ...
 
     @property
     def client(self) -> tuple[str, int] | None: ...
@@ -31,7 +34,7 @@ class Line(Protocol):
 
     async def drain(self) -> None: ...
 
-    def give_away(self) -> tuple[asyncio.Transport, bytes]: ...
+    def give_away(self) -> tuple[asyncio.Transport, bytes, Budget]: ...
 
     def abort(self) -> None: ...
 
@@ -238,8 +241,9 @@ class Exchange:
         if self._connection is not None:
             await self._connection.drain()
 
-    def upgrade(self) -> tuple[asyncio.Transport, bytes]:
-        """Take the socket away from HTTP, with the bytes that came after the head. Set a protocol at once."""
+    def upgrade(self) -> tuple[asyncio.Transport, bytes, Budget]:
+        """Take the socket away from HTTP, with the bytes that came after the head, and what counts the bytes that wait
+        for clients. Set a protocol at once."""
         if self._connection is None:
             raise ConnectionError("the client is gone")
         connection, self._connection = self._connection, None
