@@ -149,8 +149,19 @@ class HttpFront:
         if stream is None or stream.principal != principal:
             exchange.reply(404, b"unknown session", "text/plain")
             return
-        exchange.reply(202)
-        stream.connection.peer.receive(exchange.body)
+        if stream.exchange.congested:  # what it asks for would be put on top of what it has not read
+            self._tasks.start(self._when_read(stream, exchange))
+        else:
+            exchange.reply(202)
+            stream.connection.peer.receive(exchange.body)
+
+    async def _when_read(self, stream: "_LegacyStream", exchange: Exchange) -> None:
+        await stream.exchange.drain()
+        if not exchange.closed and not stream.exchange.closed:
+            exchange.reply(202)
+            stream.connection.peer.receive(exchange.body)
+        else:
+            exchange.reply(404, b"unknown session", "text/plain")
 
     # WebSocket -------------------------------------------------------------------------------------------------
 
