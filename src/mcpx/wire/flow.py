@@ -25,16 +25,17 @@ log = logging.getLogger(__name__)
 
 clock = time.perf_counter
 
-SLICE: Final = 0.002
+SLICE: Final = 0.001
 """Seconds of a turn for all who have more than one piece."""
-LONG: Final = 0.001
+LONG: Final = 0.0005
 """Seconds after which a piece was a long one: its peer waits in line with the next."""
 TOO_LONG: Final = 0.01
 """Seconds after which the line rests for as long as it took: so those in it have half of the time at most, even with
 messages that cannot be cut into pieces."""
-SHORT: Final = 0.0002
+SHORT: Final = 0.0001
 """Seconds below which the next piece may be larger."""
-SMALLEST: Final = 1024
+SMALLEST: Final = 256
+FIRST: Final = 4096
 LARGEST: Final = 32768
 """Bytes of a piece: the smaller, the more work there was in the last one."""
 READ_AHEAD: Final = 65536
@@ -106,7 +107,7 @@ class Intake:
         self._source: Readable | None = None
         self._largest = largest
         self._read_ahead = read_ahead
-        self._piece = min(largest, 4 * SMALLEST)
+        self._piece = min(largest, FIRST)
         self._rest = b""
         self._at = 0  # of the rest, the first byte that is not worked off
         self._held = False
