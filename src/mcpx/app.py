@@ -232,8 +232,11 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
     front = HttpFront(dispatcher, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
-    except OSError as error:
-        what = os.strerror(error.errno) if error.errno else str(error)
+    except (OSError, ValueError) as error:  # ValueError: not even in form a host
+        number = error.errno if isinstance(error, OSError) else None
+        what = (
+            "not a possible host" if not isinstance(error, OSError) else os.strerror(number) if number else str(error)
+        )
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
     dispatcher.gateway.start()
