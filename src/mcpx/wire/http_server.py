@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 LINGER: Final = 2.0
 """Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
 which throws our answer out of the client's buffer before it is read."""
+MOST_HEADERS: Final = 256
+"""Each costs ten times its bytes."""
 LARGE: Final = 65536
 """Bytes; smaller bodies are not worth counting: there can be no more of them than connections."""
 COPY_BELOW: Final = 65536
@@ -172,6 +174,8 @@ class _Connection(asyncio.Protocol):
                 self._surplus += len(data)
                 if self._surplus > self._limits.header_bytes:
                     self._refuse(431)
+        if self._reading and len(self._fields) + len(self._more) > MOST_HEADERS:
+            self._refuse(431)
         return b""
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -234,6 +238,8 @@ class _Connection(asyncio.Protocol):
             pairs = [*fields.items(), *self._more]
             if sum([len(n) + len(v) + 4 for n, v in pairs]) + len(self._url) > limits.header_bytes:
                 self._stop(431)
+        if len(fields) + len(self._more) > MOST_HEADERS:
+            self._stop(431)
         self._surplus = 0
         self._keep = parser.should_keep_alive()
         self._upgrade = parser.should_upgrade()
