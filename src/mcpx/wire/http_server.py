@@ -109,6 +109,10 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     @property
+    def waiting(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    @property
     def client(self) -> tuple[str, int] | None:
         return _address(self._transport, "peername")
 
