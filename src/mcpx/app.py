@@ -229,7 +229,8 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
 
     server = run.config.server
     tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
-    front = HttpFront(dispatcher, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
+    guard = Guard(run.host, tokens, run.itself, server.allowed_origins)
+    front = HttpFront(dispatcher, guard, max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host

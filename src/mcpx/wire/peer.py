@@ -375,6 +375,11 @@ class Peer:
             raw = codec.dump(jsonrpc.failure(message["id"], RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")))
         self._transmit(raw)
 
+    def send_encoded(self, raw: bytes) -> None:
+        """Send a message that was encoded already, for many hear it."""
+        if self.lost is None:
+            self._transmit(raw)
+
     async def finish(self, grace: float) -> None:
         """Let what is being answered finish, for so many seconds; what does not is answered with an error."""
         if self._answering:
