@@ -105,6 +105,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     tasks = Tasks("app")
     upkeep = Upkeep(run, gateway, tasks)
     _listen_for_signals(stop, upkeep)
+    process.adopt_orphans()
     note = _look_for_leftovers(run)
     try:
         await upkeep.start()
