@@ -36,6 +36,8 @@ GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
 NAMED = 20
 """Servers that are greeted by name."""
+ROOM = 2.0
+"""Seconds between looks whether anything more can be opened."""
 ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
@@ -107,6 +109,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
+    tasks.start(_watch_room())
     try:
         await upkeep.start()
         if run.transport == "stdio":
@@ -303,6 +306,16 @@ def _set_level(name: str) -> None:
         if isinstance(outlet, Outlet):
             console, *files = outlet.targets
             console.setLevel(max(level, logging.WARNING) if files else level)
+
+
+async def _watch_room() -> None:
+    """Says when no more can be opened. uvloop closes a connection that it can take no longer, and tells nobody."""
+    while True:
+        await asyncio.sleep(ROOM)
+        try:
+            os.close(os.dup(2))
+        except OSError as error:
+            _report(asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"})
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

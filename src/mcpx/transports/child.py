@@ -114,7 +114,9 @@ class Child:
         except BaseException:
             # The loop is being torn down around us: no time is left, so no grace either.
             if descendants.AVAILABLE:
-                descendants.send(descendants.survey([self.tree])[0], signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    self.tree.alive = descendants.survey([self.tree])[0]
+                descendants.send(self.tree.alive, signal.SIGKILL)
             raise
         finally:
             self._close()

@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mcpx.wire.descriptors import Reserve, ran_out
+
 MARK = "GATEWAY_OWNER"
 """The variable that carries the mark: a token per gateway above the process, outermost first, commas between.
 Tokens are added, not replaced, so that a gateway behind a gateway leaves both able to find what they own."""
@@ -34,6 +36,9 @@ _TIME = b"Max realtime timeout"
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER"""
 _adopting = False
+
+RESERVE = Reserve(4)
+"""What is ours must be found and ended also when no file more can be opened."""
 
 
 class Stat(NamedTuple):
@@ -239,19 +244,24 @@ def still_alive(found: dict[int, int]) -> dict[int, int]:
     """Those of `found` that run yet; cheap, for waiting."""
     left: dict[int, int] = {}
     for pid, start in found.items():
-        stat = read_stat(pid)
+        try:
+            stat = read_stat(pid)
+        except OSError:  # it cannot be looked at now
+            left[pid] = start
+            continue
         if stat is not None and stat.alive and stat.start == start:
             left[pid] = start
     return left
 
 
 def send(found: dict[int, int], *signals: signal.Signals) -> None:
-    """Signal exactly these processes. Whoever is gone, or not ours to signal, is passed over."""
+    """Signal exactly these processes. Whoever is gone, or not ours to signal, or cannot be looked at now, is passed
+    over."""
     for pid, start in found.items():
         for number in signals:
             try:
                 _send(pid, start, number)
-            except (ProcessLookupError, PermissionError):
+            except OSError:
                 break
 
 
@@ -299,16 +309,19 @@ def _send(pid: int, start: int, number: signal.Signals) -> None:
 
 def _pids() -> Iterator[int]:
     own = os.getpid()
-    for name in os.listdir("/proc"):
+    for name in RESERVE.use(lambda: os.listdir("/proc")):
         if name.isdigit() and (pid := int(name)) != own:
             yield pid
 
 
 def _read(path: str) -> bytes:
-    """A whole file of /proc; empty when it is gone or not ours to read."""
+    """A whole file of /proc; empty when it is gone or not ours to read. Raises an OSError only when no file can be
+    opened at all, which must not be taken for that."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        fd = RESERVE.use(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if ran_out(error):
+            raise
         return b""
     try:
         data = os.read(fd, 65536)

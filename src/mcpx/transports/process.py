@@ -13,6 +13,7 @@ nothing about whose child it was, so what is found by nothing else is ended when
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -143,16 +144,23 @@ class _Brood:
     async def _survey(self, passes: int) -> None:
         trees = [child.tree for child in self.children]
         try:
-            found = await self.loop.run_in_executor(None, survey, trees, passes)
-        except RuntimeError:  # the loop is closing and has no threads left
-            found = survey(trees, passes)
+            try:
+                found = await self.loop.run_in_executor(None, survey, trees, passes)
+            except RuntimeError:  # the loop is closing and has no threads left
+                found = survey(trees, passes)
+        except OSError as error:
+            _log.warning("cannot look who is running: %s; what was known counts", error.strerror)
+            found = [tree.alive for tree in trees]
         for tree, alive in zip(trees, found, strict=True):
             tree.alive = alive
         self._tell()
 
     def _tell(self) -> None:
         named = [name for child in self.children for name in child.tree.alive.items()]
-        _KEEPER.tell({*named, *descendants.adopted(self._owned).items()})
+        with contextlib.suppress(OSError):
+            named += descendants.adopted(self._owned).items()
+        _KEEPER.tell(set(named))
+        descendants.RESERVE.fill()
 
     @property
     def _owned(self) -> set[int]:
@@ -172,14 +180,18 @@ class _Brood:
                     child.busy = False
                 self._current = self.loop.create_task(self._survey(1))
             if descendants.adopting():
-                self._strays = descendants.reap_strays(self._owned, self._strays)
+                with contextlib.suppress(OSError):
+                    self._strays = descendants.reap_strays(self._owned, self._strays)
         if self.children or self._strays:
             self._tick = self.loop.call_later(CENSUS, self._census)
 
     async def end_orphans(self) -> None:
         """What our children left behind and nothing else names."""
         for signals in ((signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
-            found = descendants.adopted(self._owned)
+            try:
+                found = descendants.adopted(self._owned)
+            except OSError:
+                return  # the keeper was told of them
             descendants.send(found, *signals)
             deadline = self.loop.time() + ORPHANS
             while descendants.still_alive(found) and self.loop.time() < deadline:  # noqa: ASYNC110
