@@ -35,6 +35,7 @@ from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
+from mcpx.wire.logs import Brief
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -306,7 +307,7 @@ class Gateway:
 
     def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":
-            log.info("[%s] %s: %s", server, params.get("level"), params.get("data"))
+            log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
         self.bus.publish(ServerSaid(server, method, params, owner))
 
     def state_changed(self, server: str) -> None:

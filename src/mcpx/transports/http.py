@@ -49,9 +49,9 @@ class Http:
     type: ClassVar[str] = "http"
 
     url: str
-    """Address of its MCP endpoint."""
+    """Address of its MCP endpoint; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         return HttpConversation(self, dial)

@@ -116,7 +116,7 @@ def _most_telling(failed: Mapping[Era, RpcError]) -> RpcError:
         return cast(RpcError, probe or handshake)
     told = handshake
     if handshake.code != UNSUPPORTED_VERSION or probe.passing:
-        knows_none = handshake.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND) or isinstance(handshake, Unavailable)
+        knows_none = handshake.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
         if knows_none and is_refusal(handshake) and (probe.passing or probe.code == UNSUPPORTED_VERSION):
             told = probe
     if isinstance(told, Unavailable):
