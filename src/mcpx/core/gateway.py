@@ -43,6 +43,8 @@ STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
 """CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
+LOGGED = 2_000
+"""Characters of a server's message that are logged."""
 DRAIN = 30.0
 """Seconds running calls of a server that was removed may take to finish."""
 
@@ -319,7 +321,8 @@ class Gateway:
 
     def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":
-            log.info("[%s] %s: %s", server, params.get("level"), params.get("data"))
+            level, data = params.get("level"), params.get("data")
+            log.info("[%s] %.20s: %.*s", server, level, LOGGED, data if isinstance(data, str) else str(data))
         self.bus.publish(ServerSaid(server, method, params, owner))
 
     def state_changed(self, server: str) -> None:

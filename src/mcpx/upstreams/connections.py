@@ -16,6 +16,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.transports import starts_process
+from mcpx.upstreams.chatter import Chatter
 from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
@@ -75,6 +76,7 @@ class Connections:
         self.key = key_of(_identity(server))
         self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)
         self.subscriptions = Subscriptions(server.name)
+        self._chatter = Chatter(server.name, lambda params, to: hub.resource_updated(server.name, params, to))
         self._server = server
         self._hub = hub
         self._tasks = tasks
@@ -135,6 +137,7 @@ class Connections:
         self._carry_soon()
 
     async def close(self, why: str) -> None:
+        self._chatter.close()
         await self.book.close()
         await self.links.close(why)
 
@@ -189,8 +192,8 @@ class Connections:
             uri = params.get("uri")
             users = link.subscribers.get(uri) if isinstance(uri, str) else None
             if users:
-                self._hub.resource_updated(self.name, params, frozenset(users))
-        else:
+                self._chatter.updated(params, frozenset(users))
+        elif self._chatter.admits(params):
             self._hub.said(self.name, method, params, owner)
 
     def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
