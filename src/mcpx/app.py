@@ -216,7 +216,7 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        return {"ok": True, **about, **self._store.status(), **self._gateway.describe()}
+        return {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
 
 
 async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:

@@ -39,12 +39,25 @@ def definitions_within(
     budget: int, services: Sequence[Service], tools: Tools, define: Callable[[str], list[Json]]
 ) -> list[Json]:
     """The definitions `define` makes around the fullest menu with which all of them stay within the budget."""
-    for step in (_full, _names, _summaries, _counts):
-        menu = "\n".join(step(services, tools))
-        # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
-        if len(menu) <= 5 * budget and _cost(definitions := define(menu)) <= budget:
+    # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
+    room = 5 * budget
+    steps = (_full, _names, _summaries, _counts)
+    for step in steps if 3 * sum(map(len, tools.values())) <= room else steps[2:]:
+        menu = _joined(step(services, tools), room)
+        if menu is not None and _cost(definitions := define(menu)) <= budget:
             return definitions
     return define(_totals(services, tools, int(NAMES_SHARE * budget) - _cost(define(""))))
+
+
+def _joined(lines: Iterator[str], room: int) -> str | None:
+    """None when they do not fit: the rest of ten thousand is not looked at."""
+    taken: list[str] = []
+    for line in lines:
+        taken.append(line)
+        room -= len(line) + 1
+        if room < -1:
+            return None
+    return "\n".join(taken)
 
 
 def _cost(definitions: list[Json]) -> int:

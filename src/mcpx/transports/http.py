@@ -271,6 +271,7 @@ class HttpConversation:
         """Ends what is under way too, except after a loss: that was not what the loss was about, and each request ends
         by its own deadline."""
         if self._lost is not None:
+            self.waiting.wind_down()
             self._pool.retire()
             await self.tasks.close()
             return

@@ -124,6 +124,7 @@ class Waiting:
         self._timer: asyncio.TimerHandle | None = None
         """One for all: set for the earliest deadline, or earlier."""
         self._due = 0.0
+        self._over = False
         self.noise = 0
         """Messages that could not be understood."""
         self.strays = 0
@@ -163,6 +164,19 @@ class Waiting:
 
     def drop(self, rid: str | int) -> None:
         self._waits.pop(rid, None)
+        if self._over and not self._waits:
+            self._stop()
+
+    def wind_down(self) -> None:
+        """Nothing more will be asked: the timer goes with the last that waits."""
+        self._over = True
+        if not self._waits:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _expire_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
@@ -233,9 +247,7 @@ class Waiting:
 
     def fail_all(self, code: int, reason: str) -> None:
         spread(list(self._waits), lambda rid: self.fail(rid, Unavailable(self.name, code, reason)))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop()
 
 
 class Peer:

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 COMPACT = "search"
 """Of the compact modes: its menu is the same few tokens at any size of the catalog."""
 
+ENOUGH = 20
+"""So many times the budget is far beyond it."""
+
 
 def _size(definition: Json) -> int:
     """Tokens of one tool in a list."""
@@ -75,11 +78,21 @@ class Auto(Surface):
             if rule.matches(client):
                 return Choice(client, rule.mode, rule.reason)
         if self._size[0] is not catalog:
-            self._size = (catalog, sum(_size(offer.definition) for offer in catalog.offers["tools"]))
+            self._size = (catalog, self._measured(catalog))
         size, budget = self._size[1], self.settings.auto_budget
         count = len(catalog.offers["tools"])
-        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} about {size:,} tokens, the budget is {budget:,}"
+        about = "about" if size <= ENOUGH * budget else "more than"
+        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)
+
+    def _measured(self, catalog: Catalog) -> int:
+        """Tokens of all tools; what is far beyond the budget is not counted to the end."""
+        size = 0
+        for offer in catalog.offers["tools"]:
+            size += _size(offer.definition)
+            if size > ENOUGH * self.settings.auto_budget:
+                break
+        return size
 
 
 def _client(caller: Caller) -> str:
