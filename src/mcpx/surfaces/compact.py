@@ -20,7 +20,7 @@ from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
-from mcpx.surfaces.results import owner_of, said, shaped
+from mcpx.surfaces.results import Shaper, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
@@ -122,9 +122,10 @@ class Compact(Surface):
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"error": text}), "isError": True}
 
-    def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
+    async def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
         """An answer that may be large."""
-        return shaped(result, how or self.settings.common, self._kept, owner_of(call.caller), self._go_on)
+        owner = owner_of(call.caller)
+        return await Shaper(how or self.settings.common, self._kept, self._worker, owner, self._go_on).shaped(result)
 
     def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
@@ -150,7 +151,7 @@ class Compact(Surface):
             result = await view.call(offer, call, params)
             if result.get("resultType") == "input_required":
                 return result
-            result = self.bounded(call, result, how)
+            result = await self.bounded(call, result, how)
         shown = self.finished(result, how)
         if checked.repairs and isinstance(shown.get("content"), list):
             shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
@@ -158,11 +159,12 @@ class Compact(Surface):
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
-        kept = self._kept.get(owner_of(call.caller), str(arguments.get("handle")))
+        owner = owner_of(call.caller)
+        kept = self._kept.get(owner, str(arguments.get("handle")))
         if kept is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            page = await self._worker.read(kept, arguments, how.result_limit, how.toon, how.toon_min_size)
+            page = await self._worker.read(owner, kept, arguments, how)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         result: Json = {"content": [said(page.text)]}

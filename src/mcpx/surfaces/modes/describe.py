@@ -24,7 +24,7 @@ class Describe(Compact):
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "describe":
             self.only(arguments, "method")
-            return self.bounded(call, await self._describe(view, self.text(arguments, "method")))
+            return await self.bounded(call, await self._describe(view, self.text(arguments, "method")))
         if name == "call":
             self.only(arguments, "method", "arguments")
             offer = await self._method(view, self.text(arguments, "method"))
@@ -76,7 +76,7 @@ class Describe(Compact):
         lines = lines or ["There are no resources."]
         if note := starting(view, "resources"):
             lines.append(note)
-        return self.bounded(call, self.reply("\n".join(lines), listed))
+        return await self.bounded(call, self.reply("\n".join(lines), listed))
 
     async def _read_resource(self, view: View, call: Call, server: str, uri: str) -> Json:
         if server:
@@ -105,7 +105,7 @@ class Describe(Compact):
         how = self.settings.of(found[0])
         if how.structured and not any("blob" in part for part in parts):
             shown["structuredContent"] = {"contents": parts}
-        return self.bounded(call, shown, how)
+        return await self.bounded(call, shown, how)
 
     def spelled(self, offer: Offer) -> str:
         return f"{offer.server}.{offer.name}"
