@@ -39,6 +39,8 @@ WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
 LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
+REMEMBERED = 1_000_000
+"""Characters of signatures that are kept."""
 LONGEST_TO_COPY = 300
 """Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
@@ -58,6 +60,9 @@ class Compact(Surface):
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
+        self._signatures: dict[int, tuple[Offer, str]] = {}
+        """By the identity of the offer: of some schemas writing one takes 15 ms."""
+        self._signed = 0
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
@@ -127,10 +132,10 @@ class Compact(Surface):
         owner = owner_of(call.caller)
         return await Shaper(how or self.settings.common, self._kept, self._worker, owner, self._go_on).shaped(result)
 
-    def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
+    async def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
         room = WHOLE_SCREENS * self.settings.common.result_limit
-        return describe_server(self, service, offers, room, view.starting())
+        return await describe_server(self, service, offers, room, view.starting())
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
@@ -180,11 +185,20 @@ class Compact(Surface):
         return f"Go on with {call} and offset/limit, jmespath, grep or head"
 
     def signature(self, offer: Offer) -> str:
+        known = self._signatures.get(id(offer))
+        if known is not None:
+            return known[1]
         how = self.settings.of(offer.server)
         name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
         if not how.compress_schemas:
             return f"{name} {_json(schema)}"
-        return signature(name, schema, max_description_len=how.max_description_len)
+        text = signature(name, schema, max_description_len=how.max_description_len)
+        self._signed += len(text)
+        if self._signed > REMEMBERED:
+            self._signatures.clear()
+            self._signed = len(text)
+        self._signatures[id(offer)] = (offer, text)
+        return text
 
     # Finding what is meant -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ here is done a slice at a time; should the process be busy or fail, the beginnin
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,6 +20,7 @@ from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.large.shaping import ALL, Decision, Piece, decide, may_be_json
 from mcpx.surfaces.large.worker import AT_ONCE, Busy, Overrun, Worker, matters
 from mcpx.surfaces.settings import Rendering
+from mcpx.surfaces.turns import Turns
 from mcpx.wire import codec
 
 CLAIMED = 100
@@ -29,8 +29,6 @@ MOST_BLOCKS = 1_000
 """Blocks that are looked at one by one. Of more the texts stay as they are, or are kept as one."""
 SLICE = 500
 """Items of a list that are written as JSON in one go."""
-TURN = 0.003
-"""Seconds of such work before others have their turn."""
 
 
 def owner_of(caller: Caller) -> str:
@@ -194,12 +192,10 @@ async def _written(value: Any) -> bytes:
     if next(_large_lists(value), None) is None:
         return codec.dump(value)
     parts: list[bytes] = []
-    until = time.monotonic() + TURN
+    turns = Turns()
     for part in _slices(value):
         parts.append(part)
-        if time.monotonic() > until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + TURN
+        await turns.step()
     return b"".join(parts)
 
 

@@ -74,7 +74,7 @@ JOBS: dict[str, Callable[[Any, _Parts], _Answer]] = {"shape": shape, "keep": kee
 def main() -> None:
     processor, memory = map(int, sys.argv[1:])
     _bound_memory(memory)
-    os.nice(5)
+    os.nice(2)
     ours = socket.socket(fileno=0)
     jobs: SimpleQueue[tuple[Any, list[bytes]]] = SimpleQueue()
     threading.Thread(target=_listen, args=(ours, jobs), daemon=True).start()

@@ -40,7 +40,7 @@ class Busy(Exception):
 class Bounds:
     processor: int = 3
     """Seconds of processor time for one job."""
-    longest: float = 15.0
+    longest: float = 30.0
     """Seconds for one job on a busy machine."""
     memory: int = 1 << 30
     idle: float = 10.0
@@ -190,7 +190,7 @@ class Process:
         self._reader = self._writer = None
         process, self._process = self._process, None
         if process is not None:
-            log.debug("the process for %s is ended: %s", self._name, why)
+            log.debug("the process for %s large results is ended: %s", self._name, why)
             with suppress(OSError):
                 process.kill()
             self._ended.add(process)

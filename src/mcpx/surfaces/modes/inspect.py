@@ -38,7 +38,7 @@ class Inspect(Compact):
             return describe_tool(self, READER)
         catalog = await view.prepare()
         service = self.service(view, server)
-        return self.told(view, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
+        return await self.told(view, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
 
     def spelled(self, offer: Offer) -> str:
         return offer.name
