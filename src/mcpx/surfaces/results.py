@@ -252,6 +252,8 @@ def _slices(value: object, levels: int = 3) -> Iterator[bytes]:
 def _let_go(lists: Iterable[list[Any]]) -> None:
     """See that what long lists hold is freed over several turns, not all at once with whoever holds them."""
     slices = [rows[begin : begin + SLICE * 4] for rows in lists for begin in range(0, len(rows), SLICE * 4)]
+    if not slices:
+        return
     loop = asyncio.get_running_loop()
 
     def some() -> None:
@@ -259,5 +261,4 @@ def _let_go(lists: Iterable[list[Any]]) -> None:
         if slices:
             loop.call_soon(some)
 
-    if slices:
-        loop.call_soon(some)
+    loop.call_soon(some)
