@@ -174,6 +174,16 @@ def test_what_is_too_old_makes_room_at_the_next_keep(store: ResultStore, clock: 
     assert [read(store, "cid", handle) for handle in handles] == [body(number) for number in range(4)]
 
 
+def test_what_was_kept_for_one_who_is_gone_is_let_go(store: ResultStore) -> None:
+    """SUR-11: a session that ended; what others have stays."""
+    gone, other = [keep(store, "ann", body(number)) for number in range(3)], keep(store, "bob", body(9))
+    store.forget("ann")
+    store.forget("nobody")
+    assert [store.get("ann", handle) for handle in gone] == [None] * 3
+    assert read(store, "bob", other) == body(9)
+    assert (len(store._kept), len(store._ends), len(store._cost)) == (1, 1, 1)
+
+
 def test_closing_forgets_everything(store: ResultStore) -> None:
     """SUR-11"""
     handle = keep(store, "ann", b"x")

@@ -103,6 +103,12 @@ class ResultStore:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
+    def forget(self, owner: str) -> None:
+        """It is gone, and nobody else may read what was kept for it."""
+        if owner in self._cost:
+            for key in [key for key in self._kept if key[0] == owner]:
+                self._drop(key)
+
     def close(self) -> None:
         self._kept.clear()
         self._ends.clear()

@@ -123,7 +123,7 @@ class Process:
             self._taken = False
             if self._process is not None:
                 loop = asyncio.get_running_loop()
-                self._idle = loop.call_later(self._bounds.idle, self._end, "nothing to do")
+                self._idle = loop.call_later(self._bounds.idle, self._rest)
             return
         owner, queue = self._waiting.popitem(last=False)
         turn = queue.popleft()
@@ -133,6 +133,10 @@ class Process:
             self._next()
         else:
             turn.set_result(None)
+
+    def _rest(self) -> None:
+        self._end("nothing to do")
+        give_back()
 
     # The process -------------------------------------------------------------------------------------------------
 
@@ -202,6 +206,16 @@ class Process:
         elif process in self._ended:
             with suppress(RuntimeError):  # the loop has ended before: `close` waits for it
                 asyncio.get_running_loop().call_later(0.05, self._reap, process)
+
+
+def give_back() -> None:
+    """Hand the memory of large results, which are gone, back to the system: the allocator keeps it otherwise."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except (ImportError, OSError, AttributeError):  # not glibc
+        pass
 
 
 async def _send(writer: asyncio.StreamWriter, head: Any, parts: Sequence[bytes]) -> None:
