@@ -20,7 +20,7 @@ from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
-from mcpx.surfaces.results import Shaper, owner_of, said
+from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
@@ -129,8 +129,10 @@ class Compact(Surface):
 
     async def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
         """An answer that may be large."""
-        owner = owner_of(call.caller)
-        return await Shaper(how or self.settings.common, self._kept, self._worker, owner, self._go_on).shaped(result)
+        how = how or self.settings.common
+        if is_plain(result, how.result_limit):
+            return result
+        return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
     async def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""

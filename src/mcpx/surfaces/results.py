@@ -10,14 +10,13 @@ here is done a slice at a time; should the process be busy or fail, the beginnin
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from mcpx.model.call import Caller, Json
 from mcpx.surfaces.large.excerpt import TIGHTEST, cut
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
-from mcpx.surfaces.large.shaping import ALL, Decision, Piece, decide, may_be_json
+from mcpx.surfaces.large.shaping import ALL, SPACE, Decision, Piece, decide, may_be_json
 from mcpx.surfaces.large.worker import AT_ONCE, Busy, Overrun, Worker, matters
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.turns import Turns
@@ -43,34 +42,36 @@ def said(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-@dataclass(frozen=True, slots=True)
 class Shaper:
     """How results are shaped for one owner."""
 
-    how: Rendering
-    kept: KeptResults
-    worker: Worker
-    owner: str
-    go_on: Callable[[str, Preview], str]
-    """Says how a handle is read through this surface."""
+    __slots__ = ("go_on", "how", "kept", "owner", "worker")
+
+    def __init__(
+        self, how: Rendering, kept: KeptResults, worker: Worker, owner: str, go_on: Callable[[str, Preview], str]
+    ) -> None:
+        """`go_on` says how a handle is read through this surface."""
+        self.how = how
+        self.kept = kept
+        self.worker = worker
+        self.owner = owner
+        self.go_on = go_on
 
     async def shaped(self, result: Json) -> Json:
         content: Any = result.get("content")
         own: Any = result.get("structuredContent")
-        if "structuredContent" not in result and _is_plain(content, self.how.result_limit):
-            return result
         shown = {key: value for key, value in result.items() if key != "structuredContent"}
         structured: Json | None = None
         decision = Decision(())
         if isinstance(content, list):
             blocks = cast(list[Any], content)
-            parted = await _parted(blocks)
+            parted = _parted(blocks) if len(blocks) <= MOST_BLOCKS else await _parted_in_turns(blocks)
             try:
                 decision = await self._decide(parted, own)
                 shown["content"], structured = self._shown(parted, decision)
             except (Busy, Overrun) as error:
                 shown["content"], structured = self._cut(parted, error)
-            if structured is not None:
+            if structured is not None and (own is not None or len(blocks) > MOST_BLOCKS):
                 _let_go([*_large_lists(own), *_large_lists(blocks)])
         if not self.how.structured:
             return shown
@@ -98,7 +99,7 @@ class Shaper:
         told, structured = ("", None) if piece is None else self._keep(piece)
         if piece is not None and (place == ALL or len(parted.blocks) > MOST_BLOCKS):
             return parted.as_one(told), structured
-        if piece is None and not any(text is not None for text in decision.shown):
+        if piece is None and decision.shown.count(None) == len(decision.shown):
             return parted.blocks, None
         shown: list[Any] = []
         at = 0
@@ -154,37 +155,46 @@ class Shaper:
         return about
 
 
-@dataclass(frozen=True, slots=True)
 class _Parted:
     """The blocks of a result, and what of them is text."""
 
-    blocks: Sequence[Any]
-    texts: Sequence[str]
-    others: Sequence[Any]
-    first: int
-    """How many others stand before the first text."""
+    __slots__ = ("blocks", "first", "others", "texts")
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self.blocks = blocks
+        self.texts: list[str] = []
+        self.others: list[Any] = []
+        self.first: int | None = None
+        """How many others stand before the first text."""
+
+    def look(self, some: Iterable[Any]) -> None:
+        for block in some:
+            text = text_of(block)
+            if text is None:
+                self.others.append(block)
+            else:
+                self.first = len(self.others) if self.first is None else self.first
+                self.texts.append(text)
 
     def as_one(self, text: str) -> list[Any]:
         """All texts as one, where the first of them stood."""
-        return [*self.others[: self.first], said(text), *self.others[self.first :]]
+        first = self.first or 0
+        return [*self.others[:first], said(text), *self.others[first:]]
 
 
-async def _parted(blocks: list[Any]) -> _Parted:
-    """Of very many, so many in each turn."""
-    texts: list[str] = []
-    others: list[Any] = []
-    first: int | None = None
+def _parted(blocks: list[Any]) -> _Parted:
+    parted = _Parted(blocks)
+    parted.look(blocks)
+    return parted
+
+
+async def _parted_in_turns(blocks: list[Any]) -> _Parted:
+    """So many blocks that only looking at each takes a while."""
+    parted = _Parted(blocks)
     for begin in range(0, len(blocks), MOST_BLOCKS):
-        if begin:
-            await asyncio.sleep(0)
-        for block in blocks[begin : begin + MOST_BLOCKS]:
-            text = text_of(block)
-            if text is None:
-                others.append(block)
-                continue
-            texts.append(text)
-            first = len(others) if first is None else first
-    return _Parted(blocks, texts, others, first or 0)
+        parted.look(blocks[begin : begin + MOST_BLOCKS])
+        await asyncio.sleep(0)
+    return parted
 
 
 async def _written(value: Any) -> bytes:
@@ -216,12 +226,13 @@ def text_of(block: Any) -> str | None:
     return None
 
 
-def _is_plain(content: Any, limit: int) -> bool:
+def is_plain(result: Json, limit: int) -> bool:
     """One short text that is no data: what most tools say, and nothing is to be done with it."""
-    if not isinstance(content, list) or len(cast(list[Any], content)) != 1:
+    content: Any = result.get("content")
+    if "structuredContent" in result or not isinstance(content, list) or len(cast(list[Any], content)) != 1:
         return False
     text = text_of(content[0])
-    return text is not None and 4 * len(text) <= limit and not may_be_json(text)
+    return text is not None and 4 * len(text) <= limit and not may_be_json(text.strip(SPACE))
 
 
 def _large_lists(value: object, levels: int = 3) -> Iterator[list[Any]]:
