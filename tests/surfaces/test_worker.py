@@ -345,6 +345,9 @@ def test_the_end_of_the_gateway_does_not_wait_for_a_job(started: list[Started]) 
             with pytest.raises(BadReading):
                 await task
         assert time.monotonic() - began < 2
+        with pytest.raises(Overrun):
+            await shape(worker, "x" * 300_000)
+        assert len(started) == 1, "nothing is begun any more"
 
     working(main)
     assert started[0].returncode != 0

@@ -65,6 +65,7 @@ class Process:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By owner; whose turn is next stands first."""
         self._count = self._bytes = 0
+        self._closed = False
 
     async def do(
         self, owner: str, job: str, given: object, parts: Callable[[], Sequence[bytes]], size: int
@@ -77,6 +78,7 @@ class Process:
             self._next()
 
     def close(self) -> None:
+        self._closed = True
         self._end("the gateway ends")
         for process in self._ended:
             process.wait()
@@ -89,6 +91,8 @@ class Process:
     # Turns -------------------------------------------------------------------------------------------------------
 
     async def _turn(self, owner: str, size: int) -> None:
+        if self._closed:
+            raise Overrun("the gateway ends")
         if not self._taken:
             self._taken = True
             return
