@@ -15,6 +15,7 @@ from mcpx.model.slices import in_slices
 from mcpx.surfaces.compact import READER, Compact, Mistake, exact, quoted, starting
 from mcpx.surfaces.descriptions import how_many
 from mcpx.surfaces.menu import Tools, cut, one_line, short
+from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View
@@ -165,7 +166,7 @@ class Search(Compact):
             return result
         failed = result.get("isError") is True
         content: Any = result.get("content")
-        blocks = cast(list[Any], content) if isinstance(content, list) else []
+        blocks = cast(list[Any], content)[:MOST_BLOCKS] if isinstance(content, list) else []
         texts = [text for block in blocks if isinstance(text := as_object(block).get("text"), str)]
         value = result.get("structuredContent")
         if value is None and texts:
