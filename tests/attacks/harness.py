@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from behaviour.raw import raw_server, settled
+from behaviour.raw import raw_server, settled, stdio_server
 from fixtures.process import START, Child
 
 Json = dict[str, Any]
@@ -52,7 +52,7 @@ BEAT = 5.0
 """Milliseconds between two calls of the healthy client."""
 QUIET = 0.5
 """Seconds of its quiet time."""
-LASTING = 2.5
+LASTING = 2.0
 """Seconds of an attack."""
 STOP = 20.0
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
@@ -285,7 +285,9 @@ class Hostile:
         self._child.end()
 
     def server(self, name: str, habit: str = "pour", kind: str = "http", **keys: Any) -> Json:
-        """An entry of `mcp_servers`; its tools are called `<name>_<tool>`."""
+        """An entry of `mcp_servers`; its tools are called `<name>_<tool>`. One on stdio is a process of its own."""
+        if kind == "stdio":
+            return stdio_server(name, [sys.executable, "-I", "-S", str(HERE / "hostile_server.py"), "stdio"], **keys)
         scheme = "ws" if kind == "websocket" else "http"
         connection = {"type": kind, "url": f"{scheme}://127.0.0.1:{self.port}/{habit}/{kind}"}
         return {"name": name, "prefix": name, "connection": connection, **keys}
@@ -378,7 +380,7 @@ class Attackers:
         while not self.ending.is_set():
             try:
                 self._work(self.ending)
-            except OSError:
+            except (OSError, ValueError):  # cut, or answered with what is no message
                 self.ending.wait(0.01)
 
     def __enter__(self) -> Self:
@@ -491,7 +493,6 @@ class WebSocket:
         asked |= {"sec-websocket-key": key, "sec-websocket-protocol": "mcp", **headers}
         self.socket.sendall(http_request(port, "GET", path, None, **asked))
         self.status, _, self._buffer = read_head(self.socket)
-        assert self.status in (0, 101) or self.status >= 400
 
     def send(self, message: Any) -> None:
         self.socket.sendall(frame(json.dumps(message).encode()))
@@ -505,6 +506,8 @@ class WebSocket:
 
     def reply(self, id: Any) -> Json:
         """The next reply with this id; whatever comes before it is passed over."""
+        if self.status != 101:
+            raise ConnectionError(f"the handshake was answered with {self.status}")
         while True:
             message = self.message()
             if message.get("id") == id and "method" not in message:

@@ -1,6 +1,7 @@
 """Servers that mean harm, on one port of one process: streamable HTTP, HTTP+SSE and WebSocket, by hand.
 
     python -I -S hostile_server.py        prints `ready PORT`
+    python -I -S hostile_server.py stdio  one server on standard input and output
 
 The address is `/<habit>/<kind>`, the kind `http`, `sse` or `websocket`; a habit that ends in `.modern` speaks
 2026-07-28. All greet and list as they should. What is bad is done when a tool is called (`pour`, `ids`), so that
@@ -35,6 +36,13 @@ def log_message(size=LOG_BYTES):
     params = {"level": "error", "data": "x" * size}
     return json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode()
 
+
+def progress(token, size):
+    params = {"progressToken": token, "progress": 1, "message": "p" * size}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode()
+
+
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 SMALL = b'{"jsonrpc":"2.0","method":"notifications/x"}'
 
@@ -181,7 +189,6 @@ class Habit:
         if tool == "ids":
             self.id_bytes = given["bytes"]
             self.begin("ids", 0)
-            return text_result("begun")
         if tool == "pour" and given.get("where") == "stream":
             self.begin(given["what"], given["seconds"])
             return text_result("begun")
@@ -240,9 +247,8 @@ def answer_of(reply):
 
 def event_stream(*data):
     """A whole answer as an event stream."""
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     events = b"".join(b"data: " + json.dumps(message).encode() + b"\n\n" for message in data)
-    return head + chunk(events) + b"0\r\n\r\n"
+    return STREAM + chunk(events) + b"0\r\n\r\n"
 
 
 def twice(habit, wire, reply):
@@ -341,7 +347,9 @@ def serve_http(habit, wire, verb, headers, body):
         return ANSWERS[habit.name](habit, wire, reply)
     given = params.get("arguments") or {}
     if method == "tools/call" and params["name"] == "pour" and given.get("where") == "reply":
-        return http_pour(wire, given, reply)
+        return http_pour(wire, given, reply, (params.get("_meta") or {}).get("progressToken"))
+    if method == "tools/call" and params["name"] == "ids":
+        return http_ids(habit, wire)
     if method == "initialize":
         return plain(wire, json.dumps(reply).encode(), f"mcp-session-id: {habit.name}")
     plain(wire, json.dumps(reply).encode())
@@ -352,25 +360,37 @@ def wait_for_end(wire):
         wire.more()
 
 
-def http_pour(wire, given, reply):
+def http_ids(habit, wire):
+    """An event with an id that nobody had before, and the end: it has to be asked for what comes behind it."""
+    with habit.lock:
+        habit.polls += 1
+        number = habit.polls
+    event = b"retry: 0\nid: %d-%b\ndata: \n\n" % (number, b"i" * habit.id_bytes)
+    wire.send(STREAM + chunk(event) + b"0\r\n\r\n")
+    if number % 100 == 0:
+        say(f"polled {number} times")
+
+
+def http_pour(wire, given, reply, token):
     what = given["what"]
-    wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-    block = chunk(b"\n") * (BLOCK // 6) if what == "tiny chunks" else chunk(repeated(LINES[what]))
+    wire.send(STREAM)
+    if what == "progress":
+        block = chunk(b"data: " + progress(token, given["bytes"]) + b"\n\n")
+    else:
+        block = chunk(b"\n") * (BLOCK // 6) if what == "tiny chunks" else chunk(repeated(LINES[what]))
     wire.pour(f"{what} down the reply", block, given["seconds"])
     wire.send(chunk(b"data: " + json.dumps(reply).encode() + b"\n\n") + b"0\r\n\r\n")
 
 
 def http_stream(habit, wire, headers):
-    wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    if habit.id_bytes:
+        return http_ids(habit, wire)
+    wire.send(STREAM)
     done = 0
     while True:
-        if habit.id_bytes:
-            with habit.lock:
-                habit.polls += 1
-                number = habit.polls
-            wire.send(chunk(b"retry: 0\nid: %d-%b\ndata: \n\n" % (number, b"i" * habit.id_bytes)) + b"0\r\n\r\n")
-            return say(f"polled {number}") if number % 100 == 0 else None
         done, what, seconds = habit.next_order(done)
+        if what == "ids":
+            return wire.send(b"0\r\n\r\n")
         if what in LINES:
             wire.pour(f"{what} down the GET stream", chunk(repeated(LINES[what])), seconds)
         elif what == "tiny chunks":
@@ -385,7 +405,7 @@ streams = {}
 
 def serve_sse(habit, wire, verb, headers, body, path):
     if verb == "GET":
-        wire.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        wire.send(STREAM)
         number = f"{id(wire)}"
         streams[number] = wire
         wire.send(chunk(f"event: endpoint\ndata: {path}/{number}\n\n".encode()))
@@ -454,6 +474,55 @@ def websocket_stream(habit, wire):
         pass
 
 
+# ---- standard input and output
+
+PIPED = {
+    "newlines": b"\n",
+    "tiny": b"1\n",
+    "notifications": SMALL + b"\n",
+    "small logs": log_message(10) + b"\n",
+    "logs": log_message() + b"\n",
+    "endless line": b"x",
+}
+
+
+class Pipe(Wire):
+    """Standard output; whoever does not read it stops us as well."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def send(self, data):
+        with self.lock:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+def serve_stdio():
+    global say
+    say = lambda line: None  # noqa: E731 - standard output is for messages
+    habit, wire = Habit("pour"), Pipe()
+    threading.Thread(target=stdio_stream, args=(habit, wire), daemon=True).start()
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" not in message or "method" not in message:
+            continue
+        if message["method"] == "server/discover":
+            error = {"code": -32601, "message": "not in this era"}
+            reply = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+        else:
+            reply = habit.reply(message)
+        if reply is not None:
+            wire.send(json.dumps(reply).encode() + b"\n")
+
+
+def stdio_stream(habit, wire):
+    done = 0
+    while True:
+        done, what, seconds = habit.next_order(done)
+        wire.pour(what, repeated(PIPED[what]), seconds)
+
+
 # ---- all
 
 
@@ -480,6 +549,8 @@ def converse(connection):
 
 
 def main():
+    if sys.argv[1:] == ["stdio"]:
+        return serve_stdio()
     server = socket.create_server(("127.0.0.1", 0), backlog=512)
     say(f"ready {server.getsockname()[1]}")
     while True:
