@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from attacks.harness import Hostile, Siege, connected, http_request
+from attacks.harness import Hostile, Siege, connected, http_request, read_head
 from behaviour.raw import (
     Session,
     eventually,
@@ -40,22 +40,24 @@ def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_onc
 
 
 def test_strangers_who_greet_ten_thousand_times_do_not_put_out_who_is_in_use() -> None:
-    """SEC-6: sessions are capped for each principal and address, and those that idle go first."""
+    """SEC-6: sessions are capped for each principal and address: a crowd from one puts out its own, idle ones first."""
     with Siege() as siege:
-        listening, calling = Session(siege.port), Session(siege.port)
+        thinking, listening, calling = (Session(siege.port) for _ in range(3))
+        assert thinking.call("well_echo", text="and now I think about it")["result"]
         greeting = http_request(siege.port, body=json.dumps(initialize()).encode())
         with contextlib.ExitStack() as stack:
             stack.enter_context(listening.listen())
             stack.enter_context(calling.start_call("well_hang"))
-            connection = stack.enter_context(contextlib.closing(connected(siege.port, 10)))
+            crowd = socket.create_connection(("127.0.0.1", siege.port), 10, source_address=("127.0.0.2", 0))
+            stack.enter_context(contextlib.closing(crowd))
             for _ in range(105):
-                connection.sendall(greeting * 100)
+                crowd.sendall(greeting * 100)
                 count = 0
                 while count < 100:
-                    more = connection.recv(1 << 18)
+                    more = crowd.recv(1 << 18)
                     assert more, "the connection has ended"
                     count += more.count(b"HTTP/1.1 ")
-            for session in (listening, calling):
+            for session in (thinking, listening, calling):
                 assert session.call("well_echo", text="in use")["result"]
         figures = siege.healthy.during(0.3)
         assert not figures.bad(), figures.bad()
