@@ -302,7 +302,8 @@ class Fuzz:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**24)
         try:
             writer.write(self.sent("websocket handshake", handshake(rng, self.port)))
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            async with asyncio.timeout(5):
+                head = await reader.readuntil(b"\r\n\r\n")
             self.outcomes[f"WebSocket {head[9:12].decode(errors='replace')}"] += 1
             if b" 500 " in head[:14]:
                 await self.found("a status 500", repr(head), "websocket handshake")
@@ -331,7 +332,8 @@ class Fuzz:
         try:
             host = f"host: 127.0.0.1:{self.port}\r\n"
             writer.write(f"GET /sse HTTP/1.1\r\n{host}accept: text/event-stream\r\n\r\n".encode())
-            said = await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
+            async with asyncio.timeout(5):
+                said = await reader.readuntil(b"\n\n")
             path = said.rpartition(b"data: ")[2].strip().decode()
             reading = asyncio.create_task(_heard(reader, BOUND))
             connections = Connections(self.port)
@@ -429,7 +431,10 @@ async def _heard(reader: asyncio.StreamReader, seconds: float) -> bytes:
     """What comes until the end, or until nothing has come for so long; at most 64 KB of it are kept."""
     kept = b""
     with contextlib.suppress(TimeoutError, OSError):
-        while data := await asyncio.wait_for(reader.read(2**16), seconds):
+        data = b"x"
+        while data:
+            async with asyncio.timeout(seconds):  # not `wait_for`: before 3.12 it may swallow that we are cancelled
+                data = await reader.read(2**16)
             kept += data if len(kept) < 2**16 else b""
     return kept
 

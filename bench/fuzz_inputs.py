@@ -191,10 +191,10 @@ def message(rng: Random, tools: Sequence[str], modern: bool | None = None) -> by
     value: Any = request(rng, tools, modern)
     if rng.random() < 0.05:
         value = [value] * rng.choice((0, 1, 2, 50))
-    match rng.randrange(4):
-        case 0:
+    match rng.randrange(6):
+        case 0 | 1 | 2:
             return encoded(value)
-        case 1 | 2:
+        case 3 | 4:
             return encoded(bent(rng, value))
         case _:
             return mutated(rng, encoded(value))
@@ -240,7 +240,7 @@ def http(rng: Random, port: int, tools: Sequence[str], session: str, paths: Sequ
         ("Accept", rng.choice(("application/json, text/event-stream",) * 9 + ("*/*", "text/html", "", "," * 500))),
     ]
     if session and not modern and rng.random() < 0.8:
-        headers += [("Mcp-Session-Id", session), ("MCP-Protocol-Version", rng.choice(VERSIONS[2:4] * 4 + VERSIONS))]
+        headers += [("Mcp-Session-Id", session), ("MCP-Protocol-Version", rng.choice(VERSIONS[2:4] * 20 + VERSIONS))]
     if modern:
         value = _method_of(body)
         headers += [("MCP-Protocol-Version", MODERN), ("Mcp-Method", value), ("Mcp-Name", rng.choice(tools))]
@@ -250,7 +250,7 @@ def http(rng: Random, port: int, tools: Sequence[str], session: str, paths: Sequ
     head = f"{method} {target} {rng.choice(('HTTP/1.1',) * 20 + ('HTTP/1.0', 'HTTP/2.0', 'HTTP/9', ''))}\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers)
     whole = head.encode("utf-8", "replace") + b"\r\n" + framed
-    return mutated(rng, whole) if rng.random() < 0.25 else whole
+    return mutated(rng, whole) if rng.random() < 0.1 else whole
 
 
 def _method_of(body: bytes) -> str:
