@@ -189,8 +189,70 @@ def test_an_offer_of_http2_is_declined_and_the_body_read(run: Run) -> None:
             await asyncio.sleep(0)
             client.send(b"dy")
             assert await client.answer() == (200, b"POST /java  body")
-            client.send(b"GET /again HTTP/1.1\r\n", HOST, b"\r\n")
-            assert await client.answer() == (200, b"GET /again  ")
+            assert await client.reader.read() == b""  # the connection's last request
+
+    run(main())
+
+
+def test_a_head_of_very_many_small_fields_is_refused(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as port:
+            whole = b"GET / HTTP/1.1\r\n" + HOST + b"".join(b"x%d:\r\n" % n for n in range(300))
+            assert b" 431 " in await ask(port, whole, b"\r\n")
+            assert b" 431 " in await ask(port, whole)  # it need not come to an end
+
+    run(main())
+
+
+def test_of_many_offers_in_one_packet_the_first_is_answered_and_the_connection_closed(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with serving() as port, dialled(port) as client:
+            offer = b"GET /many HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+            client.send(offer * 1000)
+            assert await client.answer() == (200, b"GET /many  ")
+            assert await client.reader.read() == b""
+
+    run(main())
+    assert not caplog.records
+
+
+def test_a_client_that_leaves_with_a_request_behind_a_slow_one_is_noticed_at_once(run: Run) -> None:
+    async def main() -> None:
+        left = asyncio.Event()
+
+        def handler(exchange: Exchange) -> None:
+            exchange.on_disconnect = left.set
+
+        async with serving(handler) as port, dialled(port) as client:
+            client.send((b"GET /slow HTTP/1.1\r\n" + HOST + b"\r\n") * 3)
+            await client.writer.drain()
+            client.writer.close()
+            async with asyncio.timeout(5):
+                await left.wait()
+
+    run(main())
+
+
+def test_while_a_client_does_not_read_none_of_its_requests_is_begun(run: Run) -> None:
+    async def main() -> None:
+        begun = 0
+
+        def handler(exchange: Exchange) -> None:
+            nonlocal begun
+            begun += 1
+            exchange.reply(200, bytes(2**20))
+
+        async with serving(handler) as port, dialled(port) as client:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.send((b"GET / HTTP/1.1\r\n" + HOST + b"\r\n") * 1000)
+            settled = 0
+            async with asyncio.timeout(10):
+                while begun == 0 or begun != settled:
+                    settled = begun
+                    await asyncio.sleep(0.2)
+            assert begun < 30  # the buffers of the sockets hold a few megabytes
 
     run(main())
 
@@ -755,7 +817,7 @@ def test_upgrade_hands_over_the_socket_and_what_came_behind_the_head(run: Run) -
                 self.transport.write(b"raw:" + data)
 
         def handler(exchange: Exchange) -> None:
-            transport, rest = exchange.upgrade()
+            transport, rest, _ = exchange.upgrade()
             protocol = Raw()
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
@@ -786,7 +848,7 @@ def test_an_upgrade_behind_another_request_can_be_read(run: Run) -> None:
             client.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n" + upgrade)
             (await open_.get()).reply(200)
             await client.head()
-            transport, rest = (await open_.get()).upgrade()
+            transport, rest, _ = (await open_.get()).upgrade()
             transport.set_protocol(Raw())
             assert rest == b""
             client.send(b"raw")
@@ -876,7 +938,7 @@ def test_answers_are_not_delayed_by_nagle(run: Run) -> None:
     flags: list[int] = []
 
     def handler(exchange: Exchange) -> None:
-        transport, _ = exchange.upgrade()
+        transport, _, _ = exchange.upgrade()
         sock = transport.get_extra_info("socket")
         flags.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         transport.abort()

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -29,7 +28,7 @@ from mcpx.transports.dial import Dial
 from mcpx.transports.refusals import refusal
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Headers
-from mcpx.wire.http_client import Abortable, ConnectionLost, Pool
+from mcpx.wire.http_client import Abortable, ConnectionLost
 from mcpx.wire.peer import Conversation, Meanwhile, Wait, Waiting
 from mcpx.wire.sse import SseEvent, SseReader
 from mcpx.wire.tasks import Tasks
@@ -71,11 +70,10 @@ class HttpConversation:
         self.modern = False
         self._version: str | None = None
         self._session: str | None = None
-        url = urlsplit(spec.url)
-        self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._own = [(k.encode(), v.encode()) for k, v in (*spec.headers.items(), *dial.via)]
+        self._own = dial.headers(spec.headers)
         self.secrets = tuple(spec.headers.values())
-        self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
+        self._pool = dial.pool(spec.url)
+        self._target = self._pool.target
         self._ready: asyncio.Future[None] | None = None
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
         """Questions of the server, by its ids."""

@@ -8,13 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
-__all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line", "whole_number"]
+from mcpx.wire.flow import Budget
+
+__all__ = ["PHRASES", "Exchange", "Headers", "Line", "encode_headers", "status_line", "whole_number"]
 
 
 class Line(Protocol):
     """The connection an exchange is answered on."""
 
-    congested: bool
+    @property
+    def congested(self) -> bool: ...
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were written and that the socket has not taken yet."""
+        ...
 
     @property
     def client(self) -> tuple[str, int] | None: ...
@@ -31,7 +39,7 @@ class Line(Protocol):
 
     async def drain(self) -> None: ...
 
-    def give_away(self) -> tuple[asyncio.Transport, bytes]: ...
+    def give_away(self) -> tuple[asyncio.Transport, bytes, Budget]: ...
 
     def abort(self) -> None: ...
 
@@ -107,11 +115,22 @@ def status_line(status: int, content_type: str | None) -> bytes:
     return start
 
 
+def _absolute(target: str) -> tuple[str, str]:
+    """Host and path of a target in absolute form; the host is empty where the scheme is not ours."""
+    scheme, _, rest = target.partition("://")
+    ends = [at for at in (rest.find("/"), rest.find("?")) if at >= 0]
+    end = min(ends, default=len(rest))
+    host, path = rest[:end], rest[end:]
+    if scheme.lower() not in ("http", "https"):
+        host = ""
+    return host, path if path.startswith("/") else "/" + path
+
+
 class Exchange:
     """One request and the way to answer it. Everything that answers is a no-op once `closed`."""
 
     __slots__ = (
-        *("_connection", "_held", "_http10", "_keep", "_streaming"),
+        *("_authority", "_connection", "_held", "_http10", "_keep", "_streaming"),
         *("body", "headers", "method", "on_disconnect", "path", "query"),
     )
 
@@ -132,8 +151,9 @@ class Exchange:
         self._held = b""
         """The head of a stream, until its first chunk."""
         self.method = method
+        self._authority: str | None = None
         if not target.startswith("/") and "://" in target:  # as sent to a proxy; servers must accept it
-            target = "/" + target.partition("://")[2].partition("/")[2]
+            self._authority, target = _absolute(target)
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self.body = body
@@ -146,9 +166,28 @@ class Exchange:
         return self._connection is None
 
     @property
+    def host(self) -> str | None:
+        """Whom the request is meant for: an absolute target says so whatever `Host` says (RFC 9112, 3.2.2). None where
+        nobody is named, or several are."""
+        if self._authority is not None:
+            return self._authority
+        hosts = self.headers.all("host")
+        return hosts[0] if len(hosts) == 1 else None
+
+    @property
     def congested(self) -> bool:
         """The client does not read as fast as it is written to."""
         return self._connection is not None and self._connection.congested
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were written and that the socket has not taken yet."""
+        return self._connection.waiting if self._connection is not None else 0
+
+    @property
+    def line(self) -> Line | None:
+        """The connection: it may still be writing when the exchange is over."""
+        return self._connection
 
     @property
     def client(self) -> tuple[str, int] | None:
@@ -233,13 +272,19 @@ class Exchange:
             connection.write(self._held + last)
         connection.answered(self._keep)
 
+    def abort(self) -> None:
+        """Break the connection off, so that the answer does not look complete. The client counts as gone."""
+        if self._connection is not None:
+            self._connection.abort()
+
     async def drain(self) -> None:
         """Wait until the socket's buffer is below its mark, or the connection is gone."""
         if self._connection is not None:
             await self._connection.drain()
 
-    def upgrade(self) -> tuple[asyncio.Transport, bytes]:
-        """Take the socket away from HTTP, with the bytes that came after the head. Set a protocol at once."""
+    def upgrade(self) -> tuple[asyncio.Transport, bytes, Budget]:
+        """Take the socket away from HTTP, with the bytes that came after the head, and what counts the bytes that wait
+        for clients. Set a protocol at once."""
         if self._connection is None:
             raise ConnectionError("the client is gone")
         connection, self._connection = self._connection, None

@@ -13,8 +13,8 @@ import base64
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
-from urllib.parse import SplitResult, unquote, urlsplit
 
+from mcpx.wire.address import Address, parse, proxy_for
 from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Request, Sink
 
 if TYPE_CHECKING:
@@ -101,17 +101,14 @@ class Pool:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
-        lost, and it must not be sent again. `environ` may name proxies; without it there are none."""
-        parts = _split(url)
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("a URL with a password in it: put credentials into a header instead")
-        self.host, self.port, self.tls = _host(parts), _port(parts), parts.scheme == "https"
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        default = self.port == (443 if self.tls else 80)
-        self.authority = shown if default else f"{shown}:{self.port}"
-        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lost, and it must not be sent again. `environ` may name proxies; without it there are none. Raises
+        BadAddress."""
+        address = parse(url)
+        self.host, self.port, self.tls = address.host, address.port, address.tls
+        self.authority, self._shown_host = address.authority, address.shown_host
+        self.target = address.target
         """Path and query of the URL, for `start`."""
-        self._proxy = _proxy_for(self.host, self.port, parts.scheme, environ or {})
+        self._proxy = proxy_for(address, environ or {})
         self._prefix = b""
         self._common = b" HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % self.authority.encode()
         if self._proxy is not None and not self.tls:
@@ -255,15 +252,15 @@ class Pool:
             name = self.host if self.tls else None
             await loop.create_connection(lambda: connection, self.host, self.port, ssl=context, server_hostname=name)
         elif context is None:
-            await loop.create_connection(lambda: connection, _host(self._proxy), _port(self._proxy))
+            await loop.create_connection(lambda: connection, self._proxy.host, self._proxy.port)
         else:
             await self._dial_through(self._proxy, connection, context)
 
-    async def _dial_through(self, proxy: SplitResult, connection: _Connection, context: "ssl.SSLContext") -> None:
+    async def _dial_through(self, proxy: Address, connection: _Connection, context: "ssl.SSLContext") -> None:
         loop = asyncio.get_running_loop()
-        transport, tunnel = await loop.create_connection(_Tunnel, _host(proxy), _port(proxy))
+        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
         try:
-            shown = f"[{self.host}]" if ":" in self.host else self.host
+            shown = self._shown_host
             line = f"CONNECT {shown}:{self.port} HTTP/1.1\r\nhost: {shown}:{self.port}\r\n"
             transport.write(line.encode() + _proxy_authorization(proxy) + b"\r\n")
             await tunnel.open
@@ -312,39 +309,7 @@ def default_context() -> "ssl.SSLContext":
     return context
 
 
-def _split(url: str) -> SplitResult:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"not an http or https URL: {parts.scheme}://{parts.hostname or ''}")
-    return parts
-
-
-def _host(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    return host if host.isascii() else host.encode("idna").decode()
-
-
-def _port(parts: SplitResult) -> int:
-    return parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _proxy_for(host: str, port: int, scheme: str, environ: Mapping[str, str]) -> SplitResult | None:
-    """The proxy that the environment names for a host; loopback is never proxied."""
-    url = environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY")
-    if not url or host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127."):
-        return None
-    for entry in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").lower().split(","):
-        name = entry.strip().removesuffix(f":{port}").lstrip(".").strip("[]")
-        if name and (name == "*" or host == name or host.endswith("." + name)):
-            return None
-    parts = _split(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http":
-        raise ValueError(f"a proxy reached by {parts.scheme} is not supported")
-    return parts
-
-
-def _proxy_authorization(proxy: SplitResult) -> bytes:
-    if proxy.username is None:
+def _proxy_authorization(proxy: Address) -> bytes:
+    if proxy.credentials is None:
         return b""
-    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(credentials.encode())
+    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())

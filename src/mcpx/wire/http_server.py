@@ -2,10 +2,11 @@
 
 Promise: the handler is called with the whole body, in order for each connection, one exchange at a time; an
 answer known at once is one write to the socket. Limits on heads, bodies, connections and every kind of
-waiting hold for whatever a client sends or does not send. A client that goes away is reported.
+waiting hold for whatever a client sends or does not send, and each has its share of a turn and no more (`wire.flow`):
+while a client does not read its answers, none of its requests is begun. A client that goes away is reported.
 
 No promise: HTTP/2, compression, routing, checks of Host and Origin (the front's), half-open clients (one that
-shuts its writing side counts as gone: so a cancelled call looks), memory for those who do not `drain`.
+shuts its writing side counts as gone: so a cancelled call looks).
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mcpx.wire.exchange import PHRASES, Exchange, Headers, status_line
+from mcpx.wire.flow import Budget, Intake, Outflow
 
 if TYPE_CHECKING:
     import ssl
@@ -29,6 +31,10 @@ log = logging.getLogger(__name__)
 LINGER: Final = 2.0
 """Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
 which throws our answer out of the client's buffer before it is read."""
+MOST_HEADERS: Final = 256
+"""Each costs ten times its bytes."""
+LARGE: Final = 65536
+"""Bytes; smaller bodies are not worth counting: there can be no more of them than connections."""
 COPY_BELOW: Final = 65536
 """Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at once."""
 
@@ -44,8 +50,12 @@ class Limits:
     keep_alive: float = 75.0
     """Longer than the pools of clients keep idle connections (Node 4 s, Go and aiohttp 15 to 90)."""
     connections: int = 4096
-    write_timeout: float = 60.0
-    """A reader that takes nothing for so long is dropped."""
+    write_timeout: float = 30.0
+    """A reader that takes next to nothing for so long is dropped."""
+    waiting_bytes: int = 256 * 2**20
+    """What may wait to be read by all clients together."""
+    bodies_bytes: int = 256 * 2**20
+    """The bodies of all requests that are being read or answered. Beyond it the next large one is refused."""
 
 
 class _Stop(Exception):
@@ -61,9 +71,21 @@ class _Connection(asyncio.Protocol):
     """One client. Parser callbacks fill the request being read; complete ones are answered in order."""
 
     __slots__ = (
-        *("_began", "_body", "_chunk", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head", "_keep"),
-        *("_limits", "_more", "_moved", "_parser", "_pumping", "_queue", "_reading", "_server", "_since", "_surplus"),
-        *("_tail", "_taken", "_transport", "_upgrade", "_url", "_used", "_waiters", "_written", "congested"),
+        *("_began", "_body", "_chunk", "_counted", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head"),
+        *(
+            "_intake",
+            "_keep",
+            "_limits",
+            "_more",
+            "_out",
+            "_parser",
+            "_pumping",
+            "_queue",
+            "_reading",
+            "_server",
+            "_since",
+        ),
+        *("_surplus", "_tail", "_transport", "_upgrade", "_url", "_used", "data_received"),
     )
 
     def __init__(self, server: "HttpServer") -> None:
@@ -78,6 +100,7 @@ class _Connection(asyncio.Protocol):
         self._fields: dict[bytes, bytes] = _NOTHING
         self._more: list[tuple[bytes, bytes]] = _NO_MORE
         self._body: bytes | bytearray = b""
+        self._counted = 0  # bytes of the bodies that this connection holds, if that is much
         self._keep = True
         self._http10 = False
         self._upgrade = False
@@ -92,17 +115,18 @@ class _Connection(asyncio.Protocol):
         self._deaf = False  # nothing more is parsed
         self._tail: bytearray | None = None  # what came after the head of an upgrade
         self._ending = False  # closing, or waiting for a refused client to stop sending
-        # Writing.
-        self.congested = False
-        self._waiters: list[asyncio.Future[None]] = []
-        self._written = self._taken = 0
-        self._since = self._moved = server.now
-        """When the present phase began; when the reader last took something. By the server's coarse clock."""
+        self._since = server.now
+        """When the present phase began, by the server's coarse clock."""
+        self._intake = Intake(self._feed)
+        self.data_received = self._intake.take
+        self._out = cast(Outflow, None)
 
     # --- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._intake.read_from(self._transport)
+        self._out = Outflow(self._transport, self._server.budget)
         if not self._server.admit(self):
             self._ending = self._deaf = True
             self._transport.write(_refusal(503))
@@ -120,21 +144,23 @@ class _Connection(asyncio.Protocol):
     def scheme(self) -> str:
         return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
 
-    def data_received(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         if self._tail is not None:
             self._tail += data
             if len(self._tail) > self._limits.header_bytes:
                 self.abort()
-        if self._deaf:
-            return
+        while data and not self._deaf:
+            data = self._parse(data)
+
+    def _parse(self, data: bytes) -> bytes:
+        """Returns what has to be parsed once more."""
         self._chunk = len(data)
         self._began = False
         before = len(self._body)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as e:
-            self._upgraded(data[e.args[0] :])
-            return
+            return self._upgraded(data[e.args[0] :])
         except HttpParserCallbackError as e:
             if not isinstance(e.__context__, _Stop):
                 log.error("a parser callback failed", exc_info=e)
@@ -148,12 +174,17 @@ class _Connection(asyncio.Protocol):
                 self._surplus += len(data)
                 if self._surplus > self._limits.header_bytes:
                     self._refuse(431)
+        if self._reading and len(self._fields) + len(self._more) > MOST_HEADERS:
+            self._refuse(431)
+        return b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.forget(self)
         self._ending = self._deaf = True
         self._queue.clear()
-        self._wake()
+        self._count(-self._counted)
+        self._intake.clear()
+        self._out.resume()
         exchange, self._current = self._current, None
         if exchange is not None:
             try:
@@ -161,12 +192,22 @@ class _Connection(asyncio.Protocol):
             except Exception:
                 log.exception("on_disconnect failed")
 
+    @property
+    def congested(self) -> bool:
+        return self._out.congested
+
+    @property
+    def waiting(self) -> int:
+        return self._out.waiting
+
     def pause_writing(self) -> None:
-        self.congested = True
+        self._out.pause()
+        self._intake.hold(True)
 
     def resume_writing(self) -> None:
-        self.congested = False
-        self._wake()
+        self._out.resume()
+        if not self._pumping:
+            self._pump()
 
     # --- the parser
 
@@ -197,6 +238,8 @@ class _Connection(asyncio.Protocol):
             pairs = [*fields.items(), *self._more]
             if sum([len(n) + len(v) + 4 for n, v in pairs]) + len(self._url) > limits.header_bytes:
                 self._stop(431)
+        if len(fields) + len(self._more) > MOST_HEADERS:
+            self._stop(431)
         self._surplus = 0
         self._keep = parser.should_keep_alive()
         self._upgrade = parser.should_upgrade()
@@ -224,8 +267,13 @@ class _Connection(asyncio.Protocol):
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if len(self._body) + len(body) > self._limits.body_bytes:
+        size = len(self._body) + len(body)
+        if size > self._limits.body_bytes:
             self._stop(413)
+        if size > LARGE:
+            self._count(len(body))
+            if self._server.bodies > self._limits.bodies_bytes:
+                self._stop(503)
         if not self._body:
             self._body = body
         else:
@@ -234,24 +282,29 @@ class _Connection(asyncio.Protocol):
                 self._body = bytearray(self._body)
             self._body += body
 
+    def _count(self, more: int) -> None:
+        self._counted += more
+        self._server.bodies += more
+
     def on_message_complete(self) -> None:
         self._reading = False
         if not self._upgrade:  # else it goes on in `_upgraded`, where the bytes that follow are known
             self._complete()
 
-    def _upgraded(self, rest: bytes) -> None:
+    def _upgraded(self, rest: bytes) -> bytes:
         upgrade = self._fields.get(b"upgrade", b"")
         if self._parser.get_method() == b"GET" and upgrade.strip().lower() == b"websocket":
             self._tail = bytearray(rest)
             self._keep = False
             self._complete()
-            return
-        # An offer we decline, such as Java's and curl's h2c: an ordinary request. But the parser has stopped
-        # before its body: give the head to a new one, without the offer.
-        lines = [b"%b: %b\r\n" % f for f in (*self._fields.items(), *self._more) if f[0] != b"upgrade"]
+            return b""
+        # An offer we decline, such as Java's and curl's h2c: an ordinary request, and the connection's last. But the
+        # parser has stopped before its body: give the head to a new one, without the offer.
+        fields = [f for f in (*self._fields.items(), *self._more) if f[0] not in (b"upgrade", b"connection")]
+        lines = [b"%b: %b\r\n" % field for field in (*fields, (b"connection", b"close"))]
         start = b"%b %b HTTP/1.%d\r\n" % (self._parser.get_method(), self._url, 0 if self._http10 else 1)
         self._parser = HttpRequestParser(self)
-        self.data_received(b"".join([start, *lines, b"\r\n", rest]))
+        return b"".join([start, *lines, b"\r\n", rest])
 
     # --- one request after the other
 
@@ -264,11 +317,11 @@ class _Connection(asyncio.Protocol):
         self._used = True
         if not self._keep:
             self._deaf = True
-        if self._current is None and not self._queue:
+        if self._current is None and not self._queue and not self._out.congested:
             self._begin(exchange)
         else:
             self._queue.append(exchange)
-            self._transport.pause_reading()
+            self._intake.hold(True)
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
@@ -280,6 +333,8 @@ class _Connection(asyncio.Protocol):
 
     def answered(self, keep: bool) -> None:
         self._current = None
+        if self._counted and not self._queue and not self._reading:
+            self._count(-self._counted)
         self._since = self._server.now
         if not keep or self._server.closing:
             self.close()
@@ -288,15 +343,15 @@ class _Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         self._pumping = True  # a handler that answers at once comes back here
-        while self._queue and self._current is None:
+        while self._queue and self._current is None and not self._out.congested:
             following = self._queue.pop(0)
             if isinstance(following, int):
                 self._send_refusal(following)
             else:
                 self._begin(following)
         self._pumping = False
-        if not self._queue and not self._ending:
-            self._transport.resume_reading()
+        if not self._queue and not self._out.congested:
+            self._intake.hold(False)
 
     def _stop(self, status: int) -> NoReturn:
         self._refuse(status)
@@ -316,42 +371,27 @@ class _Connection(asyncio.Protocol):
         self._ending = True
         self._since = self._server.now
         self.write(_refusal(status))
-        self._transport.resume_reading()
+        self._intake.hold(False)
         if self._transport.can_write_eof():  # TLS cannot: such a client must go by `connection: close`
             self._transport.write_eof()
 
     # --- writing, waiting, ending
 
     def write(self, data: bytes, more: bytes = b"") -> None:
-        self._written += len(data) + len(more)
         if len(more) > COPY_BELOW:
-            self._transport.writelines((data, more))
+            self._out.write_both(data, more)
         else:
-            self._transport.write(data + more if more else data)
+            self._out.write(data + more if more else data)
 
     async def drain(self) -> None:
-        while self.congested and not self._ending:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        await self._out.drain()
 
     def sweep(self, now: float) -> None:
         """Drop whoever has taken too long."""
         limits, waited = self._limits, now - self._since
-        buffered = self._transport.get_write_buffer_size()
-        if not buffered or self._written - buffered != self._taken:
-            self._taken = self._written - buffered
-            self._moved = now
-        elif now - self._moved > limits.write_timeout:
-            self.abort()
+        self._out.sweep(now, limits.write_timeout)
         if self._ending:
-            if not buffered and waited > LINGER:
+            if not self._out.waiting and waited > LINGER:
                 self.abort()
         elif self._current is not None or self._queue:
             return
@@ -376,14 +416,13 @@ class _Connection(asyncio.Protocol):
         self._deaf = True
         self._transport.abort()
 
-    def give_away(self) -> tuple[asyncio.Transport, bytes]:
-        tail, self._tail = bytes(self._tail or b""), None
+    def give_away(self) -> tuple[asyncio.Transport, bytes, Budget]:
+        tail, self._tail = bytes(self._tail or b"") + self._intake.let_go(), None
         self._current = None
         self._ending = self._deaf = True
-        self._transport.resume_reading()  # paused, if the request stood behind another
         self._server.adopt(self._transport)
         self._server.forget(self)
-        return self._transport, tail
+        return self._transport, tail, self._server.budget
 
 
 def _refusal(status: int) -> bytes:
@@ -411,6 +450,10 @@ class HttpServer:
         self.limits = limits
         self.now = time.monotonic()
         self.closing = False
+        self.bodies = 0
+        """Bytes of large bodies, of requests being read or answered."""
+        self.budget = Budget(limits.waiting_bytes)
+        """What waits to be read by all clients; those of sockets given away too, if their new owner counts it."""
         self._tick = min(1.0, *(t / 4 for t in (limits.head_timeout, limits.body_timeout, limits.keep_alive)))
         self._tick = min(self._tick, limits.write_timeout / 4)
         self._listeners: list[asyncio.Server] = []

@@ -1,11 +1,13 @@
 """WebSockets, both sides, on the sans-I/O protocols of `websockets` (imported when the first one is opened).
 
 Promise: text and binary messages alike reach `on_message`, whole and within the limit (beyond it the peer
-gets 1009); pings are answered, a peer that does not answer ours is dropped; `on_close` is called exactly once
-for every socket that was open, with a reason fit for a log. If `on_message` raises, the peer gets 1011.
+gets 1009); pings are answered, a peer that does not answer ours is dropped, as is one that sends frames without end
+that are no messages; `on_close` is called exactly once for every socket that was open, with a reason fit for a log.
+If `on_message` raises, the peer gets 1011. Each peer has its share of time and memory (`wire.flow`); from a client that
+does not read its answers nothing more is taken.
 
-No promise: compression (never negotiated), that a message is UTF-8 or JSON, proxies, memory for those who do
-not `drain`. `on_message` may be called before `connect` returns, if the server speaks at once.
+No promise: compression (never negotiated), that a message is UTF-8 or JSON, proxies. `on_message` may be called
+before `connect` returns, if the server speaks at once.
 """
 
 import asyncio
@@ -13,7 +15,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from mcpx.wire.address import BadAddress, parse
 from mcpx.wire.exchange import Exchange, Headers, encode_headers
+from mcpx.wire.flow import Budget, Intake, Outflow
 from mcpx.wire.http_client import default_context
 
 if TYPE_CHECKING:
@@ -30,8 +34,12 @@ PING_EVERY: Final = 20.0
 """Seconds. Below the minute after which proxies and NATs forget a silent connection."""
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds a peer has for its part of the closing handshake."""
-PONGS: Final = 65536
-"""Bytes of pongs that may wait for a peer which pings but does not read."""
+PIECE: Final = 4096
+"""Bytes that are parsed at once: up to two thousand frames."""
+IDLE_FRAMES: Final = 10_000
+"""Frames in `PING_EVERY` seconds that carry nothing: pings, pongs, empty fragments."""
+DRAIN_TIMEOUT: Final = 30.0
+"""Seconds in which a peer must take something of what waits for it."""
 
 
 class Refused(ConnectionError):
@@ -48,11 +56,20 @@ class WebSocket(asyncio.Protocol):
     """One open socket."""
 
     def __init__(
-        self, protocol: "SansIO", on_message: Callable[[bytes], None], on_close: Callable[[str], None]
+        self,
+        protocol: "SansIO",
+        on_message: Callable[[bytes], None],
+        on_close: Callable[[str], None],
+        budget: Budget | None = None,
     ) -> None:
+        """`budget`: the peer is a client of ours, and what waits for it is counted there."""
         self._protocol = protocol
         self._on_message = on_message
         self._on_close = on_close
+        self._budget = budget
+        self._intake = Intake(self._feed, largest=PIECE)
+        self._out: Outflow | None = None
+        self.data_received = self._intake.take
         self._transport: asyncio.Transport | None = None
         self._open = False
         self.begun = False
@@ -61,15 +78,18 @@ class WebSocket(asyncio.Protocol):
         self._heard = True
         self._ping: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
-        self.congested = False
-        self._waiters: list[asyncio.Future[None]] = []
-        self._pongs = 0
+        self._idle_frames = 0
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def closed(self) -> bool:
         """Nothing more can be sent."""
         return not self._open
+
+    @property
+    def congested(self) -> bool:
+        """The peer does not read as fast as it is written to."""
+        return self._out is not None and self._out.congested
 
     def send(self, text: bytes) -> None:
         """One text frame; nothing once closed."""
@@ -79,10 +99,8 @@ class WebSocket(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the socket's buffer is below its mark, or the connection is gone."""
-        while self.congested and self._transport is not None:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+        if self._out is not None:
+            await self._out.drain()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Begin the closing handshake. `on_close` follows when the connection is gone."""
@@ -97,6 +115,8 @@ class WebSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._intake.read_from(self._transport)
+        self._out = Outflow(self._transport, self._budget)
 
     def begin(self) -> None:
         """The handshake is done."""
@@ -105,7 +125,7 @@ class WebSocket(asyncio.Protocol):
         if not self.opened.done():
             self.opened.set_result(None)
 
-    def data_received(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         self._heard = True
         self._protocol.receive_data(data)
         self.flush()
@@ -114,10 +134,12 @@ class WebSocket(asyncio.Protocol):
     def eof_received(self) -> None:
         self._protocol.receive_eof()
         self.flush()
+        self._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open = False
         self._transport = None
+        self._intake.clear()
         self._protocol.receive_eof()
         for timer in (self._ping, self._end):
             if timer is not None:
@@ -132,15 +154,15 @@ class WebSocket(asyncio.Protocol):
                 log.exception("on_close failed")
 
     def pause_writing(self) -> None:
-        self.congested = True
+        if self._out is not None:
+            self._out.pause()
+        if self._budget is not None:
+            self._intake.hold(True)
 
     def resume_writing(self) -> None:
-        self.congested = False
-        self._pongs = 0
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._out is not None:
+            self._out.resume()
+        self._intake.hold(False)
 
     # --- inside
 
@@ -153,11 +175,13 @@ class WebSocket(asyncio.Protocol):
                 self.begin()
             elif isinstance(event, Frame):
                 if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                    if not event.fin and len(event.data) < 2:
+                        self._idle_frames += 1
                     self._fragment(bytes(event.data), event.fin)
-                elif event.opcode is Opcode.PING and self.congested:
-                    self._pongs += len(event.data) + 6
-        if self._pongs > PONGS:
-            self._why = "it sends pings but does not read"
+                else:
+                    self._idle_frames += 1
+        if self._idle_frames > IDLE_FRAMES:
+            self._why = "it sends frames without end that are no messages"
             self.abort()
         if self._protocol.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self._problem(None))
@@ -180,22 +204,31 @@ class WebSocket(asyncio.Protocol):
             self.close(1011, "internal error")
 
     def flush(self) -> None:
-        transport = self._transport
-        if transport is None:
+        transport, out = self._transport, self._out
+        if transport is None or out is None:
             return
         for data in self._protocol.data_to_send():
             if data:
-                transport.write(data)
+                out.write(data)
             elif transport.can_write_eof():
                 transport.write_eof()
             else:  # TLS has no half-close
                 transport.close()
-        if self._protocol.close_expected() and self._end is None:
-            self._open = False
+        if self._protocol.close_expected():
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nothing more is sent; the peer has a while to take what was, and to go."""
+        self._open = False
+        if self._end is None and self._transport is not None:
             self._end = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self.abort)
 
     def _keep_alive(self) -> None:
-        self._ping = asyncio.get_running_loop().call_later(PING_EVERY, self._keep_alive)
+        loop = asyncio.get_running_loop()
+        self._ping = loop.call_later(PING_EVERY, self._keep_alive)
+        self._idle_frames = 0
+        if self._out is not None:
+            self._out.sweep(loop.time(), DRAIN_TIMEOUT)
         if not self._heard:
             self._why = "no answer to a ping"
             self.abort()
@@ -221,6 +254,8 @@ class WebSocket(asyncio.Protocol):
         protocol = self._protocol
         if self._why:
             return self._why
+        if self._out is not None and self._out.why:
+            return self._out.why
         if protocol.handshake_exc is not None:
             return f"the handshake failed: {protocol.handshake_exc}"
         if protocol.close_rcvd is not None:
@@ -264,8 +299,8 @@ def accept(
         more = [("upgrade", "websocket")] if status == 426 else []
         exchange.reply(status, b"this is a WebSocket; the handshake was not one\n", "text/plain", more)
         return None
-    socket = WebSocket(protocol, on_message, on_close)
-    transport, rest = exchange.upgrade()
+    transport, rest, budget = exchange.upgrade()
+    socket = WebSocket(protocol, on_message, on_close, budget)
     transport.set_protocol(socket)
     socket.connection_made(transport)
     protocol.send_response(response)
@@ -288,17 +323,15 @@ async def connect(
 ) -> WebSocket:
     """Open a WebSocket. OSError (so also `Refused`, ConnectionError and TimeoutError) says why not."""
     from websockets.client import ClientProtocol
-    from websockets.exceptions import InvalidURI
     from websockets.typing import Subprotocol
     from websockets.uri import parse_uri
 
     try:
-        uri = parse_uri(url)
-    except InvalidURI:
-        raise ConnectionError("not a ws or wss URL") from None
-    if uri.user_info is not None:
-        raise ConnectionError("a URL with a password in it: put credentials into a header instead")
-    encode_headers(headers)  # refuses line breaks; the library would not
+        uri = parse_uri(parse(url, ("ws", "wss")).url)
+        encode_headers(headers)  # refuses line breaks; the library would not
+    except ValueError as error:
+        why = str(error) if isinstance(error, BadAddress) else "a header that cannot be sent"
+        raise ConnectionError(why) from None
     protocol = ClientProtocol(uri, subprotocols=[Subprotocol(subprotocol)], max_size=limit, logger=quiet)
     request = protocol.connect()
     for name, value in headers:
