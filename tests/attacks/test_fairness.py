@@ -76,12 +76,18 @@ def sends(port: int, block: bytes, opening: bytes = b"") -> Work:
 
     def work(ending: threading.Event) -> None:
         with contextlib.closing(connected(port)) as connection:
-            connection.sendall(opening)
-            while not ending.is_set():
-                with contextlib.suppress(TimeoutError):
-                    connection.sendall(block)
+            pours(connection, opening, block, ending)
 
     return work
+
+
+def pours(connection: socket.socket, opening: bytes, block: bytes, ending: threading.Event) -> None:
+    connection.settimeout(0.2)
+    left = opening
+    while not ending.is_set():
+        left = left or block
+        with contextlib.suppress(TimeoutError):  # it is not read at the moment, which is what is wished
+            left = left[connection.send(left) :]
 
 
 def bursts(port: int, block: bytes) -> Work:
@@ -110,10 +116,7 @@ def frames(port: int, block: bytes, opening: bytes = b"") -> Work:
     def work(ending: threading.Event) -> None:
         with WebSocket(port) as websocket:
             websocket.greet()
-            websocket.socket.sendall(opening)
-            while not ending.is_set():
-                with contextlib.suppress(TimeoutError):
-                    websocket.socket.sendall(block)
+            pours(websocket.socket, opening, block, ending)
 
     return work
 
