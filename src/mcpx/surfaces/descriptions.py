@@ -5,9 +5,9 @@ from typing import Protocol
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
-from mcpx.surfaces.turns import Turns
 from mcpx.surfaces.view import Service
 
 
@@ -38,10 +38,10 @@ async def describe_server(
     lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
     if service.status == "disconnected" and service.reason:
         lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
-    turns = Turns()  # there may be thousands of them
+    pace = Pace()  # there may be thousands of them
     tools: list[Json] = []
     for offer in offers:
-        await turns.step()
+        await pace.step()
         tools.append(raw(offer))
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")

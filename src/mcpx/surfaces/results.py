@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from mcpx.model.call import Caller, Json
+from mcpx.model.slices import Pace
 from mcpx.surfaces.large.excerpt import TIGHTEST, cut
 from mcpx.surfaces.large.kept import KeptResults
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.large.shaping import ALL, SPACE, Decision, Piece, decide, may_be_json
 from mcpx.surfaces.large.worker import AT_ONCE, Busy, Overrun, Worker, matters
 from mcpx.surfaces.settings import Rendering
-from mcpx.surfaces.turns import Turns
 from mcpx.wire import codec
 
 CLAIMED = 100
@@ -202,10 +202,10 @@ async def _written(value: Any) -> bytes:
     if next(_large_lists(value), None) is None:
         return codec.dump(value)
     parts: list[bytes] = []
-    turns = Turns()
+    pace = Pace()
     for part in _slices(value):
         parts.append(part)
-        await turns.step()
+        await pace.step()
     return b"".join(parts)
 
 

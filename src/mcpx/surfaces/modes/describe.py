@@ -6,11 +6,11 @@ from typing import Any, ClassVar, cast
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted, starting
 from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
 from mcpx.surfaces.results import said
-from mcpx.surfaces.turns import Turns
 from mcpx.surfaces.view import Service, View
 
 
@@ -69,10 +69,10 @@ class Describe(Compact):
         kinds: tuple[tuple[Any, str], ...] = (("resources", "uri"), ("templates", "uriTemplate"))
         lines: list[str] = []
         listed: Json = {"resources": [], "templates": []}
-        turns = Turns()  # there may be thousands of them
+        pace = Pace()  # there may be thousands of them
         for kind, key in kinds:
             for offer in cast(Sequence[Offer], catalog.offers[kind]):
-                await turns.step()
+                await pace.step()
                 if server in ("", offer.server):
                     listed[kind].append(raw(offer, key))
                     lines.append(_resource_line(offer, "" if server else f"{offer.server}: "))
@@ -105,9 +105,9 @@ class Describe(Compact):
         contents: Any = result.get("contents")
         parts: list[Json] = []
         blocks: list[Json] = []
-        turns = Turns()
+        pace = Pace()
         for part in cast(list[Any], contents) if isinstance(contents, list) else ():
-            await turns.step()
+            await pace.step()
             parts.append(as_object(part))
             blocks.append(_shown(parts[-1]))
         shown: Json = {"content": blocks or [said("(empty)")]}
