@@ -225,6 +225,7 @@ class Connections:
                             "session",
                             "the server keeps something for this client",
                         )
+                        self.bound(link)  # it may have become the main one meanwhile
                     link.lasting = True
                 await pause.rest(lambda: bool(changed))
         finally:
