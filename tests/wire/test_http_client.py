@@ -14,7 +14,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.wire.http_client import BadResponse, ConnectionLost, Pool
+from mcpx.wire.http_client import BadResponse, ConnectionLost, Pool, header_lines
 from mcpx.wire.http_reply import HEADER_BYTES
 from mcpx.wire.http_server import Exchange, Headers, HttpServer
 
@@ -41,6 +41,7 @@ class Recorder:
         self.bodies: list[bytes] = []
         self.calls: list[str] = []
         self.error: Exception | None = None
+        self.trusts = True
         self.done = asyncio.Event()
         self.begun = asyncio.Event()
 
@@ -53,6 +54,9 @@ class Recorder:
     def body(self, data: bytes) -> None:
         self.calls.append("body")
         self.bodies.append(data)
+
+    def trusted(self) -> bool:
+        return self.trusts
 
     def end(self) -> None:
         self.calls.append("end")
@@ -72,7 +76,7 @@ async def fetch(
     headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> Recorder:
     sink = Recorder()
-    pool.start(method, target, headers, body, sink)
+    pool.start(method, target, header_lines(headers), body, sink)
     assert sink.calls == [], "never from inside start"
     await sink.done.wait()
     assert sink.calls[-1] in ("end", "failed")
@@ -245,10 +249,10 @@ def test_a_connection_is_used_again_also_from_inside_end(run: Run) -> None:
 
             class First(Recorder):
                 def end(self) -> None:
-                    pool.start("POST", "/", (), b"", second)
+                    pool.start("POST", "/", b"", b"", second)
                     super().end()
 
-            pool.start("POST", "/", (), b"", First())
+            pool.start("POST", "/", b"", b"", First())
             await second.done.wait()
             await fetch(pool)
 
@@ -445,7 +449,7 @@ def test_a_sink_that_raises_fails_alone(run: Run, where: str, caplog: pytest.Log
         async with scripted(answering(answer)) as pool:
             sink = Broken()
             setattr(sink, where, raising)
-            pool.start("POST", "/", (), b"", sink)
+            pool.start("POST", "/", b"", b"", sink)
             await sink.done.wait()
             if where in ("head", "body"):
                 assert isinstance(sink.error, RuntimeError)
@@ -474,7 +478,7 @@ def test_abort_drops_the_connection_and_silences_the_sink(run: Run) -> None:
 
         async with scripted(script) as pool:
             sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
+            call = pool.start("POST", "/", b"", b"", sink)
             await sink.begun.wait()
             before = list(sink.calls)
             call.abort()
@@ -495,7 +499,7 @@ def test_abort_while_connecting_is_silent_and_sends_nothing(run: Run, turns: int
 
         async with scripted(script) as pool:
             sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
+            call = pool.start("POST", "/", b"", b"", sink)
             for _ in range(turns):
                 await asyncio.sleep(0)
             call.abort()
@@ -518,7 +522,7 @@ def test_abort_from_inside_the_sink_is_obeyed(run: Run) -> None:
                     calls[0].abort()
 
             sink = Impatient()
-            calls.append(pool.start("POST", "/", (), b"", sink))
+            calls.append(pool.start("POST", "/", b"", b"", sink))
             await sink.begun.wait()
             assert (await fetch(pool)).error is None
             assert sink.calls == ["head"]
@@ -540,9 +544,9 @@ def test_abort_after_the_end_does_not_touch_the_next_call(run: Run) -> None:
 
         async with scripted(script) as pool:
             first, second = Recorder(), Recorder()
-            call = pool.start("POST", "/", (), b"", first)
+            call = pool.start("POST", "/", b"", b"", first)
             await first.done.wait()
-            pool.start("POST", "/", (), b"", second)
+            pool.start("POST", "/", b"", b"", second)
             call.abort()
             go.set()
             await second.done.wait()
@@ -563,9 +567,9 @@ def test_a_retired_pool_takes_no_more_but_finishes_what_is_under_way(run: Run) -
 
         async with scripted(script) as pool:
             under_way, later = Recorder(), Recorder()
-            pool.start("POST", "/", (), b"", under_way)
+            pool.start("POST", "/", b"", b"", under_way)
             pool.retire()
-            pool.start("POST", "/", (), b"", later)
+            pool.start("POST", "/", b"", b"", later)
             await later.done.wait()
             assert isinstance(later.error, ConnectionLost)
             assert not later.error.sent
@@ -588,11 +592,11 @@ def test_close_fails_what_is_under_way(run: Run) -> None:
 
         async with scripted(script) as pool:
             waiting, connecting, late = Recorder(), Recorder(), Recorder()
-            pool.start("POST", "/", (), b"", waiting)
+            pool.start("POST", "/", b"", b"", waiting)
             await asked.wait()
-            pool.start("POST", "/", (), b"", connecting)
+            pool.start("POST", "/", b"", b"", connecting)
             await pool.close()
-            pool.start("POST", "/", (), b"", late)
+            pool.start("POST", "/", b"", b"", late)
             for sink, sent in ((waiting, True), (connecting, False), (late, False)):
                 await sink.done.wait()
                 assert sink.calls == ["failed"]
@@ -644,7 +648,7 @@ def test_a_request_cannot_be_split(run: Run, target: str, headers: Any) -> None:
     async def main() -> None:
         pool = Pool("http://127.0.0.1:1")
         with pytest.raises(ValueError):
-            pool.start("POST", target, headers, b"", Recorder())
+            pool.start("POST", target, header_lines(headers), b"", Recorder())
 
     run(main())
 

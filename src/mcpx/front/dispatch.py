@@ -17,6 +17,8 @@ from mcpx.wire import era, jsonrpc
 
 REMEMBERED = 1024
 """Modern clients of which is known when they first came."""
+LONGEST_NAME = 256
+"""Characters by which they are told apart."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": True},
@@ -97,7 +99,7 @@ class Dispatcher:
 
     def _first_seen(self, principal: str, meta: Json) -> float:
         """When this client's first message came. It has no session; who it says it is is all that tells."""
-        client = (principal, str(as_object(meta.get(era.CLIENT_KEY)).get("name")))
+        client = (principal, str(as_object(meta.get(era.CLIENT_KEY)).get("name"))[:LONGEST_NAME])
         seen = self._seen.get(client)
         if seen is None:
             seen = self._seen[client] = time.monotonic()
