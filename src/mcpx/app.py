@@ -27,6 +27,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.transports import process
+from mcpx.wire import descriptors
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger("mcpx")
@@ -65,6 +66,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     if run.transport == "http":
         refuse_exposure(run.host, run.config)
     _start_log(run)
+    _make_room()
     for warning in run.config.warnings:
         log.warning("%s", warning)
     try:
@@ -80,6 +82,17 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         return start(_serve(run, environ))
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
+
+
+def _make_room() -> None:
+    """For connections and servers: each takes descriptors."""
+    limit = descriptors.raise_limit()
+    if limit < descriptors.FEW:
+        log.warning(
+            "only %d files and connections may be open at once: few clients and servers will fit. "
+            "Raise the hard limit: `ulimit -Hn` shows it; LimitNOFILE= sets it for systemd, --ulimit for a container",
+            limit,
+        )
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -219,8 +232,11 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
     front = HttpFront(dispatcher, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
-    except OSError as error:
-        what = os.strerror(error.errno) if error.errno else str(error)
+    except (OSError, ValueError) as error:  # ValueError: not even in form a host
+        number = error.errno if isinstance(error, OSError) else None
+        what = (
+            "not a possible host" if not isinstance(error, OSError) else os.strerror(number) if number else str(error)
+        )
         _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
         return 1
     dispatcher.gateway.start()

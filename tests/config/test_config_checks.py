@@ -83,17 +83,43 @@ def test_a_server_may_have_any_name_people_give(name: str, loaded: Loaded) -> No
         ("http", "ws://h", "it goes with 'type: websocket'"),
         ("sse", "ws://h", "must begin with http:// or https://"),
         ("websocket", "http://h", "it goes with 'type: http'"),
-        ("http", "http://", "not a possible address"),
-        ("http", "http:///mcp", "not a possible address"),
+        ("http", "http://", "no host in the address"),
+        ("http", "http:///mcp", "no host in the address"),
+        ("http", "http://:80/mcp", "no host in the address"),
         ("http", "http://a b", "not a possible address"),
         ("http", "http://h/\\nx", "not a possible address"),
+        ("http", "http://user:pw@h/mcp", "put credentials into 'headers'"),
+        ("http", "http://user@h/mcp", "a user name or password in an address"),
+        ("sse", "https://:pw@h/mcp", "a user name or password in an address"),
+        ("websocket", "ws://user:pw@h/mcp", "a user name or password in an address"),
+        ("http", "http://h:0/mcp", "a number from 1 to 65535"),
+        ("http", "http://h:70000/mcp", "not a possible port"),
+        ("http", "http://h:99999999999999999999/mcp", "not a possible port"),
+        ("http", "http://h:-1/mcp", "not a possible port"),
+        ("http", "http://h:²/mcp", "not a possible port"),
+        ("http", "http://h:٣/mcp", "not a possible port"),
+        ("http", "http://h:http/mcp", "not a possible port"),
+        ("http", "http://h:80:90/mcp", "not a possible port"),
+        ("http", "http://h:/mcp", "no port after the colon"),
+        ("websocket", "wss://h:70000", "not a possible port"),
+        ("http", "http://[fe80::1%eth0]/mcp", "an IPv6 address with a zone"),
+        ("http", "http://[fe80::1%25eth0]/mcp", "an IPv6 address with a zone"),
+        ("http", "http://[::1/mcp", "not a possible"),
+        ("http", "http://[1.2.3.4]/mcp", "not a possible"),
+        ("http", "http://a..b/mcp", "not a possible host"),
+        ("http", "http://a_%41/mcp", "not a possible host"),
+        ("http", "http://ex\u2100mple/mcp", "not a possible"),
+        ("http", f"http://{'a' * 64}.test/mcp", "not a possible host"),
+        ("http", f"http://{'ä' * 64}.test/mcp", "not a possible host"),
+        ("http", "http://h\\\\@evil/mcp", "a user name or password in an address"),
+        ("http", f"http://h/{'a' * 9000}", "longer than 8,192 characters"),
     ],
 )
 def test_an_address_that_cannot_be_right_is_refused(kind: str, url: str, message: str, refused: Refused) -> None:
     assert message in refused(f'mcp_servers: [{{name: a, connection: {{type: {kind}, url: "{url}"}}}}]')
 
 
-@pytest.mark.parametrize("url", ["HTTPS://h", "http://[::1]:80/x?y#z", "http://user:p@h"])
+@pytest.mark.parametrize("url", ["HTTPS://h", "http://[::1]:80/x?y#z", "http://例え.テスト:81/ä?ö=ü", "http://a_b"])
 def test_an_address_that_can_be_right_is_taken(url: str, loaded: Loaded) -> None:
     loaded(f"mcp_servers: [{{name: a, connection: {{type: http, url: '{url}'}}}}]")
 
@@ -105,6 +131,15 @@ def test_an_address_that_can_be_right_is_taken(url: str, loaded: Loaded) -> None
         ('{type: http, url: "http://h", headers: {"": c}}', "not a possible header name"),
         ('{type: http, url: "http://h", headers: {A: "b\\r\\nC: d"}}', "holds a line break or NUL"),
         ('{type: http, url: "http://h", headers: {A: "b\\0"}}', "holds a line break or NUL"),
+        ('{type: http, url: "http://h", headers: {A: "b\\x1b[1m"}}', "holds a line break or NUL"),
+        ('{type: http, url: "http://h", headers: {A: 文}}', "holds a character that a header cannot"),
+        ('{type: http, url: "http://h", headers: {Content-Length: "3"}}', "'Content-Length' is set by mcpx"),
+        ('{type: sse, url: "http://h", headers: {transfer-encoding: chunked}}', "'transfer-encoding' is set by mcpx"),
+        ('{type: websocket, url: "ws://h", headers: {HOST: x}}', "'HOST' is set by mcpx"),
+        ('{type: http, url: "http://h", headers: {Connection: close}}', "'Connection' is set by mcpx"),
+        ('{type: http, url: "http://h", headers: {Mcp-Session-Id: x}}', "'Mcp-Session-Id' is set by mcpx"),
+        ('{type: http, url: "http://h", headers: {mcp-anything: x}}', "'mcp-anything' is set by mcpx"),
+        ('{type: websocket, url: "ws://h", headers: {Sec-WebSocket-Key: x}}', "'Sec-WebSocket-Key' is set by mcpx"),
         ('{type: stdio, command: x, env: {"A=B": c}}', "not a possible variable name"),
         ('{type: stdio, command: x, env: {"": c}}', "not a possible variable name"),
         ('{type: stdio, command: x, env: {A: "b\\0c"}}', "holds a NUL character"),
@@ -116,6 +151,39 @@ def test_an_address_that_can_be_right_is_taken(url: str, loaded: Loaded) -> None
 )
 def test_what_no_header_and_no_process_can_carry_is_refused(connection: str, message: str, refused: Refused) -> None:
     assert message in refused(f"mcp_servers: [{{name: a, connection: {connection}}}]")
+
+
+def test_headers_that_only_sound_like_ours_are_taken(loaded: Loaded) -> None:
+    headers = "{X-Mcp-Session: a, Host-Name: b, Mcp: c, Accept: '*/*', X-Ü: d}".replace("X-Ü: d", "X-U: ü")
+    loaded(f"mcp_servers: [{{name: a, connection: {{type: http, url: 'http://h', headers: {headers}}}}}]")
+
+
+def test_what_is_wrong_is_told_with_its_place_and_without_the_password(refused: Refused) -> None:
+    told = refused("mcp_servers:\n- name: a\n  connection: {type: http, url: 'http://user:hunter2@h'}\n")
+    assert "config.yaml:3:33" in told
+    assert "hunter2" not in told
+    assert "put credentials into 'headers'" in told
+
+
+@pytest.mark.parametrize(
+    "proxy", ["socks5://p:1080", "socks5h://u:pw@p", "SOCKS4://p", "https://p:3128", "p:²", "http://"]
+)
+def test_a_proxy_that_cannot_be_used_is_refused_where_it_would_be(proxy: str, refused: Refused, loaded: Loaded) -> None:
+    text = "mcp_servers: [{name: a, connection: {type: http, url: 'https://h.test/mcp'}}]"
+    told = refused(text, HTTPS_PROXY=proxy)
+    assert "error: HTTPS_PROXY: " in told
+    assert "config.yaml:1:" in told
+    assert "NO_PROXY" in told
+    assert "pw" not in told
+    loaded(text, HTTPS_PROXY=proxy, NO_PROXY="h.test")
+    loaded(text, HTTP_PROXY=proxy)
+    loaded(text.replace("h.test", "localhost"), HTTPS_PROXY=proxy)
+    loaded(f"mcp_servers: [{{name: a, {STDIO}}}]", HTTPS_PROXY=proxy)
+
+
+@pytest.mark.parametrize("port", ["²", "٣", "70000", "-1", "8_0", "http"])
+def test_a_port_is_written_in_plain_digits(port: str, refused: Refused) -> None:
+    assert "error:" in refused("server: {port: '${P}'}", P=port)
 
 
 def test_a_variable_cannot_smuggle_a_header(refused: Refused) -> None:

@@ -172,3 +172,18 @@ def test_the_error_does_not_repeat_the_text() -> None:
 
 def test_fragments_of_valid_json_are_embedded() -> None:
     assert dump({"result": orjson.Fragment(b'{"a": null}')}) == b'{"result":{"a": null}}'
+
+
+def test_a_text_of_millions_of_empty_lists_is_refused() -> None:
+    with pytest.raises(BadJson, match="500,000 arrays and objects"):
+        load(b"[" + b",".join([b"[]"] * 1_000_000) + b"]")
+
+
+def test_brackets_in_strings_are_no_lists() -> None:
+    text = '[{"\\\\"]' * 200_000
+    assert load(dump({"text": text})) == {"text": text}
+
+
+def test_a_large_table_is_read() -> None:
+    table = [{"name": f"row {n}", "size": [n, n + 1]} for n in range(100_000)]
+    assert load(dump(table)) == table

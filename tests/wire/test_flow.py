@@ -1,6 +1,7 @@
 """Shares of time and memory: an `Intake` that is poured into, an `Outflow` that is not read."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -158,6 +159,29 @@ def test_one_whose_little_took_long_waits_in_line_with_its_next(run: Run, clock:
         assert got == [b"a"]
         await turns(2)
         assert got == [b"a", b"b"]
+
+    run(main())
+
+
+def test_after_a_piece_that_took_very_long_those_in_line_leave_the_others_as_much_time(run: Run, clock: Clock) -> None:
+    async def main() -> None:
+        began: list[float] = []
+        loop = asyncio.get_running_loop()
+        all_done = asyncio.Event()
+
+        def feed(piece: bytes) -> None:
+            began.append(loop.time())
+            clock.now += 0.1
+            if len(began) == 4:
+                all_done.set()
+
+        intakes = [Intake(feed, largest=1000) for _ in range(2)]
+        for intake in intakes:
+            intake.read_from(Source())
+            intake.take(bytes(1001))
+        await all_done.wait()
+        pauses = [later - earlier for earlier, later in itertools.pairwise(began)]
+        assert min(pauses) > 0.09
 
     run(main())
 

@@ -194,6 +194,16 @@ def test_an_offer_of_http2_is_declined_and_the_body_read(run: Run) -> None:
     run(main())
 
 
+def test_a_head_of_very_many_small_fields_is_refused(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as port:
+            whole = b"GET / HTTP/1.1\r\n" + HOST + b"".join(b"x%d:\r\n" % n for n in range(300))
+            assert b" 431 " in await ask(port, whole, b"\r\n")
+            assert b" 431 " in await ask(port, whole)  # it need not come to an end
+
+    run(main())
+
+
 def test_of_many_offers_in_one_packet_the_first_is_answered_and_the_connection_closed(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

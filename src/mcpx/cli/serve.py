@@ -16,6 +16,7 @@ from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
 from mcpx.surfaces import SURFACES
 from mcpx.transports.environment import running_inside
+from mcpx.wire.exchange import whole_number
 
 
 def serve(
@@ -76,9 +77,7 @@ def _mark_of(path: Path | None, env: str | None) -> str:
 def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:
     """Where it listens over HTTP."""
     host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
-    port = port if port is not None else _port(environ, config.server.port)
-    if not 0 <= port <= 65535:
-        raise ConfigError([f"error: port {port} is not between 0 and 65535"])
+    port = port_number(port, "--port") if port is not None else _port(environ, config.server.port)
     return host or environ.get("MCPX_HOST") or config.server.host, port
 
 
@@ -116,8 +115,12 @@ def _choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> 
 
 def _port(environ: Mapping[str, str], default: int) -> int:
     value = environ.get("MCPX_PORT")
-    if not value:
-        return default
-    if not value.isdigit():
-        raise ConfigError([f"error: MCPX_PORT is {value!r}, not a port number"])
-    return int(value)
+    return port_number(value, "MCPX_PORT") if value else default
+
+
+def port_number(text: str, name: str) -> int:
+    """A port as somebody wrote it: in plain digits, for int() takes ٣ and 1_000 too."""
+    number = whole_number(text)
+    if number is None or number > 65535:
+        raise ConfigError([f"error: {name} is {text[:40]!r}; a port is a number from 0 (any free one) to 65535"])
+    return number

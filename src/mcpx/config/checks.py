@@ -8,18 +8,23 @@ connection of a disabled server and the body of a disabled command are not looke
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mcpx.config.entries import RESERVED
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
+from mcpx.wire.address import BadAddress, parse, proxy_for
 
 MAX_NAME = 64
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_FRAMING = r"(?i)content-length|transfer-encoding|host|connection|keep-alive|proxy-connection|te|trailer|upgrade|expect"
+"""Headers that say where a message goes and ends: whoever could write them could write requests of his own."""
+_OURS = rf"{_FRAMING}|mcp-.*|mcpx-via|last-event-id|sec-websocket-.*"
+"""The same, and those of the protocol."""
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
@@ -31,15 +36,16 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 _SECRET_NAME = r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|authorization|credential|cookie)s?\Z"
 
 
-def check(tree: Tree, findings: Findings) -> list[str]:
-    """Reports mistakes; gives warnings."""
-    return _Checks(tree, findings).run()
+def check(tree: Tree, findings: Findings, environ: Mapping[str, str]) -> list[str]:
+    """Reports mistakes; gives warnings. `environ` may name proxies."""
+    return _Checks(tree, findings, environ).run()
 
 
 class _Checks:
-    def __init__(self, tree: Tree, findings: Findings) -> None:
+    def __init__(self, tree: Tree, findings: Findings, environ: Mapping[str, str]) -> None:
         self._tree = tree
         self._findings = findings
+        self._environ = environ
         self._auth_names = _names(tree.get("auth_configs"))
         self._profiles = _names(tree.get("profiles"))
         self._warnings: list[str] = []
@@ -122,8 +128,8 @@ class _Checks:
         if schemes:
             other = next((name for name in _SCHEMES if _scheme(connection.get("url")) in _SCHEMES[name]), None)
             hint = f"it goes with 'type: {other}'" if other else ""
-            self._url(connection.get("url"), schemes, (*at, "url"), hint)
-        self._headers(connection.get("headers"), (*at, "headers"))
+            self._url(connection.get("url"), schemes, (*at, "url"), hint, dialled=True)
+        self._headers(connection.get("headers"), (*at, "headers"), _OURS)
         self._child(connection, at)
         if _text(connection.get("command")) == "":
             self._findings.add("must not be empty", (*at, "command"))
@@ -144,24 +150,37 @@ class _Checks:
             self._findings.add("holds a NUL character", path)
 
     def _one_line(self, value: Any, path: KeyPath) -> None:
-        if set("\r\n\0").intersection(_text(value) or ""):
-            self._findings.add("holds a line break or NUL, which a header cannot", path)
+        text = _text(value) or ""
+        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", text):
+            self._findings.add("holds a line break or NUL or the like, which a header cannot", path)
+        elif not text.isascii() and any(ord(char) > 255 for char in text):
+            hint = "a header takes latin-1 only; encode it"
+            self._findings.add("holds a character that a header cannot", path, hint=hint)
 
-    def _headers(self, headers: Any, path: KeyPath) -> None:
+    def _headers(self, headers: Any, path: KeyPath, ours: str = _FRAMING) -> None:
+        """`ours`: names that only mcpx may set there."""
         for key, value in (as_map(headers) or {}).items():
             if not re.fullmatch(_HEADER_NAME, key):
-                self._findings.add("not a possible header name", (*path, key), at="key")
+                hint = "letters, digits and - only"
+                self._findings.add("not a possible header name", (*path, key), hint=hint, at="key")
+            elif re.fullmatch(ours, key):
+                hint = "leave it out"
+                self._findings.add(f"the header '{shorten(key)}' is set by mcpx", (*path, key), hint=hint, at="key")
             self._one_line(value, (*path, key))
 
-    def _url(self, value: Any, schemes: Sequence[str], path: KeyPath, hint: str = "") -> None:
+    def _url(
+        self, value: Any, schemes: tuple[str, ...], path: KeyPath, hint: str = "", *, dialled: bool = False
+    ) -> None:
+        """`dialled`: through a proxy, if the environment names one."""
         url = _text(value)
         if url is None:
             return
-        host = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
-        if _scheme(url) not in schemes:
-            self._findings.add(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}", path, hint=hint)
-        elif not host or re.search(r"\s|[\x00-\x1f\x7f]", url):
-            self._findings.add("not a possible address", path)
+        try:
+            found = parse(url, schemes)
+            if dialled and found.scheme in ("http", "https"):  # a WebSocket goes without
+                proxy_for(found, self._environ)
+        except BadAddress as problem:
+            self._findings.add(problem.what, path, hint=problem.hint or hint)
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
@@ -174,7 +193,8 @@ class _Checks:
         if as_bool(command.get("enabled")) is False:
             return
         if http is not None:
-            self._url(http.get("url"), _SCHEMES["http"], (*path, "http", "url"))
+            url = re.sub(r"\{[^{}]*\}", "0", _text(http.get("url")) or "")  # what a parameter fills in
+            self._url(url if url else http.get("url"), _SCHEMES["http"], (*path, "http", "url"))
             self._headers(http.get("headers"), (*path, "http", "headers"))
         if script is not None:
             self._child(script, (*path, "script"))

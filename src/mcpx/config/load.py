@@ -91,7 +91,7 @@ def _load(
     whole.tree, off = expand(whole.tree, environment, told, strict=strict)
     warnings += unapplied(whole.tree)
     tree = fill_in(whole, folder, workspace)
-    warnings += check(tree, told)
+    warnings += check(tree, told, environ)
     config = build(Config, tree, told, whole.origins.literal)
     if config is None:
         return None

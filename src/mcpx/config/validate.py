@@ -33,7 +33,7 @@ from mcpx.model.family import Family, Part
 T = TypeVar("T")
 _INVALID: Any = object()
 _UNQUOTE = "take off the quotes"
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LARGEST = 1e15
 """Beyond it a float no longer counts in ones; nothing we measure comes near."""
 

@@ -16,13 +16,16 @@ from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.surfaces import SURFACES
-from mcpx.wire import codec, websocket
+from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
 from mcpx.wire.tasks import Tasks
 
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
+
+MOST_CLIENTS = 4096
+"""Connections of clients, if half of what may be open at once is as much: the other half is for servers."""
 
 PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
@@ -35,7 +38,8 @@ class HttpFront:
         self._limit = max_request
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks)
-        self._server = HttpServer(self._handle, Limits(body_bytes=max_request))
+        connections = min(MOST_CLIENTS, descriptors.soft_limit() // 2)
+        self._server = HttpServer(self._handle, Limits(body_bytes=max_request, connections=connections))
         self._legacy: dict[str, _LegacyStream] = {}
         self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
         self._parted = asyncio.Event()
@@ -149,8 +153,19 @@ class HttpFront:
         if stream is None or stream.principal != principal:
             exchange.reply(404, b"unknown session", "text/plain")
             return
-        exchange.reply(202)
-        stream.connection.peer.receive(exchange.body)
+        if stream.exchange.congested:  # what it asks for would be put on top of what it has not read
+            self._tasks.start(self._when_read(stream, exchange))
+        else:
+            exchange.reply(202)
+            stream.connection.peer.receive(exchange.body)
+
+    async def _when_read(self, stream: "_LegacyStream", exchange: Exchange) -> None:
+        await stream.exchange.drain()
+        if not exchange.closed and not stream.exchange.closed:
+            exchange.reply(202)
+            stream.connection.peer.receive(exchange.body)
+        else:
+            exchange.reply(404, b"unknown session", "text/plain")
 
     # WebSocket -------------------------------------------------------------------------------------------------
 

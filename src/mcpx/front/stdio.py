@@ -17,6 +17,7 @@ from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
+from mcpx.wire.flow import Intake
 from mcpx.wire.framing import Framing, MessageReader, frame
 from mcpx.wire.pipes import Gathered, handed_over
 
@@ -46,6 +47,7 @@ class StdioFront:
             on_shutdown=self.ended.set,
         )
         self._reader = MessageReader(self._connection.peer.receive, self._skipped, limit=limit, framing="detect")
+        self._intake = Intake(self._reader.feed, read_ahead=0)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -70,13 +72,16 @@ class StdioFront:
             return
         # A file and the null device cannot be watched for readiness; they are simply read.
         while data := source.read(CHUNK):
-            self.received(data)
+            self._reader.feed(data)
             await asyncio.sleep(0)
         source.close()
         self.at_end()
 
+    def opened(self, source: asyncio.ReadTransport) -> None:
+        self._intake.read_from(source)
+
     def received(self, data: bytes) -> None:
-        self._reader.feed(data)
+        self._intake.take(data)
 
     def at_end(self) -> None:
         self._reader.finish()
@@ -84,8 +89,7 @@ class StdioFront:
 
     def room(self, there_is: bool) -> None:
         self._congested = not there_is
-        if self._input is not None and not self._input.is_closing():
-            self._input.resume_reading() if there_is else self._input.pause_reading()
+        self._intake.hold(not there_is)
 
     def _transmit(self, raw: bytes) -> None:
         if self._output is None:
@@ -122,6 +126,9 @@ class StdioFront:
 class _Input(asyncio.Protocol):
     def __init__(self, front: StdioFront) -> None:
         self._front = front
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._front.opened(cast(asyncio.ReadTransport, transport))
 
     def data_received(self, data: bytes) -> None:
         self._front.received(data)

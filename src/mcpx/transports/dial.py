@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.transports.environment import running_inside
+from mcpx.wire.address import BadAddress
 from mcpx.wire.era import ParamHeaders
+from mcpx.wire.http_client import Pool
 from mcpx.wire.peer import Inbound
 
 VIA = "mcpx-via"
@@ -30,3 +33,14 @@ class Dial:
     def via(self) -> tuple[tuple[str, str], ...]:
         """The header that tells an HTTP server which gateways a request came through; none without a mark."""
         return ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()
+
+    def headers(self, own: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+        """What goes with every request: the configured ones, and ours."""
+        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in (*own.items(), *self.via)]
+
+    def pool(self, url: str) -> Pool:
+        """Connections to this address, or to the proxy before it. Raises Unavailable for one that cannot be."""
+        try:
+            return Pool(url, connect_timeout=self.timeout, environ=self.environ)
+        except BadAddress as error:
+            raise Unavailable(self.name, SERVER_DOWN, f"cannot connect: {error}") from None

@@ -17,7 +17,6 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -93,11 +92,10 @@ class HttpConversation:
         self.modern = False
         self._version: str | None = None
         self._session: str | None = None
-        url = urlsplit(spec.url)
-        self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._own = [(k.encode(), v.encode()) for k, v in (*spec.headers.items(), *dial.via)]
+        self._own = dial.headers(spec.headers)
         self.secrets = tuple(spec.headers.values())
-        self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
+        self._pool = dial.pool(spec.url)
+        self._target = self._pool.target
         self._ready: asyncio.Future[None] | None = None
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
         """Questions of the server, by its ids."""

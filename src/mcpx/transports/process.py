@@ -26,6 +26,7 @@ from mcpx.transports.child import Child
 from mcpx.transports.descendants import MARK, survey
 from mcpx.transports.environment import child_environment, find_program
 from mcpx.transports.keeper import Keeper
+from mcpx.wire import descriptors
 
 _log = logging.getLogger("mcpx.process")
 
@@ -187,6 +188,9 @@ def _brood() -> _Brood:
 
 def _popen(argv: list[str], env: Mapping[str, str], cwd: str | None) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0, start_new_session=True
-    )
+    with descriptors.as_found():
+        child = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0, start_new_session=True
+        )
+    descriptors.give_back(child.pid)
+    return child

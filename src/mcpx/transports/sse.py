@@ -16,6 +16,7 @@ from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.refusals import BODY, refusal
 from mcpx.wire import codec
+from mcpx.wire.address import target_of
 from mcpx.wire.exchange import Headers
 from mcpx.wire.framing import Patience
 from mcpx.wire.http_client import Abortable, ConnectionLost, Pool, header_lines
@@ -28,6 +29,8 @@ ENDLESS = 16 * 2**20
 """Bytes over the limit after which the end of an event is not waited for."""
 HIGH_WATER = 256 * 1024
 """Bytes that may wait to be posted before requests wait, too."""
+SHOWN = 200
+"""Characters of an address that is complained of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +55,11 @@ class SseConversation(Carried):
     def __init__(self, spec: Sse, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._spec = spec
-        own = [(k.encode(), v.encode()) for k, v in (*spec.headers.items(), *dial.via)]
+        own = dial.headers(spec.headers)
         stream = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
         self._stream_lines = header_lines([*own, *stream])
         self._lines = header_lines([*own, (b"content-type", b"application/json"), (b"accept", b"application/json")])
-        self._pool = Pool(spec.url, connect_timeout=dial.timeout, environ=dial.environ)
+        self._pool = dial.pool(spec.url)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stream: Abortable | None = None
         self._outbox: deque[bytes] = deque()
@@ -67,9 +70,9 @@ class SseConversation(Carried):
         self._posting: _Post | None = None
 
     async def start(self) -> None:
-        url = urlsplit(self._spec.url)
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._stream = self._pool.start("GET", target, self._stream_lines, b"", _Down(self, self._dial.limit))
+        self._stream = self._pool.start(
+            "GET", self._pool.target, self._stream_lines, b"", _Down(self, self._dial.limit)
+        )
         try:
             async with asyncio.timeout(self._dial.timeout):
                 await self._endpoint
@@ -98,17 +101,19 @@ class SseConversation(Carried):
         return self._peer.waiting.noise == noise
 
     def _set_endpoint(self, given: str) -> None:
+        shown = repr(given[:SHOWN]) + "…" * (len(given) > SHOWN)
         here = urlsplit(self._spec.url)
         try:
             there = urlsplit(urljoin(self._spec.url, given))
+            target = target_of(there)
         except ValueError:
-            self.down(f"its endpoint {given!r} is no address")
+            self.down(f"its endpoint {shown} is no address")
             return
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             # A server must not send our messages, and our headers, to somebody else.
-            self.down(f"its endpoint {given!r} is on another origin")
+            self.down(f"its endpoint {shown} is on another origin")
             return
-        self._endpoint.set_result(there.path + (f"?{there.query}" if there.query else ""))
+        self._endpoint.set_result(target)
 
     def skipped(self, head: bytes) -> bool:
         """An event over the limit. False: no request was waiting for it."""

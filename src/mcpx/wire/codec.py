@@ -3,13 +3,15 @@
 Promise: what `load` accepted is dumped with the same meaning or refused by `Unencodable`; cut emoji (lone
 surrogates), integers of any size and nesting beyond orjson's 254 levels pass. `load` raises `BadJson` and
 nothing else, `dump` raises `Unencodable` and nothing else, and both end for any input: depth is bounded by
-orjson's 1,024 levels and by the interpreter's recursion limit.
+orjson's 1,024 levels and by the interpreter's recursion limit, the number of arrays and objects by a limit of its own.
 
 No promise: the spelling of numbers (`1e2` becomes `100.0`), duplicate keys (the last wins), NaN and
 infinities that did not come through `load` (orjson writes `null`; those that `load` let in are refused).
 """
 
+import gc
 import json
+import re
 from typing import Any
 
 from orjson import JSONDecodeError
@@ -17,6 +19,14 @@ from orjson import dumps as _dumps
 from orjson import loads as _loads
 
 __all__ = ["BadJson", "Unencodable", "dump", "load"]
+
+
+LARGE = 65536
+"""Bytes from which it is worth a thought how long the parser will hold everybody up."""
+MOST_CONTAINERS = 500_000
+"""A megabyte of text is read in a millisecond; a megabyte of empty lists takes thirty, and ten times its size."""
+_NO_BRACKETS = bytes(c for c in range(256) if c not in b'[{"')
+_STRINGS = re.compile(rb'"[^"]*"')
 
 
 class BadJson(ValueError):
@@ -57,11 +67,33 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bo
         data = bytes(data)
     try:
         if data[::9].translate(_DIGITS).find(b"00") < 0 or not _has_long_integer(data):
-            return _loads(data)
+            return _loads(data) if len(data) < LARGE else _load_large(data)
     except JSONDecodeError as e:
         if e.msg.startswith("depth limit"):
             raise BadJson(e.msg) from None
     return _load_slowly(data, "replace" if mend else "surrogatepass", strict)
+
+
+def _load_large(data: bytes | bytearray) -> Any:
+    if data.count(b"[") + data.count(b"{") > MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS:
+        raise BadJson(f"more than {MOST_CONTAINERS:,} arrays and objects")
+    # Of millions of small lists all but one are young: a collector that looks at them again and again while they are
+    # being made takes several times as long as the parser.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _loads(data)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _containers(data: bytes | bytearray) -> int:
+    """How many arrays and objects there are, those in strings left out."""
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
+    if plain.count(b'"') > 4 * MOST_CONTAINERS:  # so many strings cannot be taken out in time
+        return MOST_CONTAINERS + 1
+    return len(_STRINGS.sub(b"", plain))
 
 
 def _finite(text: str) -> float:

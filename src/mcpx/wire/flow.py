@@ -25,13 +25,17 @@ log = logging.getLogger(__name__)
 
 clock = time.perf_counter
 
-SLICE: Final = 0.002
+SLICE: Final = 0.001
 """Seconds of a turn for all who have more than one piece."""
-LONG: Final = 0.001
+LONG: Final = 0.0005
 """Seconds after which a piece was a long one: its peer waits in line with the next."""
-SHORT: Final = 0.0002
+TOO_LONG: Final = 0.01
+"""Seconds after which the line rests for as long as it took: so those in it have half of the time at most, even with
+messages that cannot be cut into pieces."""
+SHORT: Final = 0.0001
 """Seconds below which the next piece may be larger."""
-SMALLEST: Final = 1024
+SMALLEST: Final = 256
+FIRST: Final = 4096
 LARGEST: Final = 32768
 """Bytes of a piece: the smaller, the more work there was in the last one."""
 READ_AHEAD: Final = 65536
@@ -68,17 +72,21 @@ class _Line:
         self._waiting.append(intake)
 
     def _turn(self) -> None:
-        end = clock() + SLICE
+        began = clock()
         while self._waiting:
             intake = self._waiting[0]
             more = intake.work()
             self._waiting.popleft()  # not before: whoever joins meanwhile must not ask for a second turn
             if more:
                 self._waiting.append(intake)
-            if clock() > end:
+            if clock() - began > SLICE:
                 break
         if self._waiting:
-            self._loop.call_soon(self._turn)
+            took = clock() - began
+            if took > TOO_LONG:
+                self._loop.call_later(took, self._turn)
+            else:
+                self._loop.call_soon(self._turn)
 
 
 _lines: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]" = WeakKeyDictionary()
@@ -88,16 +96,18 @@ class Intake:
     """What one peer sends, on its way to `feed`, which gets the same bytes in the same order in pieces of any size."""
 
     __slots__ = (
-        *("_at", "_feed", "_held", "_in_line", "_largest", "_line", "_paused", "_piece", "_rest", "_slow"),
-        "_source",
+        *("_at", "_feed", "_held", "_in_line", "_largest", "_line", "_paused", "_piece", "_read_ahead", "_rest"),
+        *("_slow", "_source"),
     )
 
-    def __init__(self, feed: Callable[[bytes], None], *, largest: int = LARGEST) -> None:
-        """`largest`: bytes of a piece; for protocols in which few bytes can be much work."""
+    def __init__(self, feed: Callable[[bytes], None], *, largest: int = LARGEST, read_ahead: int = READ_AHEAD) -> None:
+        """`largest`: bytes of a piece; for protocols in which few bytes can be much work. `read_ahead`: bytes that are
+        read while it is held; with none the end of the stream is not seen before all of it was worked off."""
         self._feed = feed
         self._source: Readable | None = None
         self._largest = largest
-        self._piece = min(largest, 4 * SMALLEST)
+        self._read_ahead = read_ahead
+        self._piece = min(largest, FIRST)
         self._rest = b""
         self._at = 0  # of the rest, the first byte that is not worked off
         self._held = False
@@ -132,7 +142,7 @@ class Intake:
         self._held = held
         if held:
             if self._rest:
-                self._pause(self.waiting >= READ_AHEAD)
+                self._pause(self.waiting >= self._read_ahead)
         elif self._rest:
             self._queue()
         else:
@@ -154,7 +164,7 @@ class Intake:
         self._rest = self._rest[self._at :] + data if self._rest else data
         self._at = 0
         if self._held:
-            self._pause(len(self._rest) >= READ_AHEAD)
+            self._pause(len(self._rest) >= self._read_ahead)
         else:
             self._pause(True)
             self._queue()
@@ -198,7 +208,7 @@ class Intake:
         if self._rest and not self._held:
             return True
         self._in_line = False
-        self._pause(self._held and self.waiting >= READ_AHEAD)
+        self._pause(self._held and self.waiting >= self._read_ahead)
         return False
 
     def _pause(self, paused: bool) -> None:

@@ -17,8 +17,9 @@ import select
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import SplitResult, unquote, urlsplit
 
+from mcpx.wire import descriptors
+from mcpx.wire.address import Address, parse, proxy_for
 from mcpx.wire.flow import Intake
 from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Request, Sink
 
@@ -39,21 +40,10 @@ MOST_BYTES_WAITING: Final = 64 * 2**20
 """Requests that wait for a connection."""
 
 
-class _Descriptors:
+class _Everywhere:
     """Sockets of all pools together."""
 
     open = 0
-
-    @staticmethod
-    def allowed() -> int:
-        """Descriptors this process may have."""
-        try:
-            import resource
-
-            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        except (ImportError, OSError, ValueError):
-            return 1024
-        return soft if soft >= 0 else 1 << 20
 
 
 class _Connection(asyncio.Protocol):
@@ -178,17 +168,14 @@ class Pool:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
-        lost, and it must not be sent again. `environ` may name proxies; without it there are none."""
-        parts = _split(url)
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("a URL with a password in it: put credentials into a header instead")
-        self.host, self.port, self.tls = _host(parts), _port(parts), parts.scheme == "https"
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        default = self.port == (443 if self.tls else 80)
-        self.authority = shown if default else f"{shown}:{self.port}"
-        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lost, and it must not be sent again. `environ` may name proxies; without it there are none. Raises
+        BadAddress."""
+        address = parse(url)
+        self.host, self.port, self.tls = address.host, address.port, address.tls
+        self.authority, self._shown_host = address.authority, address.shown_host
+        self.target = address.target
         """Path and query of the URL, for `start`."""
-        self._proxy = _proxy_for(self.host, self.port, parts.scheme, environ or {})
+        self._proxy = proxy_for(address, environ or {})
         self._prefix = b""
         self._common = b" HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % self.authority.encode()
         if self._proxy is not None and not self.tls:
@@ -203,10 +190,10 @@ class Pool:
         """The one used last at the end."""
         self._open: set[_Connection] = set()
         """Those that are being made too."""
-        descriptors = _Descriptors.allowed()
-        self._calls = _Places(max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, descriptors // 4)))
+        allowed = descriptors.soft_limit()
+        self._calls = _Places(max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, allowed // 4)))
         self._brief = _Places(BRIEF)
-        self._most_in_all = descriptors // 2
+        self._most_in_all = allowed // 3
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -245,7 +232,7 @@ class Pool:
     def _has_room(self, places: _Places) -> bool:
         if places.taken >= places.most:
             return False
-        return bool(self._idle) or places.taken < FEW or _Descriptors.open < self._most_in_all
+        return bool(self._idle) or places.taken < FEW or _Everywhere.open < self._most_in_all
 
     def _begin(self, call: Request, places: _Places, loop: asyncio.AbstractEventLoop) -> None:
         places.taken += 1
@@ -258,7 +245,7 @@ class Pool:
             connection.drop()
         connection = _Connection(self)
         self._open.add(connection)
-        _Descriptors.open += 1
+        _Everywhere.open += 1
         call.task = task = loop.create_task(self._connect(call, connection))
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._connected, call, connection))
@@ -322,7 +309,7 @@ class Pool:
     def gone(self, connection: _Connection) -> None:
         if connection in self._open:
             self._open.discard(connection)
-            _Descriptors.open -= 1
+            _Everywhere.open -= 1
         if connection in self._idle:
             self._idle.remove(connection)
         if self._closed and not self._open:
@@ -374,15 +361,15 @@ class Pool:
             name = self.host if self.tls else None
             await loop.create_connection(lambda: connection, self.host, self.port, ssl=context, server_hostname=name)
         elif context is None:
-            await loop.create_connection(lambda: connection, _host(self._proxy), _port(self._proxy))
+            await loop.create_connection(lambda: connection, self._proxy.host, self._proxy.port)
         else:
             await self._dial_through(self._proxy, connection, context)
 
-    async def _dial_through(self, proxy: SplitResult, connection: _Connection, context: "ssl.SSLContext") -> None:
+    async def _dial_through(self, proxy: Address, connection: _Connection, context: "ssl.SSLContext") -> None:
         loop = asyncio.get_running_loop()
-        transport, tunnel = await loop.create_connection(_Tunnel, _host(proxy), _port(proxy))
+        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
         try:
-            shown = f"[{self.host}]" if ":" in self.host else self.host
+            shown = self._shown_host
             line = f"CONNECT {shown}:{self.port} HTTP/1.1\r\nhost: {shown}:{self.port}\r\n"
             transport.write(line.encode() + _proxy_authorization(proxy) + b"\r\n")
             await tunnel.open
@@ -431,39 +418,7 @@ def default_context() -> "ssl.SSLContext":
     return context
 
 
-def _split(url: str) -> SplitResult:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"not an http or https URL: {parts.scheme}://{parts.hostname or ''}")
-    return parts
-
-
-def _host(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    return host if host.isascii() else host.encode("idna").decode()
-
-
-def _port(parts: SplitResult) -> int:
-    return parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _proxy_for(host: str, port: int, scheme: str, environ: Mapping[str, str]) -> SplitResult | None:
-    """The proxy that the environment names for a host; loopback is never proxied."""
-    url = environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY")
-    if not url or host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127."):
-        return None
-    for entry in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").lower().split(","):
-        name = entry.strip().removesuffix(f":{port}").lstrip(".").strip("[]")
-        if name and (name == "*" or host == name or host.endswith("." + name)):
-            return None
-    parts = _split(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http":
-        raise ValueError(f"a proxy reached by {parts.scheme} is not supported")
-    return parts
-
-
-def _proxy_authorization(proxy: SplitResult) -> bytes:
-    if proxy.username is None:
+def _proxy_authorization(proxy: Address) -> bytes:
+    if proxy.credentials is None:
         return b""
-    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(credentials.encode())
+    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())

@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 LINGER: Final = 2.0
 """Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
 which throws our answer out of the client's buffer before it is read."""
+MOST_HEADERS: Final = 256
+"""Each costs ten times its bytes."""
+LARGE: Final = 65536
+"""Bytes; smaller bodies are not worth counting: there can be no more of them than connections."""
 COPY_BELOW: Final = 65536
 """Smaller bodies are copied behind their head; with larger ones the transport gets two buffers at once."""
 
@@ -50,6 +54,8 @@ class Limits:
     """A reader that takes next to nothing for so long is dropped."""
     waiting_bytes: int = 256 * 2**20
     """What may wait to be read by all clients together."""
+    bodies_bytes: int = 256 * 2**20
+    """The bodies of all requests that are being read or answered. Beyond it the next large one is refused."""
 
 
 class _Stop(Exception):
@@ -65,8 +71,20 @@ class _Connection(asyncio.Protocol):
     """One client. Parser callbacks fill the request being read; complete ones are answered in order."""
 
     __slots__ = (
-        *("_began", "_body", "_chunk", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head", "_intake"),
-        *("_keep", "_limits", "_more", "_out", "_parser", "_pumping", "_queue", "_reading", "_server", "_since"),
+        *("_began", "_body", "_chunk", "_counted", "_current", "_deaf", "_ending", "_fields", "_http10", "_in_head"),
+        *(
+            "_intake",
+            "_keep",
+            "_limits",
+            "_more",
+            "_out",
+            "_parser",
+            "_pumping",
+            "_queue",
+            "_reading",
+            "_server",
+            "_since",
+        ),
         *("_surplus", "_tail", "_transport", "_upgrade", "_url", "_used", "data_received"),
     )
 
@@ -82,6 +100,7 @@ class _Connection(asyncio.Protocol):
         self._fields: dict[bytes, bytes] = _NOTHING
         self._more: list[tuple[bytes, bytes]] = _NO_MORE
         self._body: bytes | bytearray = b""
+        self._counted = 0  # bytes of the bodies that this connection holds, if that is much
         self._keep = True
         self._http10 = False
         self._upgrade = False
@@ -155,12 +174,15 @@ class _Connection(asyncio.Protocol):
                 self._surplus += len(data)
                 if self._surplus > self._limits.header_bytes:
                     self._refuse(431)
+        if self._reading and len(self._fields) + len(self._more) > MOST_HEADERS:
+            self._refuse(431)
         return b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.forget(self)
         self._ending = self._deaf = True
         self._queue.clear()
+        self._count(-self._counted)
         self._intake.clear()
         self._out.resume()
         exchange, self._current = self._current, None
@@ -216,6 +238,8 @@ class _Connection(asyncio.Protocol):
             pairs = [*fields.items(), *self._more]
             if sum([len(n) + len(v) + 4 for n, v in pairs]) + len(self._url) > limits.header_bytes:
                 self._stop(431)
+        if len(fields) + len(self._more) > MOST_HEADERS:
+            self._stop(431)
         self._surplus = 0
         self._keep = parser.should_keep_alive()
         self._upgrade = parser.should_upgrade()
@@ -243,8 +267,13 @@ class _Connection(asyncio.Protocol):
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if len(self._body) + len(body) > self._limits.body_bytes:
+        size = len(self._body) + len(body)
+        if size > self._limits.body_bytes:
             self._stop(413)
+        if size > LARGE:
+            self._count(len(body))
+            if self._server.bodies > self._limits.bodies_bytes:
+                self._stop(503)
         if not self._body:
             self._body = body
         else:
@@ -252,6 +281,10 @@ class _Connection(asyncio.Protocol):
             if not isinstance(self._body, bytearray):
                 self._body = bytearray(self._body)
             self._body += body
+
+    def _count(self, more: int) -> None:
+        self._counted += more
+        self._server.bodies += more
 
     def on_message_complete(self) -> None:
         self._reading = False
@@ -300,6 +333,8 @@ class _Connection(asyncio.Protocol):
 
     def answered(self, keep: bool) -> None:
         self._current = None
+        if self._counted and not self._queue and not self._reading:
+            self._count(-self._counted)
         self._since = self._server.now
         if not keep or self._server.closing:
             self.close()
@@ -415,6 +450,8 @@ class HttpServer:
         self.limits = limits
         self.now = time.monotonic()
         self.closing = False
+        self.bodies = 0
+        """Bytes of large bodies, of requests being read or answered."""
         self.budget = Budget(limits.waiting_bytes)
         """What waits to be read by all clients; those of sockets given away too, if their new owner counts it."""
         self._tick = min(1.0, *(t / 4 for t in (limits.head_timeout, limits.body_timeout, limits.keep_alive)))

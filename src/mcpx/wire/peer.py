@@ -16,6 +16,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
+    OVERLOADED,
     PARSE_ERROR,
     SERVER_DIED,
     SERVER_GARBAGE,
@@ -26,12 +27,17 @@ from mcpx.model.errors import (
     gateway_ending,
 )
 from mcpx.wire import codec, jsonrpc
-from mcpx.wire.tasks import Tasks
+from mcpx.wire.tasks import Tasks, spread
 
 log = logging.getLogger(__name__)
 
 LONGEST_CALL = 3600.0
 """LIF-6: progress starts a call's deadline anew, but for no longer than this."""
+
+MOST_CALLS = 1000
+LARGE = 65536
+MOST_LARGE = 64 * 2**20
+"""Requests of the other side that are answered at a time, and the bytes of those among them that are large."""
 
 _VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ANSWERED_ID = re.compile(
@@ -228,8 +234,7 @@ class Waiting:
             self.fail(int(found[1]), Unavailable(self.name, SERVER_GARBAGE, f"the answer is not JSON: {why}"))
 
     def fail_all(self, code: int, reason: str) -> None:
-        for rid in list(self._waits):
-            self.fail(rid, Unavailable(self.name, code, reason))
+        spread(list(self._waits), lambda rid: self.fail(rid, Unavailable(self.name, code, reason)))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -251,6 +256,7 @@ class Peer:
         self._answer_garbage = answer_garbage
         self._tasks = Tasks(name)
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
+        self._large = 0  # bytes of the large requests being answered
         self.waiting = Waiting(name)
         self.lost: str | None = None
 
@@ -303,7 +309,7 @@ class Peer:
             case "notification":
                 self._notified(message)
             case "request":
-                self._asked(message)
+                self._asked(message, len(raw))
             case "invalid":
                 batch = " (batches are not supported)" if isinstance(message, list) else ""
                 self._garbage(INVALID_REQUEST, f"Not a JSON-RPC 2.0 message{batch}", message)
@@ -326,12 +332,21 @@ class Peer:
                 return
         self._inbound.notification(method, params)
 
-    def _asked(self, message: Json) -> None:
+    def _asked(self, message: Json, size: int) -> None:
         rid = message["id"]
         if rid in self._answering:
             self.send(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight")))
-            return
-        self._answering[rid] = self._tasks.start(self._answer(rid, message))
+        elif len(self._answering) >= MOST_CALLS or self._large + size > MOST_LARGE:
+            text = f"{len(self._answering):,} requests are in flight on this connection; wait for some of their answers"
+            self.send(jsonrpc.failure(rid, RpcError(OVERLOADED, text)))
+        else:
+            self._answering[rid] = task = self._tasks.start(self._answer(rid, message))
+            if size > LARGE:
+                self._large += size
+                task.add_done_callback(lambda _: self._let_go(size))
+
+    def _let_go(self, size: int) -> None:
+        self._large -= size
 
     async def _answer(self, rid: str | int, message: Json) -> None:
         try:

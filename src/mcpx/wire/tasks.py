@@ -6,10 +6,29 @@ logged and the others live on. What a task is expected to raise, it handles itse
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import islice
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+AT_ONCE = 16
+
+
+def spread(items: Iterable[T], act: Callable[[T], object]) -> None:
+    """Do it to a few in each turn of the loop: a thousand calls that end at once would hold all others up."""
+    rest = iter(items)
+
+    def go_on() -> None:
+        some = list(islice(rest, AT_ONCE))
+        for item in some:
+            act(item)
+        if len(some) == AT_ONCE:
+            asyncio.get_running_loop().call_soon(go_on)
+
+    go_on()
 
 
 class Tasks:
@@ -42,13 +61,17 @@ class Tasks:
             log.error("%s: a background task failed", self._owner, exc_info=error)
 
     def cancel(self) -> None:
-        """For owners that cannot wait: ask every task to stop."""
+        """For owners that cannot wait: ask every task to stop, a few in each turn."""
         self.closed = True
-        for task in self._running:
-            task.cancel()
+        spread(list(self._running), _stop)
 
     async def close(self) -> None:
         self.cancel()
         current = asyncio.current_task()
         while rest := [task for task in self._running if task is not current]:
             await asyncio.wait(rest)
+
+
+def _stop(task: asyncio.Task[Any]) -> None:
+    if not task.cancelling():  # asked twice it would not finish what it does at its end
+        task.cancel()

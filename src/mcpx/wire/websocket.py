@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from mcpx.wire.address import BadAddress, parse
 from mcpx.wire.exchange import Exchange, Headers, encode_headers
 from mcpx.wire.flow import Budget, Intake, Outflow
 from mcpx.wire.http_client import default_context
@@ -316,17 +317,15 @@ async def connect(
 ) -> WebSocket:
     """Open a WebSocket. OSError (so also `Refused`, ConnectionError and TimeoutError) says why not."""
     from websockets.client import ClientProtocol
-    from websockets.exceptions import InvalidURI
     from websockets.typing import Subprotocol
     from websockets.uri import parse_uri
 
     try:
-        uri = parse_uri(url)
-    except InvalidURI:
-        raise ConnectionError("not a ws or wss URL") from None
-    if uri.user_info is not None:
-        raise ConnectionError("a URL with a password in it: put credentials into a header instead")
-    encode_headers(headers)  # refuses line breaks; the library would not
+        uri = parse_uri(parse(url, ("ws", "wss")).url)
+        encode_headers(headers)  # refuses line breaks; the library would not
+    except ValueError as error:
+        why = str(error) if isinstance(error, BadAddress) else "a header that cannot be sent"
+        raise ConnectionError(why) from None
     protocol = ClientProtocol(uri, subprotocols=[Subprotocol(subprotocol)], max_size=limit, logger=quiet)
     request = protocol.connect()
     for name, value in headers:
