@@ -101,6 +101,7 @@ class HttpConversation:
         """Questions of the server, by its ids."""
         self._untaken = 0
         """Bytes of messages without a reply that are on their way."""
+        self._warned = False
         self._lost: str | None = None
         self._lines = self._stream_lines = b""
         """The headers of every POST, and of every GET."""
@@ -147,7 +148,10 @@ class HttpConversation:
             raise unsent(self.name, self._lost)
         if self._ready is not None and not self._ready.done():
             await asyncio.wait([self._ready], timeout=timeout)
-        lines = self._headers_for(method, params)
+        try:
+            lines = self._headers_for(method, params)
+        except RpcError as error:
+            raise RpcError(error.code, f"{self.name}: {error.message}") from None
         rid, wait, message = self.waiting.open(method, params, meanwhile, timeout)
         try:
             body = codec.dump(message)
@@ -278,7 +282,7 @@ class HttpConversation:
         last_id: str | None = None
         delay = RETRY_MS / 1000
         patience = Patience(NOISE)
-        warned = noisy = False
+        noisy = False
         if self._ready is not None:
             await asyncio.shield(self._ready)
         while self._lost is None:
@@ -294,15 +298,18 @@ class HttpConversation:
             if not offered:
                 return
             last_id = stream.last_id or last_id
-            if stream.spoiled and not warned:
-                warned = True
-                log.warning(
-                    "[%s] its stream of notifications %s; it is opened again, now and then", self.name, stream.spoiled
-                )
+            if stream.spoiled:
+                self.warn(f"its stream of notifications {stream.spoiled}; it is opened again, now and then")
             noisy = bool(stream.spoiled) or (noisy and not stream.spoke)
             fine = stream.heard and not noisy
             delay = RETRY_MS / 1000 if fine else min(delay * 2, LONGEST_RETRY_MS / 1000)
             await asyncio.sleep(stream.retry_ms / 1000 if stream.retry_ms is not None and fine else delay)
+
+    def warn(self, what: str) -> None:
+        """Say it, the first time."""
+        if not self._warned:
+            self._warned = True
+            log.warning("[%s] %s", self.name, what)
 
     # The end -------------------------------------------------------------------------------------------------
 
@@ -414,7 +421,9 @@ class _Reply:
                 self._skipped(pending, "", b"")
                 self.leave()
             elif patience.lost(len(data), pending):
-                self._fail(SERVER_GARBAGE, f"the answer carries nothing but noise, {NOISE:,} bytes of it")
+                what = f"the answer carries nothing but noise, {NOISE:,} bytes of it"
+                self._talk.warn(what)
+                self._fail(SERVER_GARBAGE, what)
                 self.leave()
             return
         # Joined at once: many small pieces must not become many objects.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import SERVER_DIED, RpcError, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.transports import starts_process
 from mcpx.upstreams.dialling import Dialler
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
+
+PROOF = 5.0
+"""Seconds for a sign of life from a server that did not list its tools."""
 
 READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
 """Seconds before a list that could not be read is tried again."""
@@ -81,6 +84,8 @@ class Connections:
             self.book.instructions = link.terms.instructions
             await link.listen()
             unread = await self.book.read(link, KINDS, said_so=False)
+            if "tools" in unread:
+                await self._prove_alive(link)
             if self._level is not None:
                 await link.set_level(self._level)
             await self.subscriptions.carry(self.links, link)
@@ -90,6 +95,15 @@ class Connections:
         if unread:
             self._tasks.start(self._read_again(link, unread))
         return link
+
+    async def _prove_alive(self, link: Link) -> None:
+        """A server that tells nothing of its tools may have stopped reading: that is not connected, with no tools."""
+        try:
+            await link.probe(min(PROOF, self._server.timeout))
+        except Unavailable:
+            raise Unavailable(self.name, SERVER_TIMEOUT, "answers neither what it offers nor a probe") from None
+        except RpcError:
+            pass  # an error is a sign of life
 
     async def _read_again(self, link: Link, kinds: tuple[Kind, ...]) -> None:
         """A list that could not be read may have been refused only for now."""
