@@ -290,10 +290,15 @@ class Pool:
                 places.leave_line(request)
                 return
             places.taken -= 1
-            while places.waiting and self._loop is not None and self._has_room(places):
-                self._begin(places.first(), places, self._loop)
+            if self._loop is not None:
+                self._loop.call_soon(self._serve, places)  # a server that closes behind its reply is seen to by then
         else:
             places.taken -= 1
+
+    def _serve(self, places: _Places) -> None:
+        """Those who wait, as far as there are places."""
+        while places.waiting and not self._closed and self._loop is not None and self._has_room(places):
+            self._begin(places.first(), places, self._loop)
 
     def put(self, connection: _Connection) -> bool:
         """Take back a connection that can be used again."""
