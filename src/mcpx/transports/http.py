@@ -54,6 +54,8 @@ LONGEST_SESSION = 1024
 """Characters of a session id."""
 QUESTIONS = 256
 """Questions of one server that are being answered at a time."""
+METHODS = 32
+"""Methods whose headers are kept."""
 MOST_UNTAKEN = 16 * 2**20
 """Bytes of answers and notifications that a server has yet to take."""
 
@@ -105,6 +107,8 @@ class HttpConversation:
         self._lost: str | None = None
         self._lines = self._stream_lines = b""
         """The headers of every POST, and of every GET."""
+        self._lines_by_method: dict[str, bytes] = {}
+        """In the modern era, those of a POST without what is said in it."""
         self._set_headers()
 
     def agreed(self, version: str) -> None:
@@ -127,17 +131,24 @@ class HttpConversation:
             headers.append((b"mcp-protocol-version", self._version.encode()))
         self._lines = header_lines([*headers, (b"accept", both)])
         self._stream_lines = header_lines([*headers, (b"accept", b"text/event-stream")])
+        self._lines_by_method = {}
 
     def _headers_for(self, method: str, params: Json) -> bytes:
         if not self.modern and method != "server/discover":
             return self._lines
-        extra = [("mcp-protocol-version", era.LATEST_MODERN), ("mcp-method", method)]
+        lines = self._lines_by_method.get(method)
+        if lines is None:
+            extra = [("mcp-protocol-version", era.LATEST_MODERN), ("mcp-method", method)]
+            lines = self._lines + header_lines([(k.encode(), v.encode()) for k, v in extra])
+            if len(self._lines_by_method) < METHODS and len(method) < 100:
+                self._lines_by_method[method] = lines
         key = era.NAME_PARAM.get(method)
         if key is not None and isinstance(name := params.get(key), str):
-            extra.append(("mcp-name", era.bounded_header(name, f"params.{key}")))
+            lines += b"mcp-name: %b\r\n" % era.bounded_header(name, key).encode()
             if method == "tools/call" and name in self.annotations:
-                extra += era.headers_for(self.annotations[name], params.get("arguments"))
-        return self._lines + header_lines([(k.encode(), v.encode()) for k, v in extra])
+                mirrored = era.headers_for(self.annotations[name], params.get("arguments"))
+                lines += header_lines([(k.encode(), v.encode()) for k, v in mirrored])
+        return lines
 
     # Requests ----------------------------------------------------------------------------------------------
 
@@ -375,8 +386,16 @@ def is_stream(status: int, headers: Headers) -> bool:
     return status == 200 and (headers.get("content-type") or "").startswith("text/event-stream")
 
 
+_NO_HEADERS = Headers({})
+
+
 class _Reply:
     """The stream of one request: a JSON body, or events up to the response, resumed where the server allows it."""
+
+    __slots__ = (
+        *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left", "_message", "_patience"),
+        *("_polling", "_retry_ms", "_rid", "_status", "_talk", "_wait", "carrier", "meanwhile", "session"),
+    )
 
     def __init__(self, talk: HttpConversation, rid: str | int, wait: Wait) -> None:
         self._talk = talk
@@ -388,7 +407,7 @@ class _Reply:
         self._left = False
         self._polling: asyncio.TimerHandle | None = None
         self._status = 0
-        self._headers = Headers({})
+        self._headers = _NO_HEADERS
         self._events: SseReader | None = None
         self._patience: Patience | None = None
         self._body: bytes | bytearray = b""

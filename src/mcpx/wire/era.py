@@ -266,7 +266,7 @@ def headers_for(annotations: ParamHeaders, arguments: Any) -> list[tuple[str, st
         text = _as_header(_argument(arguments, path))
         if text is not None:
             where = ".".join(path)[:200]
-            value = bounded_header(text, f"the argument {where!r}")
+            value = bounded_header(text, where)
             size += len(token) + len(value)
             if size > MOST_IN_HEADERS:
                 what = f"with the argument {where!r} the arguments that this server wants as headers"
@@ -276,10 +276,11 @@ def headers_for(annotations: ParamHeaders, arguments: Any) -> list[tuple[str, st
 
 
 def bounded_header(text: str, what: str) -> str:
-    """A value of a request as a header repeats it; `what` names it where it is too long for that."""
+    """A value of a request as a header repeats it, all of it printable ASCII; `what` is its name."""
     value = encode_header(text) if len(text) <= LONGEST_VALUE else text
     if len(value) > LONGEST_VALUE:
-        raise RpcError(INVALID_PARAMS, f"{what} has to travel as a header, and takes more than {LONGEST_VALUE:,} bytes")
+        text = f"{what!r} has to travel as a header too, and takes more than {LONGEST_VALUE:,} bytes there"
+        raise RpcError(INVALID_PARAMS, text)
     return value
 
 

@@ -15,7 +15,7 @@ import base64
 import functools
 import select
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from mcpx.wire import descriptors
@@ -49,7 +49,7 @@ class _Everywhere:
 class _Connection(asyncio.Protocol):
     """One socket: idle, or with one call."""
 
-    __slots__ = ("_call", "_clean", "_intake", "_poll", "_pool", "_transport", "idle_since")
+    __slots__ = ("_call", "_clean", "_intake", "_poll", "_pool", "_transport", "data_received", "idle_since")
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
@@ -57,22 +57,24 @@ class _Connection(asyncio.Protocol):
         self._call: Request | None = None
         self._clean = False
         self._intake = Intake(self._feed)
-        self._poll: select.poll | None = None
+        self.data_received = self._intake.take
+        self._poll: Callable[[int], object] | None = None
         self.idle_since = 0.0
 
     @property
     def usable(self) -> bool:
         """Whether it stands, and nothing came that nobody asked for: also nothing that is yet to be read."""
         transport, poll = self._transport, self._poll
-        return transport is not None and not transport.is_closing() and (poll is None or not poll.poll(0))
+        return transport is not None and not transport.is_closing() and (poll is None or not poll(0))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._intake.read_from(self._transport)
         socket = transport.get_extra_info("socket")
         if socket is not None and hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(socket.fileno(), select.POLLIN)
+            poll = select.poll()
+            poll.register(socket.fileno(), select.POLLIN)
+            self._poll = poll.poll
 
     def send(self, call: Request) -> None:
         assert self._transport is not None
@@ -81,14 +83,12 @@ class _Connection(asyncio.Protocol):
         call.sent_on(self)
         self._transport.write(request)
 
-    def data_received(self, data: bytes) -> None:
-        self._intake.take(data)
-
     def _feed(self, data: bytes) -> None:
-        if self._call is None:
+        call = self._call
+        if call is None:
             self.drop()  # nobody asked
         else:
-            self._call.feed(data)
+            call.feed(data)
 
     def eof_received(self) -> None:
         self._clean = True
@@ -210,10 +210,13 @@ class Pool:
             if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
                 raise ValueError("the target of a request must be a path in printable ASCII")
             self._checked = target
+        verb, where, common = method.encode(), target.encode(), self._common
         if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
-            headers += b"content-length: %d\r\n" % len(body)
-        start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)
-        call = Request(b"%b%b\r\n%b" % (start, headers, body), sink, method == "HEAD", brief)
+            parts = (verb, self._prefix, where, common, headers, len(body), body)
+            request = b"%b %b%b%b%bcontent-length: %d\r\n\r\n%b" % parts
+        else:
+            request = b"%b %b%b%b%b\r\n" % (verb, self._prefix, where, common, headers)
+        call = Request(request, sink, method == "HEAD", brief)
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -232,7 +235,7 @@ class Pool:
     def _has_room(self, places: _Places) -> bool:
         if places.taken >= places.most:
             return False
-        return bool(self._idle) or places.taken < FEW or _Everywhere.open < self._most_in_all
+        return places.taken < FEW or _Everywhere.open < self._most_in_all or bool(self._idle)
 
     def _begin(self, call: Request, places: _Places, loop: asyncio.AbstractEventLoop) -> None:
         places.taken += 1
