@@ -24,6 +24,7 @@ class Upstream(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 512
 
     def __init__(self, call: Callable[["_Connection", bytes], None], session: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
