@@ -1,4 +1,4 @@
-"""What the `bench` and `soak` scripts call: those of the repository that this file stands in."""
+"""What the `bench`, `soak` and `fuzz` scripts call: those of the repository that this file stands in."""
 
 import sys
 from pathlib import Path
@@ -14,5 +14,11 @@ def main() -> int:
 
 def soak() -> int:
     from bench.soak import main as run
+
+    return run()
+
+
+def fuzz() -> int:
+    from bench.fuzz import main as run
 
     return run()

@@ -7,14 +7,13 @@ everything it started.
 import asyncio
 import gc
 import logging
-import logging.handlers
 import os
 import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
@@ -28,6 +27,7 @@ from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.transports import process
 from mcpx.wire import descriptors
+from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger("mcpx")
@@ -36,6 +36,8 @@ GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
 NAMED = 20
 """Servers that are greeted by name."""
+ROOM = 2.0
+"""Seconds between looks whether anything more can be opened."""
 ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
@@ -68,7 +70,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     _start_log(run)
     _make_room()
     for warning in run.config.warnings:
-        log.warning("%s", warning)
+        log.warning("%s", warning, extra=OURS)
     try:
         import uvloop
 
@@ -96,6 +98,7 @@ def _make_room() -> None:
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:
+    asyncio.get_running_loop().set_exception_handler(_report)
     stop = asyncio.Event()
     gateway = Gateway(run.config, environ, run.state, itself=run.itself)
     if log.isEnabledFor(logging.DEBUG):
@@ -104,7 +107,9 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
     tasks = Tasks("app")
     upkeep = Upkeep(run, gateway, tasks)
     _listen_for_signals(stop, upkeep)
+    process.adopt_orphans()
     note = _look_for_leftovers(run)
+    tasks.start(_watch_room())
     try:
         await upkeep.start()
         if run.transport == "stdio":
@@ -211,7 +216,7 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        return {"ok": True, **about, **self._store.status(), **self._gateway.describe()}
+        return {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
 
 
 async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
@@ -229,7 +234,8 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
 
     server = run.config.server
     tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
-    front = HttpFront(dispatcher, Guard(run.host, tokens, run.itself), max_request=run.config.global_.max_request)
+    guard = Guard(run.host, tokens, run.itself, server.allowed_origins)
+    front = HttpFront(dispatcher, guard, max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host
@@ -269,34 +275,26 @@ async def _first_of(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-class _Plain(logging.Formatter):
-    """What a server wrote is text, not commands to the terminal that shows the log, and begins no line of its own."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record).replace("\n", "\n    ")
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
-
-
 def _start_log(run: Run) -> None:
     """Log lines go to stderr or the log file, never to stdout."""
-    form = _Plain("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
-    root = logging.getLogger("mcpx")
-    root.propagate = False
     console = logging.StreamHandler(sys.stderr)
-    console.setFormatter(form)
-    root.handlers[:] = [console]
+    console.setFormatter(Plain(datefmt="%H:%M:%S"))
+    targets: list[logging.Handler] = [console]
     if run.config.global_.log_file is not None:
         folder = run.config.path.parent if run.config.path is not None else Path.cwd()
         file = folder / run.config.global_.log_file
         try:
-            handler = logging.handlers.RotatingFileHandler(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8")
+            handler = LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8")
+            os.chmod(file, 0o600)  # one that was there already
         except OSError as error:
             raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
-        os.chmod(file, 0o600)
-        handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
-        root.addHandler(handler)
+        handler.setFormatter(Plain())
+        targets.append(handler)
+    outlet = Outlet(targets)
+    for name in ("mcpx", "asyncio"):
+        root = logging.getLogger(name)
+        root.propagate = False
+        root.handlers[:] = [outlet]
     _set_level(run.log_level)
 
 
@@ -305,8 +303,33 @@ def _set_level(name: str) -> None:
     level = getattr(logging, name)
     root = logging.getLogger("mcpx")
     root.setLevel(level)
-    console, *files = root.handlers
-    console.setLevel(max(level, logging.WARNING) if files else level)
+    for outlet in root.handlers:
+        if isinstance(outlet, Outlet):
+            console, *files = outlet.targets
+            console.setLevel(max(level, logging.WARNING) if files else level)
+
+
+async def _watch_room() -> None:
+    """Says when no more can be opened. uvloop closes a connection that it can take no longer, and tells nobody."""
+    while True:
+        await asyncio.sleep(ROOM)
+        try:
+            os.close(os.dup(2))
+        except OSError as error:
+            _report(asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"})
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the event loop could tell nobody else: a task that died unheard, a connection that could not be taken."""
+    error = context.get("exception")
+    if descriptors.ran_out(error):
+        log.warning(
+            "no connection or file more can be opened: %s (the limit is %d). It goes on when others are closed",
+            error,
+            descriptors.soft_limit(),
+        )
+    else:
+        log.error("in the event loop: %s", context.get("message"), exc_info=error)
 
 
 def _say(line: str) -> None:

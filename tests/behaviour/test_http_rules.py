@@ -420,10 +420,31 @@ def test_a_foreign_origin_is_403_on_every_route(port: int, origins: list[str]) -
     assert set(everywhere(port, [("Origin", origin) for origin in origins]).values()) == {403}
 
 
-@pytest.mark.parametrize("origin", ["http://localhost:6274", "https://127.0.0.1", "http://[::1]:3000"])
-def test_pages_of_this_machine_may_talk_to_us(port: int, origin: str) -> None:
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"])
+def test_pages_that_came_from_us_may_talk_to_us(port: int, name: str) -> None:
     """SEC-1."""
-    assert 403 not in everywhere(port, [("Origin", origin)]).values()
+    assert 403 not in everywhere(port, [("Origin", f"http://{name}:{port}")]).values()
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:6274", "http://127.0.0.1", "https://127.0.0.1:{port}", "http://[::1]:3000"]
+)
+def test_other_pages_of_this_machine_are_403_on_every_route(port: int, origin: str) -> None:
+    """SEC-1: the WebSocket too; whatever else runs here must not use the gateway behind its user's back."""
+    assert set(everywhere(port, [("Origin", origin.format(port=port))]).values()) == {403}
+
+
+@pytest.mark.parametrize("path", ["/health", "/mcp", "/ws", "/sse", "", "?x=/health"])
+def test_a_target_in_absolute_form_decides_the_host(port: int, path: str) -> None:
+    """SEC-1: RFC 9112, 3.2.2: whatever `Host` says."""
+
+    def asked(host: str, header: str) -> bytes:
+        return speak(port, f"GET http://{host}{path} HTTP/1.1\r\nHost: {header}".encode() + CLOSE)
+
+    assert status_of(asked("evil.example", "localhost")) == 421
+    assert status_of(asked("localhost@evil.example", "localhost")) == 421
+    if path != "/sse":
+        assert status_of(asked(f"localhost:{port}", "evil.example")) in (200, 404, 405, 406, 400, 426)
 
 
 # ---- the modern era: a ladder
@@ -843,10 +864,11 @@ def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
         assert closed.poll(0) == []
 
 
-def test_the_sessions_are_bounded_and_the_one_idle_longest_goes() -> None:
+def test_the_sessions_are_bounded_and_those_that_nobody_used_go_first() -> None:
     """SEC-6: 10,000 of them; a client whose session went initialises again."""
     with Gateway({"mcp_servers": [raw_server("good")]}) as gateway:
-        first, kept = Session(gateway.port), Session(gateway.port)
+        unused = post(gateway.port, initialize()).get("mcp-session-id") or ""
+        used, kept = Session(gateway.port), Session(gateway.port)
         body = json.dumps(initialize()).encode()
         fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS).encode()
         head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n" % (fields, len(body))
@@ -856,7 +878,8 @@ def test_the_sessions_are_bounded_and_the_one_idle_longest_goes() -> None:
             for _ in range(50):
                 answer = speak(gateway.port, (head + body) * 200 + head.replace(b"\r\n\r\n", CLOSE) + body)
                 assert answer.count(b"HTTP/1.1 200") == 201
-            assert first.post(request("ping")).status == 404
+            assert post(gateway.port, request("ping"), {"Mcp-Session-Id": unused}).status == 404
+            assert used.request("ping")["result"] == {}
             assert kept.request("ping")["result"] == {}
         assert peak_memory(gateway.process.pid) - before < 128 * MIB
 

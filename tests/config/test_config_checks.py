@@ -69,6 +69,21 @@ def test_what_does_not_fit_together_is_refused(text: str, message: str, refused:
     assert told.count("error:") == 1
 
 
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("app.example", "https://app.example/", "https://app.example/ui", "https://*.example", "'null'", "'*'", "''"),
+        *("ws://app.example", "https://u@app.example", "https://app.example:0", "https://app.example:70000"),
+    ],
+)
+def test_what_is_no_origin_is_told_with_its_place(origin: str, refused: Refused) -> None:
+    """CFG-4, SEC-1."""
+    told = refused(f"server:\n  allowed_origins:\n    - https://good.example\n    - {origin}\n")
+    assert "not the origin of a web page" in told and ":4:7" in told
+    assert "https://app.example:8443" in told
+    assert told.count("error:") == 1
+
+
 @pytest.mark.parametrize("name", ["a", "my server", "文件系统", "a.b-c_d", "io.github/x", "a::b", "x" * 64])
 def test_a_server_may_have_any_name_people_give(name: str, loaded: Loaded) -> None:
     assert loaded(f"mcp_servers: [{{name: '{name}', {STDIO}}}]").mcp_servers[0].name == name

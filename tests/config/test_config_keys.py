@@ -48,6 +48,7 @@ server:
   auth: {type: bearer, tokens: [{name: alice, token: a, profile: team, expires: 2027-01-31T12:00:00Z}]}
   tls: {cert: cert.pem, key: /etc/key.pem}
   allowed_hosts: [tools.example.com]
+  allowed_origins: ["https://app.example:8443"]
   trusted_proxies: [10.0.0.0/8]
   limits: {sessions: 1, in_flight: 2, per_minute: 3, queue: 0}
   store: redis://h
@@ -201,6 +202,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             ),
             tls=Tls(cert=str(folder / "cert.pem"), key="/etc/key.pem"),
             allowed_hosts=("tools.example.com",),
+            allowed_origins=("https://app.example:8443",),
             trusted_proxies=("10.0.0.0/8",),
             limits=FrontLimits(sessions=1, in_flight=2, per_minute=3, queue=0),
             store="redis://h",

@@ -1,9 +1,13 @@
 """The catalog as each caller finds it: SUR-1, NAM-1."""
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from fixtures.parts import Line, Toy, modern, older, run, turns, until
 from mcpx.config import Config, Global, Naming, Server
+from mcpx.core import catalogs as module
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 
@@ -76,7 +80,7 @@ def test_nothing_is_kept_for_a_session_that_is_over() -> None:
                 able = older(f"s{number}", askable=True)
                 assert await names(gateway, able) == ["plain", "secret"]
                 await gateway.end_session(f"s{number}")
-            assert not any(str(key).startswith("s") for key in gateway.catalogs._special)
+            assert len(gateway.catalogs._special) <= 1
         finally:
             await gateway.close()
 
@@ -101,6 +105,137 @@ def test_names_stay_except_those_the_user_has_changed() -> None:
             assert await names(gateway, older()) == ["two_echo", "one_echo"]
             await turns()
             assert len(one.lines) == len(two.lines) == 1
+        finally:
+            await gateway.close()
+
+    run(main())
+
+
+# --- large ones
+
+
+def large(count: int = 3_000, era: str = "older") -> Toy:
+    """A server with many tools, which it changes from list to list."""
+    lists = [0]
+
+    async def many(line: Line, params: Json) -> Json:
+        lists[0] += 1
+        return {"tools": [{"name": f"t{n}", "n": lists[0], "inputSchema": {}} for n in range(count)]}
+
+    return Toy(era, answers={"tools/list": many})
+
+
+def test_a_large_catalog_is_built_in_slices_and_a_list_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUR-1: what clients find is whole, and nobody else waits for it."""
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+
+    async def main() -> None:
+        gateway = Gateway(config(Toy().server("small"), large().server("large")), {})
+        gateway.start()
+        try:
+            assert len(await names(gateway, older())) == 3_001
+            before = gateway.catalog
+            gateway.catalogs.changed()
+            assert gateway.catalog is before and not gateway.catalogs._stale  # nothing has changed
+            upstream = gateway.generation.upstreams["large"]
+            upstream._book.common = {**upstream.definitions, "tools": [{"name": f"u{n}"} for n in range(2_000)]}
+            gateway.catalogs.changed()
+            assert gateway.catalog is before  # until the next one is built
+            between = 0
+            building = asyncio.create_task(gateway.catalogs.ready())
+            while not building.done():
+                between += 1
+                await asyncio.sleep(0)
+            assert between > 50
+            assert len(gateway.catalog.offers["tools"]) == 2_001
+            assert await gateway.catalogs.ready() is False
+        finally:
+            await gateway.close()
+
+    run(main())
+
+
+def test_a_tool_is_found_though_the_catalog_that_has_it_is_only_being_built() -> None:
+    async def main() -> None:
+        gateway = Gateway(config(large().server("large")), {})
+        gateway.start()
+        try:
+            await gateway.generation.upstreams["large"].settled.wait()
+            offer = await gateway.view(older()).find("tools", "t2999")
+            assert offer.name == "t2999"
+            assert (await gateway.describe())["servers"][0]["tools"] == 3_000
+        finally:
+            await gateway.close()
+
+    run(main())
+
+
+# --- what is kept
+
+
+def test_names_that_nobody_has_are_not_kept() -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        gateway = Gateway(config(Toy("older").server("a")), {})
+        gateway.start()
+        try:
+            await names(gateway, older())
+            for number in range(100):
+                assert gateway.param_headers(f"nobody_{number}", modern()) is None
+            gateway.param_headers("echo", modern())
+            assert list(gateway._annotations[1]) == ["echo"]
+        finally:
+            await gateway.close()
+
+    run(main())
+
+
+def test_names_that_were_given_are_bounded_in_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NAM-1: a name stays with its owner, but not for ever with owners that are gone."""
+    monkeypatch.setattr(module, "MOST_GIVEN", 50)
+    monkeypatch.setattr(module, "GIVEN_CHARACTERS", 10_000)
+
+    async def main() -> None:
+        gateway = Gateway(config(Toy("older").server("a")), {})
+        gateway.start()
+        try:
+            await names(gateway, older())
+            book = gateway.generation.upstreams["a"]._book
+            for number in range(100):
+                long = "x" * (3_000 if number > 50 else 1)
+                book.common = {**book.common, "tools": [{"name": f"n{number}_{at}_{long}"} for at in range(5)]}
+                gateway.catalogs.changed()
+                assert len(await names(gateway, older())) == 5
+                given = gateway.catalogs._given
+                assert len(given) <= 50 + 5
+                assert sum(len(key[2]) for key in given) <= 10_000 + 5 * 3_100
+        finally:
+            await gateway.close()
+
+    run(main())
+
+
+def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUR-1, SEC-6: a thousand sessions of one kind are one catalog."""
+    monkeypatch.setattr(module, "MOST_SPECIAL", 3)
+
+    async def main() -> None:
+        gateway = Gateway(config(choosy("older").server("a")), {})
+        gateway.start()
+        try:
+            found = set()
+            for number in range(10):
+                able = older(f"s{number}", askable=True)
+                assert await names(gateway, able) == ["plain", "secret"]
+                found.add(id(gateway.catalogs.of(able)))
+            assert len(found) == 1 and len(gateway.catalogs._special) == 1
+            book = gateway.generation.upstreams["a"]._book
+            for number in range(10):
+                book._by_session[f"s{number}"] = {**book.common, "tools": [{"name": f"own{number}"}]}
+                assert await names(gateway, older(f"s{number}", askable=True)) == [f"own{number}"]
+                assert len(gateway.catalogs._special) <= 3
+            assert len(gateway.catalogs._shown) <= 4
         finally:
             await gateway.close()
 

@@ -237,8 +237,8 @@ def test_auto_goes_by_the_client_and_the_size_of_the_list(client: str, mode: str
             model = Model(gateway, mode, Caller(mode="auto", session="s", client={"name": client}))
             names = [tool["name"] for tool in await model.menu()]
             assert ("fs_read" in names) == (mode == "direct")
-            assert [choice["mode"] for choice in gateway.describe()["auto"]] == [mode]
+            assert [choice["mode"] for choice in (await gateway.describe())["auto"]] == [mode]
             await gateway.end_session("s")
-            assert gateway.describe()["auto"] == []
+            assert (await gateway.describe())["auto"] == []
 
     run(main())

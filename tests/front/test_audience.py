@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from fixtures.parts import run, until
+from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session
+from mcpx.front.notices import Notice
 from mcpx.model.call import Json
 from mcpx.model.events import Bus, Event, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.wire import era
@@ -16,7 +19,7 @@ MARK: Json = {"proxy": {"server": "srv"}}
 
 def session(audience: Audience, **fields: Any) -> tuple[Session, Heard]:
     heard: Heard = []
-    joined = Session(lambda method, params: heard.append((method, params)))
+    joined = Session(lambda notice: heard.append((notice.method, notice.params)))
     joined.caller = replace(joined.caller, **fields)
     audience.join(joined)
     return joined, heard
@@ -70,8 +73,8 @@ def test_who_has_left_hears_nothing() -> None:
 def test_a_client_may_leave_while_it_is_told() -> None:
     audience = Audience()
     heard: Heard = []
-    first = Session(lambda method, params: audience.leave(second))
-    second = Session(lambda method, params: heard.append((method, params)))
+    first = Session(lambda notice: audience.leave(second))
+    second = Session(lambda notice: heard.append((notice.method, notice.params)))
     audience.join(first)
     audience.join(second)
     tell(audience, OffersChanged(frozenset({"tools"})))
@@ -204,6 +207,91 @@ def test_only_what_is_honoured_is_acknowledged() -> None:
     listener.acknowledge()
     assert heard[0][1]["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["a:1"]}
     assert listener.goodbye() == {"resultType": "complete", "_meta": {era.SUBSCRIPTION_KEY: "x"}}
+
+
+# --- many who listen
+
+
+def crowd(audience: Audience, count: int) -> list[list[Notice]]:
+    heard: list[list[Notice]] = [[] for _ in range(count)]
+    for each in heard:
+        audience.join(Session(each.append))
+    return heard
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ServerSaid("srv", "notifications/message", {"level": "error", "data": "x" * 1000}, None),
+        OffersChanged(frozenset({"tools"}), server="srv"),
+    ],
+)
+def test_what_many_hear_is_made_and_encoded_once(event: Event) -> None:
+    """SEC-6: they share the bytes too."""
+    audience = Audience()
+    heard = crowd(audience, 50)
+    tell(audience, event)
+    assert all(len(each) == 1 for each in heard)
+    assert len({id(each[0].parcel) for each in heard}) == 1
+
+
+def test_an_update_is_made_once_for_each_form_of_its_uri() -> None:
+    """SEC-6."""
+    audience = Audience()
+    heard = crowd(audience, 50)
+    sessions = list(audience._sessions.values())  # pyright: ignore[reportPrivateUsage]
+    for n, each in enumerate(sessions):
+        each.subscriptions["srv", "x:1"] = {"x:1", f"proxy://{n % 2}"}
+    tell(audience, ResourceUpdated("srv", {"uri": "x:1"}, frozenset(each.id for each in sessions)))
+    assert len({id(notice) for each in heard for notice in each}) == 3
+
+
+def test_thousands_are_told_in_turns_and_in_order() -> None:
+    """SEC-6: everybody hears everything, but for log messages that come faster than they can be told."""
+
+    async def main() -> None:
+        audience = Audience()
+        heard = crowd(audience, 5000)
+        bus = Bus()
+        audience.listen_to(bus)
+        for n in range(module.WAITING * 3):
+            bus.publish(ServerSaid("srv", "notifications/message", {"level": "error", "data": n}, None))
+        for _ in range(100):
+            bus.publish(OffersChanged(frozenset({"tools"}), server="srv"))
+        assert not heard[-1]
+        left = list(audience._sessions.values())[-2]  # pyright: ignore[reportPrivateUsage]
+        audience.leave(left)
+        turns = audience._turns  # pyright: ignore[reportPrivateUsage]
+        assert len(turns) <= module.WAITING + 1
+        await until(lambda: not turns)
+        assert heard[-2] == []
+        for each in (heard[0], heard[-1]):
+            logs = [notice.params["data"] for notice in each if notice.droppable]
+            assert logs == list(range(module.WAITING))
+            assert [notice.method for notice in each][-1] == "notifications/tools/list_changed"
+            assert len(each) == module.WAITING + 1
+
+    run(main())
+
+
+def test_what_concerns_one_client_does_not_wait_for_thousands() -> None:
+    async def main() -> None:
+        audience = Audience()
+        crowd(audience, 5000)
+        mine, heard = session(audience)
+        bus = Bus()
+        audience.listen_to(bus)
+        for _ in range(10):
+            bus.publish(ServerSaid("srv", "notifications/message", {"level": "error"}, None))
+        bus.publish(ServerSaid("srv", "notifications/odd", {}, mine.id))
+        assert [method for method, _ in heard] == ["notifications/odd"]
+        await until(lambda: not audience._turns)  # pyright: ignore[reportPrivateUsage]
+
+    run(main())
+
+
+def test_a_notice_that_is_no_json_is_not_said() -> None:
+    assert Notice("notifications/x", {"n": object()}).parcel is None
 
 
 def test_questions_are_numbered_by_session_and_carry_the_servers_name() -> None:

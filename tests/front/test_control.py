@@ -5,6 +5,8 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from fixtures.parts import run
 from mcpx.front import control
 from mcpx.front.control import Control, ask, socket_path
@@ -154,3 +156,48 @@ def test_a_folder_that_cannot_be_made_costs_the_socket_only(tmp_path: Path) -> N
 
     run(main())
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("kind", ["link", "group", "world"])
+def test_a_folder_that_others_can_write_is_neither_listened_in_nor_asked(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-6: who can write there could answer in our place."""
+    folder = tmp_path / "control"
+    if kind == "link":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o770 if kind == "group" else 0o707)
+    path = folder / "a.sock"
+
+    async def main() -> None:
+        it = Control(path, {"status": status})
+        await it.start()
+        assert not there(path)
+        assert await ask(path, "status") is None
+        await it.close()
+
+    run(main())
+    assert "no control socket: " in caplog.text
+    assert "no running gateway is asked: " in caplog.text
+
+
+def test_the_umask_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RUN-6: it belongs to every thread, and to whoever writes a file while we wait."""
+    before = os.umask(0)
+    try:
+        monkeypatch.setattr(os, "umask", None)
+
+        async def main() -> None:
+            it = Control(tmp_path / "new" / "control" / "a.sock", {"status": status})
+            await it.start()
+            assert mode(tmp_path / "new" / "control" / "a.sock") == 0o600
+            assert mode(tmp_path / "new" / "control") == mode(tmp_path / "new") == 0o700
+            await it.close()
+
+        run(main())
+    finally:
+        monkeypatch.undo()
+        os.umask(before)

@@ -8,10 +8,11 @@ import pytest
 from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns, until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
+from mcpx.front import dispatch
 from mcpx.front.audience import ListenStream, Session
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
-from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
 from mcpx.wire import era
 
 
@@ -45,7 +46,7 @@ class Office:
         self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {})
         self.dispatcher = Dispatcher(self.gateway)
         self.heard: list[tuple[str, Json]] = []
-        self.session = Session(lambda method, params: self.heard.append((method, params)))
+        self.session = Session(lambda notice: self.heard.append((notice.method, notice.params)))
 
     async def __aenter__(self) -> "Office":
         self.gateway.start()
@@ -152,6 +153,20 @@ def test_a_modern_caller_is_what_its_own_envelope_says(level: Any, taken: str | 
 
 
 # --- requests
+
+
+def test_who_came_first_is_remembered_by_a_name_of_bounded_length() -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        async with Office() as office:
+            for name in ("x" * 1_000_000, ["x"] * 1_000_000, None):
+                meta = {era.CLIENT_KEY: {"name": name}}
+                office.dispatcher.modern_caller({"params": {"_meta": meta}}, "ann", Tape(), solo=False)
+            known = office.dispatcher._seen  # pyright: ignore[reportPrivateUsage]
+            assert sorted(len(name) for _, name in known) == [0, 200]
+
+    run(main())
 
 
 def test_a_modern_result_is_shaped_and_an_older_one_left_alone() -> None:
@@ -302,6 +317,25 @@ def test_a_client_that_leaves_is_unsubscribed() -> None:
     run(main())
 
 
+def test_no_more_can_be_subscribed_to_than_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: by number, and by what the URIs take; what is subscribed to may be subscribed to again."""
+
+    async def main() -> None:
+        async with Office(lib=library("older")) as office:
+            for name, most in (("SUBSCRIPTIONS", 1), ("SUBSCRIBED_BYTES", 5)):
+                with monkeypatch.context() as bound:
+                    bound.setattr(dispatch, name, most)
+                    for _ in range(2):
+                        await office.ask("resources/subscribe", uri="x:1")
+                    with pytest.raises(RpcError, match="unsubscribe") as refused:
+                        await office.ask("resources/subscribe", uri="x:2")
+                    assert refused.value.code == OVERLOADED
+                    assert office.session.forms() == ["x:1"]
+            await office.ask("resources/subscribe", uri="x:2")
+
+    run(main())
+
+
 # --- listening of modern clients
 
 
@@ -333,6 +367,21 @@ def test_servers_are_subscribed_before_a_listener_is_acknowledged_and_unsubscrib
             on.end.set()
             assert (await on.task)["_meta"] == {era.SUBSCRIPTION_KEY: "id"}
             assert lib.lines[0].methods().count("resources/unsubscribe") == 2
+
+    run(main())
+
+
+def test_a_listener_that_wants_too_much_is_refused() -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        lib = library("older")
+        async with Office(lib=lib) as office:
+            for uris in (["x:1"] * 1001, ["x:1", "y" * 300_000]):
+                with pytest.raises(RpcError) as refused:
+                    await Listening(office, resourceSubscriptions=uris).task
+                assert refused.value.code == OVERLOADED
+            assert "resources/subscribe" not in lib.lines[0].methods()
 
     run(main())
 

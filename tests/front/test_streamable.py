@@ -16,7 +16,16 @@ from mcpx.front import streamable as module
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.streamable import Streamable
 from mcpx.model.call import Json
-from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_CANCELLED
+from mcpx.model.errors import (
+    GATEWAY_ENDING,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    OVERLOADED,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    RpcError,
+)
 from mcpx.wire import era
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.http_client import header_lines
@@ -329,6 +338,41 @@ def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.
     run(main())
 
 
+def test_a_client_that_says_too_much_of_itself_gets_no_session() -> None:
+    """SEC-6: what it says is kept as long as its session."""
+
+    async def main() -> None:
+        async with front() as at:
+            reply = await at.client().ask("initialize", clientInfo={"name": "x" * 70_000}).json()
+            assert error_of(reply) == INVALID_PARAMS
+            assert at.sessions == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("bound", ["MOST_RUNNING", "MOST_OF_ONE"])
+def test_no_more_calls_are_taken_than_so_many_at_a_time(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: of one session, and of all sessions of one client; the next is told so at once."""
+    monkeypatch.setattr(module, bound, 3)
+
+    async def main() -> None:
+        toy = Toy("older", tools={"hang": forever, "echo": echo})
+        async with front(toy) as at:
+            ann, other, bob = await at.client().greet(), await at.client().greet(), await at.client("bob").greet()
+            hanging = [ann.call("hang", n) for n in range(3)]
+            await until(lambda: toy.lines and len(toy.lines[0].calls()) == 3)
+            refused = await ann.call("echo").json()
+            assert error_of(refused) == OVERLOADED
+            assert refused["error"]["message"].startswith("3 calls of ")
+            assert "result" in await bob.call("echo").json()
+            assert ("result" in await other.call("echo").json()) == (bound == "MOST_RUNNING")
+            ann.notify("notifications/cancelled", requestId=0)
+            await hanging[0].over.wait()
+            assert "result" in await ann.call("echo").json()
+
+    run(main())
+
+
 # --- requests of the older era
 
 
@@ -473,7 +517,7 @@ def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: py
 
 def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(module, "KEPT_FOR", 0.05)
+    monkeypatch.setattr(module, "READ_FOR", 0.05)
 
     async def main() -> None:
         async with front(Toy("older", tools={"says": says})) as at:
@@ -513,7 +557,7 @@ def test_a_position_nobody_gave_opens_the_stream_of_what_belongs_to_no_request()
         toy = Toy("older")
         async with front(toy) as at:
             ann = await at.client().greet()
-            for last in ("s99-1", "nonsense", "-", "push-x", "s1-" + "9" * 50, "push-99999999999"):
+            for last in ("s99-1", "nonsense", "-", "push-x", "s1-" + "9" * 50, "push-99999999999", "s1-²", "push-²"):
                 stream = ann.get(last)
                 await stream.begun.wait()
                 assert stream.status == 200
@@ -579,6 +623,32 @@ def test_answers_to_nothing_and_answers_of_another_session_are_ignored() -> None
             for _ in range(2):
                 await ann.post({"jsonrpc": "2.0", "id": question["id"], "result": {"right": True}}).over.wait()
             assert (await call.message())["result"]["structuredContent"] == {"answers": [{"right": True}]}
+
+    run(main())
+
+
+def test_a_server_puts_no_more_questions_than_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6."""
+    monkeypatch.setattr(http_session, "MOST_QUESTIONS", 3)
+
+    async def main() -> None:
+        async def pester(line: Line, params: Json) -> Json:
+            asked = [asyncio.ensure_future(line.ask(*ELICIT)) for _ in range(5)]
+            done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 2:
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+            codes = [error.code for task in done if isinstance(error := task.exception(), RpcError)]
+            for task in waiting:
+                task.cancel()
+            return {"content": [], "structuredContent": {"codes": codes}}
+
+        async with front(Toy("older", tools={"pester": pester})) as at:
+            ann = await at.client().greet(capabilities=ASKABLE)
+            call = ann.call("pester")
+            while "result" not in (told := await call.message()):
+                assert told["method"] in ("elicitation/create", "notifications/cancelled")
+            assert told["result"]["structuredContent"] == {"codes": [OVERLOADED, OVERLOADED]}
 
     run(main())
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mcpx.surfaces.large.kept import SMALLEST, ResultStore
+from mcpx.surfaces.large.kept import SMALLEST, ResultStore, pack
 
 KB = 1024
 
@@ -33,6 +33,10 @@ def body(number: int, size: int = 10 * KB) -> bytes:
     return random.Random(number).randbytes(size)
 
 
+def keep(store: ResultStore, owner: str, text: bytes) -> str:
+    return store.keep(owner, pack(text, 42 * KB))
+
+
 def read(store: ResultStore, owner: str, handle: str) -> bytes | None:
     kept = store.get(owner, handle)
     return None if kept is None else kept.text()
@@ -40,21 +44,21 @@ def read(store: ResultStore, owner: str, handle: str) -> bytes | None:
 
 def test_what_is_kept_is_read_back_by_its_handle(store: ResultStore) -> None:
     """SUR-11"""
-    first, second = store.keep("ann", b"one"), store.keep("ann", b"two")
+    first, second = keep(store, "ann", b"one"), keep(store, "ann", b"two")
     assert (read(store, "ann", first), read(store, "ann", second)) == (b"one", b"two")
     assert read(store, "ann", first) == b"one"
 
 
 def test_handles_are_short_and_never_the_same(store: ResultStore) -> None:
     """SUR-11: nobody can guess one."""
-    handles = {store.keep("ann", b"x") for _ in range(300)}
+    handles = {keep(store, "ann", b"x") for _ in range(300)}
     assert len(handles) == 300
     assert {len(handle) for handle in handles} == {12}
 
 
 def test_anothers_handle_reads_as_unknown_and_stays_readable_for_its_owner(store: ResultStore) -> None:
     """SUR-11: bound to the caller."""
-    handle = store.keep("ann", body(1))
+    handle = keep(store, "ann", body(1))
     for stranger in ("bob", "", "ann ", "ANN"):
         assert store.get(stranger, handle) is None
         assert store.get(stranger, "no-such-thing") is None
@@ -63,14 +67,14 @@ def test_anothers_handle_reads_as_unknown_and_stays_readable_for_its_owner(store
 
 def test_a_handle_belongs_to_owner_and_handle_together(store: ResultStore) -> None:
     """SUR-11: no way to move a letter from one to the other."""
-    handle = store.keep("ann", b"x")
+    handle = keep(store, "ann", b"x")
     assert store.get("an", f"n{handle}") is None
     assert store.get(f"ann{handle[0]}", handle[1:]) is None
 
 
 def test_a_result_is_kept_for_so_long_from_the_moment_it_was_kept(store: ResultStore, clock: Clock) -> None:
     """SUR-11: reading it does not prolong that."""
-    handle = store.keep("ann", b"x")
+    handle = keep(store, "ann", b"x")
     clock.now += 59.9
     assert read(store, "ann", handle) == b"x"
     clock.now += 0.1
@@ -80,7 +84,7 @@ def test_a_result_is_kept_for_so_long_from_the_moment_it_was_kept(store: ResultS
 def test_fifteen_minutes_unless_told_otherwise(clock: Clock) -> None:
     """SUR-11"""
     store = ResultStore(clock=clock)
-    handle = store.keep("ann", b"x")
+    handle = keep(store, "ann", b"x")
     clock.now += 899
     assert read(store, "ann", handle) == b"x"
     clock.now += 1
@@ -89,16 +93,37 @@ def test_fifteen_minutes_unless_told_otherwise(clock: Clock) -> None:
 
 def test_of_one_owner_the_oldest_go(store: ResultStore) -> None:
     """SUR-11: bounded for each of them, and nobody else loses anything."""
-    other = store.keep("bob", body(0))
-    handles = [store.keep("ann", body(number)) for number in range(6)]
+    other = keep(store, "bob", body(0))
+    handles = [keep(store, "ann", body(number)) for number in range(6)]
     assert [read(store, "ann", handle) for handle in handles] == [None, None, body(2), body(3), body(4), body(5)]
     assert read(store, "bob", other) == body(0)
 
 
+def test_what_is_read_stays_and_what_is_not_goes_first(store: ResultStore) -> None:
+    """SUR-11: of one owner, and of whoever has most."""
+    first, *others = [keep(store, "ann", body(number)) for number in range(4)]
+    assert read(store, "ann", first) == body(0)
+    more = keep(store, "ann", body(4))
+    assert [read(store, "ann", handle) is None for handle in (first, *others, more)] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_what_went_early_leaves_nothing_behind(store: ResultStore) -> None:
+    """SUR-11: neither its name nor its time."""
+    for number in range(2_000):
+        keep(store, f"owner {number}", body(number, 5 * KB))
+    assert {len(store._kept), len(store._ends), len(store._cost)} == {16}
+
+
 def test_of_all_it_is_whoever_has_most_that_loses_the_oldest(store: ResultStore) -> None:
     """SUR-11: bounded in all; many small owners do not push each other out."""
-    one = [store.keep("ann", body(number)) for number in range(4)]
-    small = {owner: store.keep(owner, body(9, 5 * KB)) for owner in map(str, range(10))}
+    one = [keep(store, "ann", body(number)) for number in range(4)]
+    small = {owner: keep(store, owner, body(9, 5 * KB)) for owner in map(str, range(10))}
     assert read(store, "ann", one[0]) is None
     assert read(store, "ann", one[3]) == body(3)
     assert all(read(store, owner, handle) is not None for owner, handle in small.items())
@@ -107,7 +132,7 @@ def test_of_all_it_is_whoever_has_most_that_loses_the_oldest(store: ResultStore)
 def test_what_can_be_packed_takes_little(store: ResultStore) -> None:
     """SUR-11: compressed, many times as much fits."""
     texts = [f"row {number} of a table\n".encode() * 15_000 for number in range(6)]
-    handles = [store.keep("ann", text) for text in texts]
+    handles = [keep(store, "ann", text) for text in texts]
     assert [read(store, "ann", handle) for handle in handles] == texts
     assert sum(map(len, texts)) > 20 * 42 * KB
     assert [kept.size for handle in handles if (kept := store.get("ann", handle))] == [*map(len, texts)]
@@ -115,7 +140,7 @@ def test_what_can_be_packed_takes_little(store: ResultStore) -> None:
 
 def test_many_tiny_results_are_bounded_in_number(store: ResultStore) -> None:
     """SUR-11: what is kept about a result takes room as well."""
-    handles = [store.keep("ann", b"x") for _ in range(1_000)]
+    handles = [keep(store, "ann", b"x") for _ in range(1_000)]
     left = [handle for handle in handles if store.get("ann", handle) is not None]
     assert left == handles[-(42 * KB // SMALLEST) :]
 
@@ -124,7 +149,7 @@ def test_many_tiny_results_are_bounded_in_number(store: ResultStore) -> None:
 def test_a_result_larger_than_an_owners_room_is_cut_and_says_so(store: ResultStore, letter: str) -> None:
     """SUR-11: between characters."""
     text = "".join(random.Random(1).choices(letter + "ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=200 * KB))
-    handle = store.keep("ann", text.encode())
+    handle = keep(store, "ann", text.encode())
     shown = read(store, "ann", handle)
     assert shown is not None
     begins, note = shown.decode().rsplit("\n", 1)
@@ -136,21 +161,31 @@ def test_whatever_one_message_may_bring_is_kept_whole() -> None:
     """SUR-11: `max_message` is 16 MB unless told otherwise."""
     store, text = ResultStore(), body(1, 8 << 20).hex().encode()
     assert len(text) == 16 << 20
-    assert read(store, "ann", store.keep("ann", text)) == text
+    assert read(store, "ann", store.keep("ann", pack(text))) == text
 
 
 def test_what_is_too_old_makes_room_at_the_next_keep(store: ResultStore, clock: Clock) -> None:
     """SUR-11: no timer needed."""
     for owner in ("ann", "bob"):
         for number in range(4):
-            store.keep(owner, body(number))
+            keep(store, owner, body(number))
     clock.now += 60
-    handles = [store.keep("cid", body(number)) for number in range(4)]
+    handles = [keep(store, "cid", body(number)) for number in range(4)]
     assert [read(store, "cid", handle) for handle in handles] == [body(number) for number in range(4)]
+
+
+def test_what_was_kept_for_one_who_is_gone_is_let_go(store: ResultStore) -> None:
+    """SUR-11: a session that ended; what others have stays."""
+    gone, other = [keep(store, "ann", body(number)) for number in range(3)], keep(store, "bob", body(9))
+    store.forget("ann")
+    store.forget("nobody")
+    assert [store.get("ann", handle) for handle in gone] == [None] * 3
+    assert read(store, "bob", other) == body(9)
+    assert (len(store._kept), len(store._ends), len(store._cost)) == (1, 1, 1)
 
 
 def test_closing_forgets_everything(store: ResultStore) -> None:
     """SUR-11"""
-    handle = store.keep("ann", b"x")
+    handle = keep(store, "ann", b"x")
     store.close()
     assert store.get("ann", handle) is None

@@ -509,6 +509,20 @@ def test_a_server_that_wants_us_to_sign_in_says_how() -> None:
     run(main())
 
 
+def test_what_each_request_says_itself_is_said_once() -> None:
+    async def main() -> None:
+        headers = {"Accept": "text/html", "CONTENT-TYPE": "text/plain", "X-Latin": "ü"}
+        async with Talking(Site(m=lambda exchange, _: exchange.reply(404)), headers=headers) as on:
+            with pytest.raises(Unavailable):
+                await on.ask()
+            got = next(exchange for exchange, message in on.site.posts if message.get("method") == "m").headers
+            assert got.all("content-type") == ["application/json"]
+            assert got.all("accept") == ["application/json, text/event-stream"]
+            assert got.get("x-latin") == "ü"
+
+    run(main())
+
+
 def test_our_own_credentials_are_not_said_back() -> None:
     async def main() -> None:
         body = b'{"message":"bad token s3cr3t-value in Bearer s3cr3t-value"}'

@@ -97,3 +97,42 @@ def test_it_never_ends_itself(tmp_path: Path) -> None:
     )
     with Child([sys.executable, "-c", program], {**os.environ, MARK: f"{GONE}.00000001"}) as child:
         assert child.stdout.wait_for("ended 0", START) is not None, child.stderr.text
+
+
+def test_what_lost_its_environment_is_found_by_the_brand_of_its_run(tmp_path: Path) -> None:
+    note_of_a_dead_run(tmp_path, GONE)
+    with (
+        descendants.branding(descendants.brand_of(GONE) * descendants.BRANDS + 7) as brand,
+        Child(PROGRAM, {}) as ours,
+    ):
+        if not brand:
+            pytest.skip("branded by somebody else")
+        assert ours.stdout.wait_for("up", START) is not None
+        assert descendants.read_brand(ours.process.pid) == brand
+        assert leftovers.end(tmp_path) == 1
+        assert ours.process.wait(START) == -9
+    assert descendants.read_brand(os.getpid()) == 0
+
+
+def test_a_folder_of_others_is_not_believed_and_a_pipe_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / OTHER)
+    note_of_a_dead_run(tmp_path, GONE)
+    with process(f"{GONE}.00000001") as ours:
+        tmp_path.chmod(0o777)
+        assert leftovers.end(tmp_path) == 0
+        assert ours.process.poll() is None
+        assert "can be written by other users" in caplog.text
+        tmp_path.chmod(0o700)
+        assert leftovers.end(tmp_path) == 1
+
+
+def test_a_note_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        file = leftovers.note(tmp_path / "state" / "runs", HERE)
+    finally:
+        os.umask(before)
+    assert file is not None
+    assert [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)] == [0o600, 0o700, 0o700]

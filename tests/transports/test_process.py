@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -438,7 +439,7 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
     run(main())
 
 
-@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "stubborn"])
+@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "bare", "stubborn"])
 def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: Path, word: str) -> None:
     """LIF-7"""
 
@@ -785,3 +786,27 @@ asyncio.run(main())
         pytest.skip("no namespaces here")
     done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(run: Run, tmp_path: Path) -> None:
+    """LIF-7: what cannot be looked at is not taken for gone."""
+
+    async def main() -> None:
+        child = await start_family(Heard(), tmp_path, "daemon")
+        everyone = noted(tmp_path, "server", "daemon")
+        descendants.RESERVE.fill()
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        held = [os.dup(2)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 1, before[1]))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.dup(2))
+            await child.end()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            for fd in held:
+                os.close(fd)
+        assert alive(everyone) == []
+
+    run(main())

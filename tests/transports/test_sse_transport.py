@@ -123,6 +123,8 @@ class Talking:
         ("/messages?session=1", "/messages?session=1"),
         ("messages/2", "/deep/messages/2?"),
         ("?session=3", "/deep/sse?session=3"),
+        ("/mä ssages?文=%", "/m%C3%A4%20ssages?%E6%96%87=%25"),
+        ("/a\x1b\x7f\u2028", "/a%1B%7F%E2%80%A8?"),
     ],
 )
 def test_messages_go_to_the_endpoint_the_server_names(endpoint: str, path: str) -> None:
@@ -159,6 +161,7 @@ def test_an_endpoint_named_in_full_is_taken_if_it_is_on_the_same_origin() -> Non
         "http://user@127.0.0.1/messages",
         "http://[bad",
         "http://127.0.0.1:port/x",
+        "/" + "x" * 10_000,
     ],
 )
 def test_an_endpoint_on_another_origin_is_refused(endpoint: str) -> None:

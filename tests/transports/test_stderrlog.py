@@ -9,6 +9,7 @@ import pytest
 from fixtures.work import growth, steps
 from mcpx.transports import stderrlog
 from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
+from mcpx.wire import logs
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_of_start_up_chatter_the_first_lines_are_logged_and_the_rest_is_counted(
 ) -> None:
     """LIF-7: a page of banners is eight lines and a number."""
     now = 0.0
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: now)
+    monkeypatch.setattr(logs, "monotonic", lambda: now)
     log = StderrLog("a")
     for number in range(128):
         log.feed(b"line %d\n" % number)
@@ -107,7 +108,7 @@ def test_who_wants_everything_gets_everything_but_floods(
     """LIF-7: at DEBUG."""
     lines.set_level(logging.DEBUG, "mcpx.server")
     now = 0.0
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: now)
+    monkeypatch.setattr(logs, "monotonic", lambda: now)
     log = StderrLog("a")
     log.feed(b"line\n" * 1000)
     assert lines.messages == ["[a] line"] * 200
@@ -135,7 +136,7 @@ def test_a_server_that_falls_silent_is_counted_all_the_same(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-7: once an interval, not with the next line an hour later."""
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     timers = Timers()
     log = StderrLog("a", later=timers.later)
     log.feed(b"x\n" * 8)
@@ -143,7 +144,7 @@ def test_a_server_that_falls_silent_is_counted_all_the_same(
     for _ in range(3):
         log.feed(b"x\n")
     ((seconds, ring),) = timers.set
-    assert seconds == stderrlog.COUNTING
+    assert seconds == logs.COUNTING
     ring()
     assert lines.messages[8:] == ["[a] … and 3 more lines"]
     log.feed(b"x\n" * 2)
@@ -156,7 +157,7 @@ def test_the_end_of_a_server_that_died_is_logged_whatever_came_before(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-7: the trace back at the end of a long chatter."""
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     log = StderrLog("a")
     log.feed(b"".join(b"%d\n" % number for number in range(100)) + b"boom")
     log.close(died=True)
@@ -167,7 +168,7 @@ def test_a_server_that_dies_at_every_start_says_the_same_only_once(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-7: the lives of a server share what the log gets of it; another end is told again."""
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     allowance = Allowance()
 
     def live(end: bytes) -> list[str]:
@@ -253,7 +254,7 @@ def test_of_a_flood_only_its_ends_are_looked_at(
     chunk: bytes, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-7: no steps for the lines in between and no memory either, so that it costs what reading it costs."""
-    monkeypatch.setattr(stderrlog, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(logs, "monotonic", lambda: 0.0)
     log = StderrLog("a")
     log.feed(b"usual\n" * stderrlog.BURST)
     flood = chunk * 64

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ class Held:
 
     def hold(self, lease: Lease) -> None:
         pass
+
+    def questioning(self, params: Json | None) -> nullcontext[None]:
+        return nullcontext()
 
     def asked(self, method: str) -> None:
         pass

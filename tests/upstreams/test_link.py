@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports import Http
 from mcpx.upstreams import link as module
-from mcpx.upstreams import listening, listing
+from mcpx.upstreams import listening
 from mcpx.upstreams.lease import Lease, client_of
 from mcpx.upstreams.link import PLAIN, Link, through
 from mcpx.upstreams.negotiate import Era, Identity
@@ -326,116 +325,6 @@ def test_ping_is_answered_where_it_arrives() -> None:
     async def main() -> None:
         async with Open(Toy("older")) as on:
             assert await on.line.ask("ping") == {}
-
-    run(main())
-
-
-# --- lists
-
-
-def pages(*answers: Json) -> Any:
-    """A list method that gives these results by cursor: None, "1", "2", …"""
-
-    async def lists(line: Line, params: Json) -> Json:
-        return answers[int(params.get("cursor", "0"))]
-
-    return lists
-
-
-async def listed(toy: Toy, **fields: Any) -> list[Any]:
-    async with Open(toy, **fields) as on:
-        return (await listing.read(on.link, ("tools",)))["tools"]
-
-
-def test_pages_are_followed_to_the_end() -> None:
-    """NAM-6."""
-
-    async def main() -> None:
-        toy = Toy(
-            answers={
-                "tools/list": pages(
-                    {"tools": [{"name": "a"}], "nextCursor": "1"},
-                    {"tools": [], "nextCursor": "2"},
-                    {"tools": [{"name": "b"}, {"name": "c"}]},
-                )
-            }
-        )
-        assert [tool["name"] for tool in await listed(toy)] == ["a", "b", "c"]
-
-    run(main())
-
-
-def test_a_server_that_pages_in_circles_is_stopped() -> None:
-    """NAM-6."""
-
-    async def main() -> None:
-        circle = pages({"tools": [1], "nextCursor": "1"}, {"tools": [2], "nextCursor": "1"})
-        assert await listed(Toy(answers={"tools/list": circle})) == [1, 2]
-
-    run(main())
-
-
-def test_a_server_that_pages_for_ever_is_stopped(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """NAM-6."""
-    monkeypatch.setattr(listing, "PAGES", 20)
-
-    async def endless(line: Line, params: Json) -> Json:
-        at = int(params.get("cursor", "0"))
-        return {"tools": [{"name": str(at)}], "nextCursor": str(at + 1)}
-
-    with caplog.at_level(logging.WARNING):
-        assert len(run(listed(Toy(answers={"tools/list": endless})))) == 20
-    assert "does not end" in caplog.text
-
-
-def test_no_more_than_so_many_items_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC-6."""
-    monkeypatch.setattr(listing, "ITEMS", 5)
-
-    async def many(line: Line, params: Json) -> Json:
-        at = int(params.get("cursor", "0"))
-        return {"tools": [{"name": str(at)}] * 3, "nextCursor": str(at + 1)}
-
-    toy = Toy(answers={"tools/list": many})
-    assert len(run(listed(toy))) == 5
-    assert toy.lines[0].methods().count("tools/list") == 2
-
-
-@pytest.mark.parametrize("page", [{}, {"tools": None}, {"tools": {}}, {"tools": "x", "nextCursor": 5}])
-def test_a_page_that_is_no_list_has_nothing_in_it(page: Json) -> None:
-    async def main() -> None:
-        assert await listed(Toy(answers={"tools/list": pages(page)})) == []
-
-    run(main())
-
-
-def test_a_kind_the_server_does_not_declare_is_not_asked_for() -> None:
-    async def main() -> None:
-        async with Open(Toy(capabilities={"resources": {}})) as on:
-            assert await listing.read(on.link, ("tools",)) == {"tools": []}
-            assert await listing.read(on.link, ("templates",)) == {
-                "templates": []
-            }  # declared with resources, refused by the toy
-            assert "tools/list" not in on.line.methods()
-            assert "resources/templates/list" in on.line.methods()
-
-    run(main())
-
-
-def test_a_list_that_cannot_be_read_is_left_out_and_costs_no_other() -> None:
-    """SRC-8."""
-
-    async def main() -> None:
-        async def broken(line: Line, params: Json) -> Json:
-            raise RpcError(-32603, "oops")
-
-        able = {"tools": {}, "prompts": {}}
-        for answer in (broken, forever):
-            async with Open(Toy(capabilities=able, answers={"prompts/list": answer}), timeout=0.5) as on:
-                found = await listing.read(on.link, ("tools", "prompts"))
-                assert list(found) == ["tools"] and len(found["tools"]) == 1
 
     run(main())
 

@@ -1,7 +1,12 @@
 """LIF-1: what a server offered when it was last seen, on disk; comfort, never function."""
 
+import asyncio
 import json
 import logging
+import os
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +104,122 @@ def test_a_key_tells_servers_apart_and_tells_nothing_else() -> None:
     assert key != key_of(("name", "--token", "other"))
     assert "hidden" not in key
     assert key.isalnum() and len(key) == 32
+
+
+# --- files that are none of ours
+
+
+def in_time(work: Callable[[], object], seconds: float = 10.0) -> object:
+    """What would hang fails instead."""
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "it hangs"
+    return found[0]
+
+
+def test_a_fifo_a_device_a_folder_or_a_link_in_its_place_is_passed_over_and_replaced(tmp_path: Path) -> None:
+    """Neither hangs nor fails the start."""
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    Snapshots(tmp_path).save("target", FULL)
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    for key in ("fifo", "folder", "endless", "link"):
+        assert in_time(lambda key=key: Snapshots(tmp_path).load(key)) is None
+    for key in ("fifo", "endless", "link"):
+        Snapshots(tmp_path).save(key, FULL)
+        assert Snapshots(tmp_path).load(key) == FULL
+    Snapshots(tmp_path).save("folder", FULL)  # which cannot be replaced, and is said
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_makes_the_whole_file_none_of_ours(tmp_path: Path, number: str) -> None:
+    body = json.dumps({"format": FORMAT, "definitions": {**EMPTY, "tools": [{"name": "a", "n": 0}]}})
+    (tmp_path / "key.json").write_text(body.replace('"n": 0', f'"n": {number}'))
+    assert Snapshots(tmp_path).load("key") is None
+
+
+def test_what_is_too_large_to_be_ours_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("key", FULL)
+    monkeypatch.setattr(module, "LARGEST", 10)
+    assert snapshots.load("key") is None
+
+
+def test_while_clients_are_served_only_a_small_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a large one takes long; whoever is added while running is asked itself."""
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("key", FULL)
+    monkeypatch.setattr(module, "QUICK", 10)
+    assert snapshots.load("key") == FULL
+    snapshots.serving = True
+    assert snapshots.load("key") is None
+
+
+def test_a_snapshot_is_written_beside_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    many = Snapshot({**EMPTY, "tools": [{"name": f"t{n}"} for n in range(2_000)]}, "Hello", {"asks": []}, (["roots"],))
+
+    async def main() -> int:
+        writing = asyncio.create_task(Snapshots(tmp_path).keep("key", many))
+        between = 0
+        while not writing.done():
+            between += 1
+            await asyncio.sleep(0)
+        return between
+
+    assert asyncio.run(main()) > 50
+    assert Snapshots(tmp_path).load("key") == many
+    json.loads((tmp_path / "key.json").read_text())
+
+
+# --- what nobody needs any more
+
+
+def test_snapshots_of_servers_that_are_long_gone_are_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-1."""
+    snapshots = Snapshots(tmp_path)
+    present, gone, lately = key_of(["present"]), key_of(["gone"]), key_of(["lately"])
+    for key in (present, gone, lately):
+        snapshots.save(key, FULL)
+    strange = {
+        "notes.json": "not one of ours",
+        f"{gone}.json.bak": "nor this",
+        f".{gone}-abc123": "left behind by a run that was killed",
+        f".{lately}-abc123": "being written",
+    }
+    for name, text in strange.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / f"{key_of(['folder'])}.json").mkdir()
+    long_ago = time.time() - module.UNUSED - 1
+    for name in (f"{present}.json", f"{gone}.json", "notes.json", f"{gone}.json.bak", f".{gone}-abc123"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    snapshots.prune([present])
+    left = {entry.name for entry in tmp_path.iterdir()}
+    assert f"{gone}.json" not in left and f".{gone}-abc123" not in left
+    expected = {f"{present}.json", f"{lately}.json", "notes.json", f"{gone}.json.bak", f".{lately}-abc123"}
+    assert left - {f"{key_of(['folder'])}.json"} == expected
+    monkeypatch.setattr(module, "MOST_UNUSED", 0)
+    snapshots.prune([present])
+    assert not (tmp_path / f"{lately}.json").exists() and (tmp_path / f"{present}.json").exists()
+
+
+def test_one_that_is_in_use_stays_however_old(tmp_path: Path) -> None:
+    snapshots, key = Snapshots(tmp_path), key_of(["a"])
+    assert not snapshots.use(key)
+    snapshots.save(key, FULL)
+    os.utime(tmp_path / f"{key}.json", (0, 0))
+    assert snapshots.use(key)
+    snapshots.prune([])
+    assert snapshots.load(key) == FULL
+
+
+def test_where_there_is_no_folder_there_is_nothing_to_prune(tmp_path: Path) -> None:
+    Snapshots(None).prune([])
+    Snapshots(tmp_path / "none").prune([])
+    (tmp_path / "file").write_text("x")
+    Snapshots(tmp_path / "file").prune([])

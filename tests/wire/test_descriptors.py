@@ -58,3 +58,24 @@ child.communicate()
 print(json.dumps([child.returncode, limits()[0]]))
 """
     assert run(code, 256, 4000) == [0, 4000]
+
+
+def test_a_reserve_lets_something_be_looked_at_when_nothing_more_can_be_opened() -> None:
+    code = """
+reserve = descriptors.Reserve(2)
+reserve.fill()
+held = []
+try:
+    while True: held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as error: assert descriptors.ran_out(error)
+opening = lambda: os.open("/proc/self/stat", os.O_RDONLY)
+got = [reserve.use(opening), reserve.use(opening)]
+try: reserve.use(opening)
+except OSError as error: got.append(descriptors.ran_out(error))
+for fd in got[:2] : os.close(fd)
+reserve.fill()
+try: opening()
+except OSError: got.append("full again")
+print(json.dumps(got[2:]))
+"""
+    assert run(code, 64, 64) == [True, "full again"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpx.wire.exchange import Headers, whole_number
+from mcpx.wire.exchange import Exchange, Headers, whole_number
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1.5", " 1", "²", "٣", "१", "1_0", "0x1", "1" * 16])
@@ -20,3 +20,27 @@ def test_headers_of_one_name_keep_their_order() -> None:
     assert headers.all("a") == ["1", "2", "1"]
     assert (headers.get("a"), headers.get("b"), headers.get("c")) == ("1", "x", None)
     assert list(headers.items()) == [("a", "1"), ("b", "x"), ("a", "2"), ("a", "1")]
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "path", "query"),
+    [
+        ("/mcp?a=b", "here", "/mcp", "a=b"),
+        ("http://there:80/mcp?a=b", "there:80", "/mcp", "a=b"),
+        ("HTTPS://there", "there", "/", ""),
+        ("http://there?a=/mcp", "there", "/", "a=/mcp"),
+        ("http:///mcp", "", "/mcp", ""),
+        ("ftp://here/mcp", "", "/mcp", ""),
+        ("/x?u=http://there/mcp", "here", "/x", "u=http://there/mcp"),
+        ("*", "here", "*", ""),
+    ],
+)
+def test_a_target_in_absolute_form_names_host_and_path(target: str, host: str, path: str, query: str) -> None:
+    """RFC 9112, 3.2.2."""
+    exchange = Exchange(None, "GET", target, Headers({b"host": b"here"}), b"", True, False)  # type: ignore[arg-type]
+    assert (exchange.host, exchange.path, exchange.query) == (host, path, query)
+
+
+def test_no_host_or_several_are_none() -> None:
+    for headers in (Headers({}), Headers.of([(b"host", b"a"), (b"host", b"a")])):
+        assert Exchange(None, "GET", "/", headers, b"", True, False).host is None  # type: ignore[arg-type]

@@ -248,6 +248,52 @@ def test_drain_waits_for_the_reader_and_ends_with_it(run: Run) -> None:
     run(main())
 
 
+def test_a_client_that_stops_talking_and_reads_nothing_is_let_go(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr(websocket, "PING_EVERY", 0.05)
+
+    async def main() -> None:
+        async with ours() as (port, side):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+            writer.write(UPGRADE + KEY + VERSION + b"\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            socket = await side.sockets.get()
+            assert socket is not None
+            while not socket.congested:
+                socket.send(bytes(2**20))
+            writer.write_eof()
+            async with asyncio.timeout(5):
+                await side.closed.get()
+            writer.transport.abort()
+
+    run(main())
+    assert not caplog.records
+
+
+def test_nothing_is_taken_from_a_client_that_does_not_read(run: Run) -> None:
+    async def main() -> None:
+        async with ours(limit=2**20) as (port, side):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+            writer.write(UPGRADE + KEY + VERSION + b"\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            large = b"\x82\xff" + (2**19).to_bytes(8, "big") + bytes(4 + 2**19)  # each comes back as an echo
+            for _ in range(100):
+                writer.write(large)
+            socket = await side.sockets.get()
+            assert socket is not None
+            before = -1
+            while before != side.messages.qsize():
+                before = side.messages.qsize()
+                await asyncio.sleep(0.2)
+            assert socket.congested
+            assert before < 50
+            writer.transport.abort()
+
+    run(main())
+
+
 def test_one_who_pings_without_reading_is_dropped(run: Run) -> None:
     async def main() -> None:
         async with ours() as (port, side):

@@ -17,6 +17,7 @@ from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
+from mcpx.model.slices import Work, at_once
 
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Index
@@ -26,6 +27,8 @@ __all__ = ["Catalog", "Given", "Source"]
 _NOTHING_GIVEN: Given = MappingProxyType({})
 _TEMPLATE_CHARACTERS = 65_536
 """So much template text of one server is held against a URI: it bounds a lookup (tens of ms at the worst)."""
+_PIECE = 200
+"""Offers between two points at which the building may be interrupted."""
 
 
 class Catalog:
@@ -55,6 +58,16 @@ class Catalog:
         descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """From offers whose public names are settled already; `build` is what settles them."""
+        at_once(self._arrange(offers, servers, naming, warnings, descriptions))
+
+    def _arrange(
+        self,
+        offers: Mapping[Kind, Sequence[Offer]],
+        servers: Sequence[str],
+        naming: Naming,
+        warnings: Sequence[str],
+        descriptions: Mapping[str, str],
+    ) -> Work[None]:
         self.naming = naming
         self.descriptions = descriptions
         """What each server is for."""
@@ -64,19 +77,30 @@ class Catalog:
             {kind: tuple(offers.get(kind, ())) for kind in KINDS}
         )
         self._servers = frozenset(servers)
-        self._public = {kind: {offer.public: offer for offer in found} for kind, found in self.offers.items()}
-        self._native = {
-            kind: {(offer.server, offer.name): offer for offer in found} for kind, found in self.offers.items()
-        }
-        self._counts = Counter((offer.server, kind) for kind, found in self.offers.items() for offer in found)
+        self._public: dict[Kind, dict[str, Offer]] = {kind: {} for kind in KINDS}
+        self._native: dict[Kind, dict[tuple[str, str], Offer]] = {kind: {} for kind in KINDS}
+        self._counts: Counter[tuple[str, Kind]] = Counter()
+        for kind, found in self.offers.items():
+            public, native = self._public[kind], self._native[kind]
+            for index, offer in enumerate(found):
+                public[offer.public] = native[offer.server, offer.name] = offer
+                self._counts[offer.server, kind] += 1
+                if index % _PIECE == 0:
+                    yield
         self._plain: dict[str, str] = {}
         for offer in self.offers["resources"]:
             self._plain.setdefault(offer.name, offer.server)
-        self._templates, unmatched = _compiled(self.offers["templates"])
+        yield
+        self._templates, unmatched = yield from _compiled(self.offers["templates"])
         self.warnings = (*warnings, *unmatched)
 
     @classmethod
     def build(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> "Catalog":
+        """`building`, at once."""
+        return at_once(cls.building(sources, naming, given))
+
+    @classmethod
+    def building(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> Work["Catalog"]:
         """Merge `sources`, which come in the order of the config.
 
         `given` is what clients were shown before (see `names`). Such a name stays with its owner, even
@@ -84,9 +108,11 @@ class Catalog:
         Leave out of it what the user has renamed: all if the naming changed, a server's if its prefix did.
         A name that could not come from the present naming and prefix is passed over in any case.
         """
-        offers, warnings = merge(sources, naming, given)
+        offers, warnings = yield from merge(sources, naming, given)
         descriptions = {source.server: source.description for source in sources}
-        return cls(offers, [source.server for source in sources], naming, warnings, descriptions)
+        catalog = cls.__new__(cls)
+        yield from catalog._arrange(offers, [source.server for source in sources], naming, warnings, descriptions)
+        return catalog
 
     def find(self, kind: Kind, public: str) -> Offer | None:
         return self._public[kind].get(public)
@@ -109,13 +135,18 @@ class Catalog:
     @property
     def index(self) -> "Index":
         """For searching the tools; its positions are those of `offers["tools"]`. Built when it is first needed."""
+        return self._index or at_once(self.indexing())
+
+    def indexing(self) -> Work["Index"]:
+        """The same, to be done in slices."""
         if self._index is None:
             from mcpx.catalog.entries import document_of
             from mcpx.catalog.search.index import Index
 
             descriptions = self.descriptions
-            documents = [document_of(offer, descriptions.get(offer.server, "")) for offer in self.offers["tools"]]
-            self._index = Index(documents)
+            documents = (document_of(offer, descriptions.get(offer.server, "")) for offer in self.offers["tools"])
+            index = yield from Index.building(documents)
+            self._index = self._index or index
         return self._index
 
     def count(self, server: str, kind: Kind) -> int:
@@ -158,12 +189,14 @@ class Catalog:
         return None
 
 
-def _compiled(offers: Sequence[Offer]) -> tuple[list[tuple[str, Template]], list[str]]:
+def _compiled(offers: Sequence[Offer]) -> Work[tuple[list[tuple[str, Template]], list[str]]]:
     """Server and template, in order, and a warning for each server some of whose templates match nothing."""
     spent: Counter[str] = Counter()
     unmatched: Counter[str] = Counter()
     compiled: list[tuple[str, Template]] = []
-    for offer in offers:
+    for index, offer in enumerate(offers):
+        if index % _PIECE == 0:
+            yield
         spent[offer.server] += len(offer.name)
         if spent[offer.server] <= _TEMPLATE_CHARACTERS and (template := Template(offer.name)).usable:
             compiled.append((offer.server, template))

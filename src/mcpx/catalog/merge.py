@@ -4,10 +4,12 @@ Promised: public names of one kind are all different; the same input gives the s
 the end renames nothing that came before it; what servers sent is not changed. The work is linear in the
 number of definitions, also when servers try to take each other's names. Not promised: that a definition
 makes sense beyond having a name; nothing else in it is looked at.
+
+Servers may send thousands: the work is a generator (`model.slices`), so that it can be done in slices.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, cast
@@ -15,6 +17,7 @@ from typing import Any, cast
 from mcpx.catalog.naming import LONGEST_URI, Naming, public_name, safe_name, tagged_name, wrap_uri
 from mcpx.model.call import Json
 from mcpx.model.offer import KINDS, Kind, Offer
+from mcpx.model.slices import Work
 
 Given = Mapping[tuple[Kind, str, str], str]
 """(kind, server, native name) → the public name that clients were shown."""
@@ -27,6 +30,8 @@ _KEY: Mapping[Kind, str] = {
 }
 _CANDIDATES = 8
 """Of the endless names an offer could get, so many are tried to recognise one it was given."""
+_PIECE = 50
+"""Definitions between two points at which the work may be interrupted: half a millisecond."""
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 80
 
@@ -71,27 +76,29 @@ class _Notes:
         ]
 
 
-def merge(sources: Sequence[Source], naming: Naming, given: Given) -> tuple[dict[Kind, list[Offer]], list[str]]:
+def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[tuple[dict[Kind, list[Offer]], list[str]]]:
     """The offers by kind, in the order of `sources` and then the server's own, and the warnings."""
     notes = _Notes()
     offers: dict[Kind, list[Offer]] = {}
     for kind in KINDS:
         by_uri = kind == "templates" or (kind == "resources" and naming.uris == "plain")
-        entries = _entries(kind, sources, by_uri, notes)
+        entries = yield from _entries(kind, sources, by_uri, notes)
+        publics: Iterable[str]
         if kind in ("tools", "prompts"):
-            publics = _settle(kind, entries, naming, given, notes)
+            publics = yield from _settle(kind, entries, naming, given, notes)
         elif by_uri:
-            publics = [entry.native for entry in entries]
+            publics = (entry.native for entry in entries)
         else:
-            publics = [wrap_uri(entry.source.server, entry.native) for entry in entries]
-        offers[kind] = [
-            Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public))
-            for entry, public in zip(entries, publics, strict=True)
-        ]
+            publics = (wrap_uri(entry.source.server, entry.native) for entry in entries)
+        found = offers[kind] = []
+        for index, (entry, public) in enumerate(zip(entries, publics, strict=True)):
+            found.append(Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public)))
+            if index % _PIECE == 0:
+                yield
     return offers, notes.lines()
 
 
-def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes) -> list[_Entry]:
+def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes) -> Work[list[_Entry]]:
     """What can be offered. Junk goes alone, the rest of the server's list stays.
 
     A thing is listed once per server, or once in all if clients address it by its bare URI (`by_uri`): then
@@ -102,7 +109,9 @@ def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes)
     owners: dict[str | tuple[str, str], str] = {}
     for source in sources:
         server = source.server
-        for definition in cast(Sequence[object], source.definitions.get(kind, ())):
+        for index, definition in enumerate(cast(Sequence[object], source.definitions.get(kind, ()))):
+            if index % _PIECE == 0:
+                yield
             raw = cast(Json, definition) if isinstance(definition, dict) else {}
             native = raw.get(key)
             if not isinstance(native, str) or not native or (key != "name" and len(native) > LONGEST_URI):
@@ -124,25 +133,35 @@ def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes)
     return entries
 
 
-def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> list[str]:
+def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> Work[list[str]]:
     """One name for each entry, no two the same."""
     natives = {(entry.source.server, entry.native) for entry in entries}
-    wanted = [safe_name(_wanted(entry, natives, naming), naming) for entry in entries]
+    wanted: list[str] = []
+    for index, entry in enumerate(entries):
+        wanted.append(safe_name(_wanted(entry, natives, naming), naming))
+        if index % _PIECE == 0:
+            yield
     settled = [""] * len(entries)
     owners: dict[str, _Entry] = {}
     for index, entry in enumerate(entries if given else ()):
+        if index % _PIECE == 0:
+            yield
         name = given.get((kind, entry.source.server, entry.native))
         if name and name not in owners and _could_be(name, entry, wanted[index], naming):
             settled[index] = name
             owners[name] = entry
     for index, entry in enumerate(entries):
+        if index % _PIECE == 0:
+            yield
         if not settled[index]:
             # The names an offer could have are endless and those taken are not, so one is found.
             name = next(name for name in _candidates(entry, wanted[index], naming) if name not in owners)
             settled[index] = name
             owners[name] = entry
     # From the outcome, not on the way: a collision is told as long as it lasts, given names or not.
-    for entry, want, name in zip(entries, wanted, settled, strict=True):
+    for index, (entry, want, name) in enumerate(zip(entries, wanted, settled, strict=True)):
+        if index % _PIECE == 0:
+            yield
         if name != want:
             owner = owners.get(want)
             why = f"because {_shown(owner.source.server)} has the name" if owner else "as it was before"

@@ -85,7 +85,7 @@ async def _look(config: Config, environ: Mapping[str, str]) -> Json:
     try:
         gateway.start()
         await asyncio.gather(*(upstream.settled.wait() for upstream in gateway.generation.upstreams.values()))
-        return gateway.describe()
+        return await gateway.describe()
     finally:
         await gateway.close()
         await process.end_all()
@@ -114,7 +114,8 @@ def print_table(answer: Json, with_links: bool) -> None:
 
 def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
     name, latency, error = server["name"], server["latency_ms"], server["last_error"]
-    detail = (error or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
+    notes = "; ".join(map(str, server.get("notes") or ()))
+    detail = (error or notes or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
     if error and server["status"] != "disabled":  # which is no failure, but has its reason
         detail = f"failing since {_local(server.get('since'))}: {detail}"
     return (

@@ -15,6 +15,7 @@ from typing import Any
 from mcpx.config.entries import RESERVED
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
+from mcpx.model.origin import Origin
 from mcpx.wire.address import BadAddress, parse, proxy_for
 
 MAX_NAME = 64
@@ -57,6 +58,8 @@ class _Checks:
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
+        for index, origin in enumerate(as_list((as_map(self._tree.get("server")) or {}).get("allowed_origins")) or ()):
+            self._origin(origin, ("server", "allowed_origins", index))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -181,6 +184,12 @@ class _Checks:
                 proxy_for(found, self._environ)
         except BadAddress as problem:
             self._findings.add(problem.what, path, hint=problem.hint or hint)
+
+    def _origin(self, value: Any, path: KeyPath) -> None:
+        text = _text(value)
+        if text is not None and Origin.parse(text) is None:
+            hint = "http:// or https://, a name, a port where it is not the usual one: https://app.example:8443"
+            self._findings.add("not the origin of a web page", path, hint=hint)
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")

@@ -88,6 +88,8 @@ class FrontServer:
     """Absent: plain HTTP."""
     allowed_hosts: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
     """Names clients may call it by, beside the address it is bound to."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use it beside its own: `https://app.example:8443`."""
     trusted_proxies: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
     """Addresses or networks whose word on a client's address is taken."""
     limits: FrontLimits | None = field(default=None, metadata=NOT_APPLIED)

@@ -2,15 +2,19 @@
 want to hear it. Fifty servers that start together are not fifty notices (CFG-5)."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import Bus, OffersChanged
 from mcpx.model.offer import Kind
+from mcpx.model.slices import Work, in_slices
 from mcpx.wire.tasks import Tasks
 
 GAP = 1.0
 """Seconds between two announcements."""
+
+PIECE = 500
+"""Offers that are compared between two points at which the work may be interrupted."""
 
 Told = list[tuple[str, str, str]]
 """What menus tell of servers, beside their tools: name, description, instructions."""
@@ -22,13 +26,15 @@ class Announcements:
         bus: Bus,
         tasks: Tasks,
         catalog: Callable[[], Catalog],
+        ready: Callable[[], Awaitable[object]],
         services: Callable[[], Told],
         listing_modes: Callable[[], frozenset[str | None]],
     ) -> None:
-        """`listing_modes`: those whose menu lists servers."""
+        """`ready` waits until the catalog is what servers offer; `listing_modes`: those whose menu lists servers."""
         self._bus = bus
         self._tasks = tasks
         self._catalog = catalog
+        self._ready = ready
         self._services = services
         self._listing_modes = listing_modes
         self._known: Catalog | None = None
@@ -63,13 +69,14 @@ class Announcements:
     async def _announce(self) -> None:
         while self._stale:
             self._stale = False
-            known, after = self._known, self._catalog()
             kinds, servers, modes = set(self._forced), list(self._servers), self._modes
             self._modes = frozenset()
             self._forced.clear()
             self._servers.clear()
+            await self._ready()
+            known, after = self._known, self._catalog()
             if known is not None:
-                kinds.update(kind for kind, offers in after.offers.items() if known.offers[kind] != offers)
+                kinds.update(await in_slices(_different(known, after)))
                 told = self._services()
                 if told != self._told:
                     modes |= self._listing_modes()
@@ -79,3 +86,19 @@ class Announcements:
             if modes and "tools" not in kinds:
                 self._bus.publish(OffersChanged(frozenset({"tools"}), modes=modes))
             await asyncio.sleep(GAP)
+
+
+def _different(before: Catalog, after: Catalog) -> Work[set[Kind]]:
+    """The kinds of which the two do not offer the same."""
+    kinds: set[Kind] = set()
+    for kind, offers in after.offers.items() if before is not after else ():
+        others = before.offers[kind]
+        if len(others) != len(offers):
+            kinds.add(kind)
+            continue
+        for start in range(0, len(offers), PIECE):
+            if offers[start : start + PIECE] != others[start : start + PIECE]:
+                kinds.add(kind)
+                break
+            yield
+    return kinds

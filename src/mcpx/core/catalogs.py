@@ -3,80 +3,231 @@
 Servers may show tools only to clients that can be asked something back, and a session with a link of its own may
 have made things on it that nobody else has. Public names are settled over all of it, so that a name means the same
 to everybody, and a name that a client was shown stays (NAM-1).
+
+A small catalog is built when it is asked for. A large one takes a tenth of a second and more: it is built in slices,
+and until it is done everybody finds the one before; `ready` waits for it. All that is kept is bounded.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming
 from mcpx.config import Config
 from mcpx.core.source import Source as AnySource
 from mcpx.model.call import Caller
-from mcpx.model.offer import Kind
-from mcpx.upstreams.traits import Kind as ClientKind
-from mcpx.upstreams.traits import kind_of
+from mcpx.model.offer import Kind, Offers
+from mcpx.model.slices import in_slices
+from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 Given = dict[tuple[Kind, str, str], str]
 
+AT_ONCE = 1_000
+"""Offers of which a catalog is built while everybody waits: ten milliseconds."""
+MOST_SPECIAL = 64
+SPECIAL_OFFERS = 100_000
+"""Catalogs of some callers that are kept, and offers in all of them; the one longest unused goes."""
+MOST_GIVEN = 100_000
+GIVEN_CHARACTERS = 2**24
+"""Names that stay with their owners though these may be gone: so many, and so long in all; then only what is there."""
+TRIES = 2
+"""Buildings that are waited for: the one under way, and the one for what has changed since it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """What a catalog is built from; the same recipe gives the same catalog."""
+
+    sources: tuple[Source, ...]
+    naming: Naming
+
+    @property
+    def size(self) -> int:
+        return sum(len(found) for source in self.sources for found in source.definitions.values())
+
+
+class _Special:
+    """A catalog of some callers, once it is built."""
+
+    def __init__(self, offers: tuple[Offers, ...]) -> None:
+        self.offers = offers
+        """Kept: what tells it from others is their identity."""
+        self.catalog: Catalog | None = None
+        self.building: asyncio.Task[None] | None = None
+
 
 class Catalogs:
-    def __init__(self, upstreams: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming]) -> None:
+    def __init__(
+        self, upstreams: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming], tasks: Tasks
+    ) -> None:
         self._upstreams = upstreams
         self._naming = naming
+        self._tasks = tasks
         self._shared: Catalog | None = None
-        self._special: dict[str | ClientKind, Catalog] = {}
-        self._varied = False
-        self._shown: Catalog | None = None
+        self._recipe: _Recipe | None = None
+        """What the shared one is built from."""
+        self._stale = False
+        self._building: asyncio.Task[None] | None = None
+        self._varying: tuple[AnySource, ...] | None = None
+        """Who offers some callers something else; None: to be looked up."""
+        self._special: dict[tuple[int, ...], _Special] = {}
+        self._shown: dict[int, Catalog] = {}
         self._given: Given = {}
+        self._given_characters = 0
         self._warned: set[str] = set()
+
+    # For everybody -----------------------------------------------------------------------------------------------
 
     @property
     def shared(self) -> Catalog:
         """Built when it is asked for, so that many changes at once cost one building."""
-        if self._shared is None:
-            self._shared = self._build(None)
-            for warning in self._shared.warnings:
-                if warning not in self._warned:
-                    log.warning("%s", warning)
-            self._warned = set(self._shared.warnings)
-            self._varied = any(upstream.offers_vary for upstream in self._upstreams())
+        if self._stale or self._shared is None:
+            self._renew()
+        assert self._shared is not None
         return self._shared
+
+    def _renew(self) -> None:
+        recipe = self._cook(None)
+        if recipe == self._recipe:
+            self._stale = False
+        elif recipe.size <= AT_ONCE:
+            self._publish(recipe, Catalog.build(recipe.sources, recipe.naming, self._given))
+        else:
+            if self._building is None:
+                self._building = self._tasks.start(self._build_shared(recipe))
+            if self._shared is None:
+                self._shared = Catalog.build((), recipe.naming)
+
+    async def _build_shared(self, recipe: _Recipe) -> None:
+        try:
+            self._stale = False  # until something changes again
+            given = dict(self._given)
+            catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given))
+            stale = self._stale
+            self._publish(recipe, catalog)
+            # What has changed meanwhile: an offer, or a name that a client was shown.
+            self._stale = stale or len(given) != len(self._given)
+        finally:
+            self._building = None
+
+    def _publish(self, recipe: _Recipe, catalog: Catalog) -> None:
+        self._shared, self._recipe, self._stale = catalog, recipe, False
+        for warning in catalog.warnings:
+            if warning not in self._warned:
+                log.warning("%s", warning)
+        self._warned = set(catalog.warnings)
+        self.varied()
+        self._shown.clear()
+
+    def _cook(self, caller: Caller | None) -> _Recipe:
+        sources = (
+            Source(upstream.name, upstream.server.prefix, upstream.offers(caller), description=upstream.description)
+            for upstream in self._upstreams()
+            if upstream.server.enabled
+        )
+        return _Recipe(tuple(sources), self._naming())
+
+    async def ready(self, caller: Caller | None = None) -> bool:
+        """Wait until what is offered now is what is found; whether that took any waiting."""
+        waited = False
+        for _ in range(TRIES):
+            if caller is None:
+                _ = self.shared
+            else:
+                self.of(caller)
+            building = self._building or self._building_for(caller)
+            if building is None:
+                break
+            waited = True
+            await asyncio.wait([building])
+        return waited
+
+    # For some ----------------------------------------------------------------------------------------------------
 
     def of(self, caller: Caller) -> Catalog:
         """What this caller finds; for almost everybody the shared one, at the cost of one look."""
         shared = self.shared
-        if not self._varied or caller.solo or not caller.answers:
+        if self._varying == () or caller.solo or not caller.answers:
             return shared
-        key = caller.session or kind_of(caller.capabilities)
-        found = self._special.get(key)
-        if found is None:
-            found = self._special[key] = self._build(caller)
-        return found
+        special = self._special_of(caller)
+        if special is None:
+            return shared
+        if special.catalog is None and special.building is None:
+            recipe = self._cook(caller)
+            if recipe.size <= AT_ONCE:
+                special.catalog = Catalog.build(recipe.sources, recipe.naming, self._given)
+                self._make_room()
+            else:
+                special.building = self._tasks.start(self._build_special(special, recipe))
+        return special.catalog or shared
 
-    def _build(self, caller: Caller | None) -> Catalog:
-        sources = [
-            Source(upstream.name, upstream.server.prefix, upstream.offers(caller), description=upstream.description)
-            for upstream in self._upstreams()
-            if upstream.server.enabled
-        ]
-        return Catalog.build(sources, self._naming(), self._given)
+    def _special_of(self, caller: Caller) -> _Special | None:
+        """None: this caller is offered what everybody is."""
+        if self._varying is None:
+            self._varying = tuple(u for u in self._upstreams() if u.server.enabled and u.offers_vary)
+        offers = tuple(upstream.offers(caller) for upstream in self._varying)
+        if all(own is source.offers(None) for own, source in zip(offers, self._varying, strict=True)):
+            return None
+        key = tuple(map(id, offers))
+        special = self._special.pop(key, None) or _Special(offers)
+        self._special[key] = special  # the one used last is the last
+        return special
+
+    async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
+        try:
+            special.catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, dict(self._given)))
+            self._make_room()
+        finally:
+            special.building = None
+
+    def _building_for(self, caller: Caller | None) -> asyncio.Task[None] | None:
+        if caller is None or self._varying == () or caller.solo or not caller.answers:
+            return None
+        special = self._special_of(caller)
+        return None if special is None else special.building
+
+    def _make_room(self) -> None:
+        kept = list(self._special.items())
+        offers = sum(_size(special.catalog) for _, special in kept)
+        for key, special in kept[:-1]:
+            if len(self._special) <= MOST_SPECIAL and offers <= SPECIAL_OFFERS:
+                break
+            offers -= _size(special.catalog)
+            self._shown.pop(id(special.catalog), None)
+            del self._special[key]
+
+    # Changes -----------------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        self._shared = None
-        self._special.clear()
+        """What everybody is offered may have changed."""
+        self._stale = True
 
-    def forget(self, session: str) -> None:
-        """The session is over."""
-        self._special.pop(session, None)
+    def varied(self) -> None:
+        """What some are offered has changed."""
+        self._varying = None
+        self._special.clear()
+        self._shown = {key: catalog for key, catalog in self._shown.items() if catalog is self._shared}
 
     def show(self, catalog: Catalog) -> None:
         """From here on clients know these names: they stay with their owners."""
-        if catalog is not self._shown:
-            self._shown = catalog
-            self._given.update(catalog.names())
+        if id(catalog) in self._shown:
+            return
+        self._shown[id(catalog)] = catalog
+        self._give(catalog)
+        if len(self._given) > MOST_GIVEN or self._given_characters > GIVEN_CHARACTERS:
+            self._given, self._given_characters = {}, 0
+            for shown in self._shown.values():
+                self._give(shown)
+
+    def _give(self, catalog: Catalog) -> None:
+        for key, public in catalog.names().items():
+            if key not in self._given:
+                self._given_characters += len(key[2]) + len(public)
+            self._given[key] = public
 
     def forget_names(self, old: Config, new: Config) -> None:
         """Names stay, except those the user has changed."""
@@ -85,3 +236,8 @@ class Catalogs:
         prefixes = {server.name: server.prefix for server in new.mcp_servers}
         renamed = {server.name for server in old.mcp_servers if prefixes.get(server.name, "") != server.prefix}
         self._given = {key: public for key, public in self._given.items() if key[1] not in renamed}
+        self._given_characters = sum(len(key[2]) + len(public) for key, public in self._given.items())
+
+
+def _size(catalog: Catalog | None) -> int:
+    return 0 if catalog is None else sum(map(len, catalog.offers.values()))

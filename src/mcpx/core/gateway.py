@@ -35,6 +35,7 @@ from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
+from mcpx.wire.logs import Brief
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
 """CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
+LOGGED = 2_000
+"""Characters of a server's message that are logged."""
 DRAIN = 30.0
 """Seconds running calls of a server that was removed may take to finish."""
 
@@ -68,8 +71,8 @@ class Gateway:
         self.bus = Bus()
         self.relay = Relay(self.bus)
         self._tasks = Tasks("gateway")
-        snapshots = Snapshots(None if state is None else state / "snapshots")
-        self._around = Surroundings(environ, snapshots, Gate(STARTS_AT_ONCE), itself)
+        self._snapshots = Snapshots(None if state is None else state / "snapshots")
+        self._around = Surroundings(environ, self._snapshots, Gate(STARTS_AT_ONCE), itself)
         upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
         self.generation = Generation(config, upstreams, self._surface_state.surfaces(config))
@@ -78,7 +81,9 @@ class Gateway:
         """Servers that are started for the next generation, or drained after the last."""
         self._started = False
         self._solo: Caller | None = None
-        self.catalogs = Catalogs(lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming)
+        self.catalogs = Catalogs(
+            lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming, self._tasks
+        )
         self.starting = Starting(
             lambda: self.generation.upstreams.values(), lambda: self.generation.config.global_.first_start_wait
         )
@@ -86,6 +91,7 @@ class Gateway:
             self.bus,
             self._tasks,
             lambda: self.catalog,
+            self.catalogs.ready,
             self._services,
             lambda: listing_menus(self.generation.config),
         )
@@ -97,6 +103,8 @@ class Gateway:
     def start(self, solo: Caller | None = None) -> None:
         """Connect every enabled server, a few at a time and in the background."""
         self._started, self._solo = True, solo
+        self._snapshots.serving = True
+        self._tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
             upstream.start(solo)
 
@@ -149,6 +157,11 @@ class Gateway:
         await upstream.drain(DRAIN)
         self._aside.discard(upstream)
 
+    async def _prune(self) -> None:
+        """Let go of what was known of servers that are long gone."""
+        present = [upstream.snapshot_key for upstream in self._all()]
+        await asyncio.to_thread(self._snapshots.prune, present)
+
     async def close(self) -> None:
         await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
@@ -181,7 +194,6 @@ class Gateway:
 
     async def end_session(self, session: str) -> None:
         self._levels.pop(session, None)
-        self.catalogs.forget(session)
         self._surface_state.forget(session)
         await asyncio.gather(*(upstream.end_session(session) for upstream in self._all()))
 
@@ -200,8 +212,9 @@ class Gateway:
     async def _spread_level(self, level: str, caller: Caller) -> None:
         await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
 
-    def describe(self) -> Json:
+    async def describe(self) -> Json:
         """Every server as people want to see it: configuration, state, and what it offers."""
+        await self.catalogs.ready()
         servers = [
             {
                 "name": name,
@@ -257,7 +270,9 @@ class Gateway:
         known = self._annotations[1]
         if tool not in known:
             offer = catalog.find("tools", tool)
-            known[tool] = None if offer is None else era.param_headers(offer.definition.get("inputSchema"))
+            if offer is None:
+                return None  # and not kept: there is no end of names that nobody has
+            known[tool] = era.param_headers(offer.definition.get("inputSchema"))
         return known[tool]
 
     # Waiting for servers that start --------------------------------------------------------------------------------
@@ -267,6 +282,7 @@ class Gateway:
         await self.starting.wait(caller)
         if caller.answers and not caller.solo:
             await self.learn(caller, self.generation.config.global_.startup_wait)
+        await self.catalogs.ready(caller)
 
     async def learn(self, caller: Caller, seconds: float) -> None:
         """Find out what servers offer to a client like this one; once for each kind of client."""
@@ -297,7 +313,7 @@ class Gateway:
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         """Some callers are offered something else than before; told to the session it concerns."""
-        self.catalogs.changed()
+        self.catalogs.varied()
         if session is not None:
             self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
@@ -306,7 +322,7 @@ class Gateway:
 
     def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":
-            log.info("[%s] %s: %s", server, params.get("level"), params.get("data"))
+            log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
         self.bus.publish(ServerSaid(server, method, params, owner))
 
     def state_changed(self, server: str) -> None:

@@ -17,6 +17,7 @@ from mcpx.config import Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.wire.logs import OURS
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +74,14 @@ class ConfigStore:
     def _refused(self, error: ConfigError) -> Json:
         self.sources = getattr(error, "sources", self.sources)
         for problem in error.problems:
-            log.error("%s", problem)
+            log.error("%s", problem, extra=OURS)
         log.error("nothing was changed; the gateway keeps its last good configuration")
         return {"ok": False, "problems": error.problems}
 
     async def _take_up(self, config: Config, by: str) -> Json:
         self.sources = config.sources
         for warning in config.warnings:
-            log.warning("%s", warning)
+            log.warning("%s", warning, extra=OURS)
         plan = await self._gateway.apply(config)
         log.info("reloaded: %s", plan)
         if not plan.empty:

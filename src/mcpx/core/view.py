@@ -87,6 +87,8 @@ class CallersView:
 
         A server that is meant and not known is waited for, and tried if it is down (LIF-4)."""
         problem: Unavailable | None = None
+        if await self._gateway.catalogs.ready(self._caller):
+            yield self.catalog
         for stranger in self._gateway.strangers(server, name):
             try:
                 await stranger.introduced()

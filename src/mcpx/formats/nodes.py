@@ -33,6 +33,8 @@ _MERGEABLE = frozenset(
 )
 _DEMAND = frozenset(("required", "type", "title", "description", "not"))
 _MAX_BRANCHES = 50
+_MAX_KEYS = 10_000
+"""Keys that are merged; nobody is shown as many."""
 
 
 def guess(node: Json) -> str | None:
@@ -57,6 +59,11 @@ def merged(node: Json, refs: Refs) -> Json:
         if not branch.keys() <= _MERGEABLE or branch.get("type", "object") != "object":
             return node
         plain.append(branch)
+    if (
+        sum(len(as_object(branch.get("properties"))) + len(as_list(branch.get("required"))) for branch in plain)
+        > _MAX_KEYS
+    ):
+        return node
     properties: Json = {}
     required: list[object] = []
     for branch in plain:
@@ -79,5 +86,5 @@ def demands(node: Json, branches: list[object]) -> str:
         keys = as_list(as_object(branch).get("required"))
         if not keys or not _DEMAND.issuperset(as_object(branch)):
             return ""
-        sets.append(" + ".join(key for key in keys if isinstance(key, str)))
+        sets.append(" + ".join(key for key in keys[:_MAX_BRANCHES] if isinstance(key, str)))
     return " or ".join(sets)

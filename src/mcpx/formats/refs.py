@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 
-MAX_NODES = 5_000
+MAX_NODES = 1_500
 """Schemas looked at for references. A document with more gets a name for every target."""
 _MAX_HOPS = 8  # a reference to a reference to …
 _MAX_POINTER = 256

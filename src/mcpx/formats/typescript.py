@@ -23,7 +23,9 @@ MAX_DEPTH = 12
 MAX_TEXT = 20_000
 MAX_MEMBERS = 50
 """Values of an enum, members of a union or a tuple."""
-_MAX_NODES = 5_000
+_MAX_NODES = 1_000
+"""Schemas that are written, at 15 µs each."""
+_MAX_REQUIRED = 5_000
 _MAX_NAME = 200
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
@@ -220,7 +222,8 @@ class _Writer:
 
     def _object(self, node: Json, depth: int) -> str:
         properties = as_object(node.get("properties"))
-        required = {key: True for key in as_list(node.get("required")) if isinstance(key, str)}
+        demanded = as_list(node.get("required"))[:_MAX_REQUIRED]
+        required = {key: True for key in demanded if isinstance(key, str)}
         # What is demanded and not described must be sent all the same.
         keys = [*properties, *(key for key in required if key not in properties)]
         others = self._other_keys(node, depth)

@@ -1,20 +1,26 @@
 """Who hears what servers say outside of any call: older sessions, and the listeners of the modern era.
 
 Each notification carries the server it comes from (PRO-4), reaches only those it concerns, and names a resource
-the way the client itself named it.
+the way the client itself named it. One that thousands hear is made once, and told to them in turns: what waits for
+its turn is bounded, log messages are left out first, and what would be said twice is said once.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from mcpx.front.notices import Notice
+from mcpx.front.turns import Turns
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid
 from mcpx.model.offer import Kind
 from mcpx.wire import era
 
 Push = Callable[[str, Json], None]
+
+WAITING: Final = 64
+"""Events that may wait until everybody has heard those before them; then log messages are left out."""
 
 NOTICES: dict[Kind, str] = {
     "tools": "notifications/tools/list_changed",
@@ -35,7 +41,7 @@ class Session:
 
     __slots__ = ("_questions", "caller", "id", "push", "subscriptions")
 
-    def __init__(self, push: Push) -> None:
+    def __init__(self, push: Callable[[Notice], None]) -> None:
         self.id = secrets.token_urlsafe(24)
         self.caller = Caller(session=self.id)
         self.push = push
@@ -43,8 +49,17 @@ class Session:
         """(server, its own URI) -> the forms in which the client subscribed."""
         self._questions = 0
 
+    def close(self) -> None:
+        """The client is gone, and all it said with it."""
+        self.caller = Caller(session=self.id)
+        self.push = _to_nobody
+
     def set_level(self, level: str) -> None:
         self.caller = replace(self.caller, log_level=level)
+
+    def forms(self) -> list[str]:
+        """All it is subscribed to, as it named them."""
+        return [form for forms in self.subscriptions.values() for form in forms]
 
     def drop(self, target: tuple[str, str], form: str) -> bool:
         """Forget one form of a subscription; whether another is left."""
@@ -57,6 +72,10 @@ class Session:
     def question_id(self, server: str) -> str:
         self._questions += 1
         return f"{server}:{self._questions}"
+
+
+def _to_nobody(notice: Notice) -> None:
+    pass
 
 
 class ListenStream:
@@ -95,13 +114,21 @@ class ListenStream:
 class Audience:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._solo: dict[str, Session] = {}
+        """Those that are alone with the gateway: all its links are theirs."""
         self._streams: dict[str, ListenStream] = {}
+        self._turns = Turns()
+        self._waiting: set[Hashable] = set()
+        """What everybody will hear and nobody has heard yet."""
 
     def join(self, session: Session) -> None:
         self._sessions[session.id] = session
+        if session.caller.solo:
+            self._solo[session.id] = session
 
     def leave(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
+        self._solo.pop(session.id, None)
 
     def join_stream(self, stream: ListenStream) -> None:
         self._streams[stream.id] = stream
@@ -114,43 +141,80 @@ class Audience:
         bus.subscribe(self._resource_updated, ResourceUpdated)
         bus.subscribe(self._said, ServerSaid)
 
+    def _tell(self, what: Hashable, steps: Iterator[None]) -> None:
+        """In turns; not at all if the same is waiting for its turn already."""
+
+        def begin() -> Iterator[None]:
+            self._waiting.discard(what)
+            yield from steps
+
+        if what not in self._waiting:
+            self._waiting.add(what)
+            self._turns.do(begin())
+
     def _offers_changed(self, event: OffersChanged) -> None:
+        self._tell(event, self._tell_offers(event))
+
+    def _tell_offers(self, event: OffersChanged) -> Iterator[None]:
         only, modes = event.session, event.modes
         # A notice that stands for several servers names none.
         params: Json = {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
-        for notice in sorted({NOTICES[kind] for kind in event.kinds}):
-            for session in list(self._sessions.values()):
-                if only in (None, session.id) and (modes is None or session.caller.mode in modes):
-                    session.push(notice, params)
+        for method in sorted({NOTICES[kind] for kind in event.kinds}):
+            notice = Notice(method, params)
+            for session in self._there(only):
+                if modes is None or session.caller.mode in modes:
+                    session.push(notice)
+                yield
             for stream in list(self._streams.values()) if only is None else ():
-                if stream.wants(notice) and (modes is None or stream.mode in modes):
-                    stream.push(notice, params)
+                if stream.id in self._streams and stream.wants(method) and (modes is None or stream.mode in modes):
+                    stream.push(method, params)
+                yield
+
+    def _there(self, only: str | None) -> Iterator[Session]:
+        """The session of that id, or all; whoever leaves meanwhile is left out."""
+        for session in list(self._sessions.values()) if only is None else [self._sessions.get(only)]:
+            if session is not None and session.id in self._sessions:
+                yield session
 
     def _resource_updated(self, event: ResourceUpdated) -> None:
         uri: Any = event.params.get("uri")
-        if not isinstance(uri, str):
-            return
-        target = (event.server, uri)
-        for who in event.to:
-            if (session := self._sessions.get(who)) is not None:
-                self._push_updated(session.push, session.subscriptions.get(target), event)
-            elif (stream := self._streams.get(who)) is not None:
-                self._push_updated(stream.push, stream.forms.get(target), event)
+        if isinstance(uri, str) and event.to:
+            self._tell((event.server, uri, event.to), self._tell_update(event, (event.server, uri)))
 
-    @staticmethod
-    def _push_updated(push: Push, forms: set[str] | None, event: ResourceUpdated) -> None:
-        for uri in sorted(forms or ()):
-            meta = {key: value for key, value in era.meta_of(event.params).items() if key != era.SUBSCRIPTION_KEY}
-            push(
-                "notifications/resources/updated",
-                {**event.params, "uri": uri, "_meta": {**meta, "proxy": {"server": event.server}}},
-            )
+    def _tell_update(self, event: ResourceUpdated, target: tuple[str, str]) -> Iterator[None]:
+        meta = {key: value for key, value in era.meta_of(event.params).items() if key != era.SUBSCRIPTION_KEY}
+        meta["proxy"] = {"server": event.server}
+        method = "notifications/resources/updated"
+        notices: dict[str, Notice] = {}
+        for who in event.to:
+            session, stream = self._sessions.get(who), self._streams.get(who)
+            subscribed = session.subscriptions if session is not None else stream.forms if stream is not None else {}
+            for uri in sorted(subscribed.get(target, ())):
+                if (notice := notices.get(uri)) is None:
+                    notice = notices[uri] = Notice(method, {**event.params, "uri": uri, "_meta": meta})
+                if session is not None:
+                    session.push(notice)
+                elif stream is not None:
+                    stream.push(method, notice.params)
+            yield
 
     def _said(self, event: ServerSaid) -> None:
         params = {**event.params, "_meta": {**era.meta_of(event.params), "proxy": {"server": event.server}}}
-        for session in list(self._sessions.values()):
+        notice = Notice(event.method, params)
+        if event.owner is None and event.method == "notifications/message":
+            if len(self._turns) < WAITING:
+                self._turns.do(self._tell_said(event, notice))
+            return
+        owner = self._sessions.get(event.owner) if isinstance(event.owner, str) else None
+        for session in {**self._solo, **({} if owner is None else {owner.id: owner})}.values():
             if self._concerns(session, event):
-                session.push(event.method, params)
+                session.push(notice)
+
+    def _tell_said(self, event: ServerSaid, notice: Notice) -> Iterator[None]:
+        for session in self._there(None):
+            if self._concerns(session, event):
+                session.push(notice)
+            yield
 
     @staticmethod
     def _concerns(session: Session, event: ServerSaid) -> bool:

@@ -10,12 +10,14 @@ import hashlib
 import json
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mcpx.model.call import Json, as_object
 from mcpx.wire import codec
+from mcpx.wire.folders import private_folder, require_private
 
 log = logging.getLogger(__name__)
 
@@ -57,22 +59,40 @@ class Control:
     async def start(self) -> None:
         """Listen, unless another gateway on the same config does already. Failing costs comfort, not function."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._path.exists():
+            private_folder(self._path.parent)
+            if self._is_taken():
                 if await ask(self._path, "status", PATIENCE) is not None:
                     log.info("another mcpx runs on this config; `mcpx servers` and `mcpx reload` reach that one")
                     return
                 self._path.unlink()
-            with _short(self._path) as address:
-                # The folder is 0700 and the mask makes the socket 0600 from its first moment.
-                mask = os.umask(0o177)
-                try:
-                    self._server = await asyncio.start_unix_server(self._serve, address, limit=LONGEST)
-                finally:
-                    os.umask(mask)
+            listening = self._bind()
+            try:
+                self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=LONGEST)
+            except BaseException:
+                listening.close()
+                raise
             self._made = self._mark()
-        except (OSError, NotImplementedError) as error:
+        except (OSError, NotImplementedError, AttributeError) as error:  # AttributeError: no such sockets here
             log.warning("no control socket: %s; `mcpx servers` and `mcpx reload` cannot reach this gateway", error)
+
+    def _is_taken(self) -> bool:
+        return os.path.lexists(self._path)
+
+    def _bind(self) -> socket.socket:
+        """The folder lets nobody else in; the socket is 0600 all the same, without touching the umask, which other
+        threads use too."""
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with contextlib.suppress(OSError):  # only on Linux does it hold for the file that is made
+                os.fchmod(made.fileno(), 0o600)
+            with _short(self._path) as address:
+                made.bind(address)
+            os.chmod(self._path, 0o600)
+            made.setblocking(False)
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def _mark(self) -> tuple[int, int]:
         found = self._path.stat()
@@ -122,6 +142,13 @@ class Control:
 
 async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
     """Put one verb to the gateway behind a socket; None when nobody is there."""
+    try:
+        require_private(path.parent)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("no running gateway is asked: %s", error)  # who answers there may be somebody else
+        return None
     try:
         with _short(path) as address:
             reader, writer = await asyncio.open_unix_connection(address, limit=64 * 2**20)

@@ -9,13 +9,11 @@ from collections.abc import Callable
 
 from mcpx.front.audience import ListenStream, Session
 from mcpx.front.dispatch import Dispatcher
+from mcpx.front.notices import DROPPABLE, Notice
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import era, jsonrpc
 from mcpx.wire.peer import Peer
-
-DROPPABLE = ("notifications/progress", "notifications/message")
-"""What a client that does not read may miss; everything else waits in its buffer."""
 
 
 class ClientConversation:
@@ -41,7 +39,7 @@ class ClientConversation:
         self._greeted = False
         self._begun = False
         self._ending = asyncio.Event()
-        self.session = Session(self.tell)
+        self.session = Session(self._push)
         self.peer = Peer("client", transmit, self, answer_garbage=True)
 
     # What the client says --------------------------------------------------------------------------------------
@@ -108,6 +106,10 @@ class ClientConversation:
         if method in DROPPABLE and self._congested():
             return
         self.peer.notify(method, params or None)
+
+    def _push(self, notice: Notice) -> None:
+        if (parcel := notice.parcel) is not None and not (parcel.droppable and self._congested()):
+            self.peer.send_encoded(parcel.data)
 
     def pause(self, retry_ms: int) -> None:
         """There is one stream for everything here; it has no pauses."""

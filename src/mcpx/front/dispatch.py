@@ -5,20 +5,27 @@ Knows no transport. A front brings the way messages come and go; the dispatcher 
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Any
 
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.instructions import instructions
+from mcpx.front.notices import encoded
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
-from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
 from mcpx.wire import era, jsonrpc
 
 REMEMBERED = 1024
 """Modern clients of which is known when they first came."""
-LONGEST_NAME = 256
-"""Characters by which they are told apart."""
+NAME_LENGTH = 200
+"""Characters of a client's name by which it is known."""
+SAID_OF_ITSELF = 64 << 10
+"""Bytes a client may say of itself: its name, what it can do. They are kept as long as its session."""
+SUBSCRIPTIONS = 1_000
+SUBSCRIBED_BYTES = 256 << 10
+"""Resources one client may be subscribed to at a time, and what their URIs may take."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": True},
@@ -45,6 +52,7 @@ class Dispatcher:
         self, params: Json, session: Session, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
     ) -> Json:
         """Answer `initialize` and make the session's caller."""
+        weight_of(params)
         session.caller = Caller(
             principal=principal,
             client=as_object(params.get("clientInfo")),
@@ -99,7 +107,8 @@ class Dispatcher:
 
     def _first_seen(self, principal: str, meta: Json) -> float:
         """When this client's first message came. It has no session; who it says it is is all that tells."""
-        client = (principal, str(as_object(meta.get(era.CLIENT_KEY)).get("name"))[:LONGEST_NAME])
+        name = as_object(meta.get(era.CLIENT_KEY)).get("name")
+        client = (principal, name[:NAME_LENGTH] if isinstance(name, str) else "")
         seen = self._seen.get(client)
         if seen is None:
             seen = self._seen[client] = time.monotonic()
@@ -142,7 +151,8 @@ class Dispatcher:
         uri: Any = call.params.get("uri")
         target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
         known = target is not None and uri in session.subscriptions.get(target, ())
-        if target is not None:  # noted first: a server may tell of a change together with its answer
+        if target is not None and not known:  # noted first: a server may tell of a change together with its answer
+            _admit([*session.forms(), uri])
             session.subscriptions.setdefault(target, set()).add(uri)
         try:
             return await self.gateway.handle(call)
@@ -171,6 +181,7 @@ class Dispatcher:
 
     async def listen(self, stream: ListenStream, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
+        _admit(stream.wanted_uris())
         try:
             for uri in stream.wanted_uris():
                 target = await self.gateway.view(caller).locate(uri)
@@ -189,3 +200,20 @@ class Dispatcher:
         finally:
             self.audience.leave_stream(stream)
             await self.gateway.stop_listening(stream.id)
+
+
+def weight_of(params: Json) -> int:
+    """About what remembering a client takes, in bytes, by what it says of itself in `initialize`."""
+    raw = encoded({key: params.get(key) for key in ("clientInfo", "capabilities")})
+    if len(raw) > SAID_OF_ITSELF:
+        text = f"clientInfo and capabilities take {len(raw):,} bytes; at most {SAID_OF_ITSELF:,} are taken"
+        raise RpcError(INVALID_PARAMS, text)
+    # In memory every object, text and number has a head of its own.
+    return len(raw) + 64 * (raw.count(b"{") + raw.count(b"[")) + 28 * raw.count(b'"') + 32 * raw.count(b",")
+
+
+def _admit(uris: Collection[str]) -> None:
+    """Whether so many subscriptions are in bounds."""
+    if len(uris) > SUBSCRIPTIONS or sum(map(len, uris)) > SUBSCRIBED_BYTES:
+        text = f"no more than {SUBSCRIPTIONS:,} resources can be subscribed to, by URIs of {SUBSCRIBED_BYTES:,} bytes"
+        raise RpcError(OVERLOADED, f"{text} in all; unsubscribe from some first")

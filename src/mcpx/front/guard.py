@@ -1,40 +1,47 @@
 """Who may talk to us over the network: Host and Origin against rebinding, bearer tokens where they are configured."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from mcpx.wire.exchange import Headers
+from mcpx.model.origin import Origin
+from mcpx.wire.exchange import Exchange, Headers, whole_number
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    def __init__(self, host: str, tokens: Mapping[str, str], itself: str = "") -> None:
+    def __init__(
+        self, host: str, tokens: Mapping[str, str], itself: str = "", allowed_origins: Iterable[str] = ()
+    ) -> None:
         """`host` is the address bound to; `tokens` are name -> token, empty when anyone on the host may come in;
-        `itself` is what marks requests that this gateway sent."""
+        `itself` is what marks requests that this gateway sent; `allowed_origins` are of pages beside our own."""
         self._itself = itself
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         bound = f"[{host}]" if ":" in host else host
         # Bound to every address we cannot know our names; a token is required there (the app sees to it).
         self._any_host = host in ("0.0.0.0", "::", "")
         self._hosts = {*LOOPBACK, bound.lower()}
+        self._origins = {Origin.parse(text) for text in allowed_origins} - {None}
 
-    def host_allowed(self, headers: Headers) -> bool:
-        hosts = headers.all("host")
-        return len(hosts) == 1 and (self._any_host or _name(hosts[0]) in self._hosts)
+    def host_allowed(self, exchange: Exchange) -> bool:
+        host = exchange.host
+        return host is not None and (self._any_host or _name(host) in self._hosts)
 
-    def origin_allowed(self, headers: Headers) -> bool:
-        """A browser always says where a page came from; programs do not, and need not."""
-        origins = headers.all("origin")
+    def origin_allowed(self, exchange: Exchange) -> bool:
+        """A browser always says where a page came from; programs do not, and need not. Other pages of this machine
+        are strangers too: a page is ours by its port and scheme."""
+        origins = exchange.headers.all("origin")
         if not origins:
             return True
-        scheme, _, rest = origins[0].partition("://")
-        if len(origins) > 1 or scheme not in ("http", "https") or "/" in rest or "@" in rest:
+        origin = Origin.parse(origins[0]) if len(origins) == 1 else None
+        if origin is None:
             return False
-        name = _name(rest)
-        if not name:
+        return origin in self._origins or self._is_ours(origin, exchange)
+
+    def _is_ours(self, origin: Origin, exchange: Exchange) -> bool:
+        if exchange.server is None or (origin.scheme, origin.port) != (exchange.scheme, exchange.server[1]):
             return False
-        return name in self._hosts or (self._any_host and name == _name(headers.get("host") or ""))
+        return origin.host in self._hosts or (self._any_host and origin.host == _name(exchange.host or ""))
 
     def is_ourselves(self, headers: Headers) -> bool:
         """Whether a request came from this very gateway, which found its own address in its configuration."""
@@ -61,6 +68,6 @@ def _name(host: str) -> str:
     host = host.strip().lower()
     if host.startswith("["):
         name, bracket, rest = host.partition("]")
-        return name + bracket if rest == "" or (rest.startswith(":") and rest[1:].isdigit()) else ""
+        return name + bracket if rest == "" or (rest.startswith(":") and whole_number(rest[1:]) is not None) else ""
     name, colon, port = host.partition(":")
-    return name if not colon or port.isdigit() else ""
+    return name if not colon or whole_number(port) is not None else ""

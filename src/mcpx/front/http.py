@@ -85,11 +85,11 @@ class HttpFront:
     # Routes --------------------------------------------------------------------------------------------------
 
     def _handle(self, exchange: Exchange) -> None:
-        if not self._guard.host_allowed(exchange.headers):
+        if not self._guard.host_allowed(exchange):
             exchange.reply(421, b"unknown host", "text/plain")
             return
-        if not self._guard.origin_allowed(exchange.headers):
-            exchange.reply(403, b"origin not allowed", "text/plain")
+        if not self._guard.origin_allowed(exchange):
+            exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
         if self._guard.is_ourselves(exchange.headers):
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")

@@ -2,37 +2,64 @@
 
 import asyncio
 import time
+from typing import TYPE_CHECKING, Final
 
 from mcpx.front.audience import Session
-from mcpx.front.conversation import DROPPABLE
-from mcpx.front.streams import PostStream, PushStream
+from mcpx.front.notices import DROPPABLE, Notice, Parcel
+from mcpx.front.streams import PostStream, PushStream, Shelf
+from mcpx.front.turns import Turns
 from mcpx.model.call import Json
-from mcpx.model.errors import INTERNAL_ERROR, RpcError
+from mcpx.model.errors import INTERNAL_ERROR, OVERLOADED, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.exchange import Exchange
 
+if TYPE_CHECKING:
+    from mcpx.front.sessions import Client
+
 KEPT_STREAMS = 32
-"""Event streams a session keeps for a client that lost its connection; each is bounded too."""
+"""Finished event streams a session keeps for a client that lost its connection."""
+READ_BYTES: Final = 1 << 20
+UNREAD_BYTES: Final = 16 << 20
+"""What it keeps of those whose answer was written to a connection, whether or not the client still had it, and of
+those whose client was away; always the last one of either."""
+
+
+MOST_QUESTIONS: Final = 100
+"""Questions that may wait for one client's answer."""
 
 
 class HttpSession:
-    """One older client over streamable HTTP."""
+    """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
-    __slots__ = ("_streams_made", "principal", "pushes", "questions", "running", "seen", "session", "streams")
+    __slots__ = (
+        *("_ended", "_finished", "_streams_made", "client", "fresh", "moved", "principal", "pushes", "questions"),
+        *("running", "seen", "session", "shelf", "streams", "weight"),
+    )
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, principal: str, client: "Client", shelf: Shelf, weight: int = 0) -> None:
         self.principal = principal
+        self.client = client
+        self.shelf = shelf
+        self.weight = weight
+        """What the client said of itself and is kept, in bytes."""
         self.session = Session(self._push)
-        self.pushes = PushStream()
+        self.pushes = PushStream(shelf)
         self.running: dict[str | int, asyncio.Task[None]] = {}
         self.streams: dict[str, PostStream] = {}
-        """Event streams by the name in their event ids, oldest first; plain JSON replies are not among them."""
+        """Event streams by the name in their event ids; plain JSON replies are not among them."""
+        self._finished: dict[str, PostStream] = {}
+        """Those of them that are over, in the order in which they ended."""
         self.questions: dict[str, asyncio.Future[Json]] = {}
-        self.seen = asyncio.get_running_loop().time()
+        self.seen = self.moved = asyncio.get_running_loop().time()
+        """When it was last used, and when its place among all was last seen to."""
+        self.fresh = True
+        """The client has not said a word since `initialize`."""
         self._streams_made = 0
+        self._ended = False
 
-    def _push(self, method: str, params: Json) -> None:
-        self.pushes.send(jsonrpc.notification(method, params or None))
+    def _push(self, notice: Notice) -> None:
+        if (parcel := notice.parcel) is not None:
+            self.pushes.send(parcel)
 
     @property
     def primed(self) -> bool:
@@ -41,19 +68,42 @@ class HttpSession:
 
     def stream(self, exchange: Exchange, request: str | int) -> PostStream:
         self._streams_made += 1
-        name = f"s{self._streams_made}"
-        return PostStream(exchange, name, primed=self.primed, request=request, on_start=self._keep)
+        return PostStream(exchange, f"s{self._streams_made}", primed=self.primed, request=request, keeper=self)
 
-    def _keep(self, stream: PostStream) -> None:
-        self.streams[stream.name] = stream
-        if len(self.streams) > KEPT_STREAMS:
-            self.forget_streams(0.0)
+    def begun(self, stream: PostStream) -> None:
+        if not self._ended:
+            self.streams[stream.name] = stream
 
-    def forget_streams(self, age: float) -> None:
-        """Drop finished streams that nobody came back for within `age` seconds."""
+    def finished(self, stream: PostStream) -> None:
+        if stream.name not in self.streams:  # it outlived its session
+            stream.let_go()
+            return
+        self._finished[stream.name] = stream
+        for delivered, most in ((True, READ_BYTES), (False, UNREAD_BYTES)):
+            alike = [kept for kept in self._finished.values() if kept.delivered is delivered]
+            size = sum([kept.size for kept in alike])
+            for kept in alike[:-1]:
+                if size > most:
+                    size -= kept.size
+                    self._forget(kept)
+        if len(self._finished) > KEPT_STREAMS:
+            over = self._finished.values()
+            self._forget(next((kept for kept in over if kept.delivered), next(iter(over))))
+
+    def tend(self, unread: float, read: float) -> None:
+        """Keep a silent GET stream open. Drop finished streams that nobody came back for within so many seconds."""
         now = time.monotonic()
-        for name in [name for name, kept in self.streams.items() if kept.done and now - kept.finished_at >= age]:
-            del self.streams[name]
+        self.pushes.tend(now)
+        for stream in list(self._finished.values()):
+            if not stream.taken:
+                stream.finished_at = now
+            elif now - stream.finished_at >= (read if stream.delivered else unread):
+                self._forget(stream)
+
+    def _forget(self, stream: PostStream) -> None:
+        stream.let_go()
+        self._finished.pop(stream.name, None)
+        self.streams.pop(stream.name, None)
 
     @property
     def busy(self) -> bool:
@@ -61,11 +111,18 @@ class HttpSession:
         return bool(self.running) or self.pushes.attached
 
     def end(self) -> None:
-        self.pushes.close()
-        for task in self.running.values():
-            task.cancel()
+        self._ended = True
+        self.pushes.end()
+        for stream in list(self.streams.values()):
+            self._forget(stream)
         for future in self.questions.values():
             future.cancel()
+        Turns().do(map(_cancel, list(self.running.values())))
+        self.session.close()  # we hold each other: what the client said of itself would wait for the collector
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 class PostVoice:
@@ -80,6 +137,8 @@ class PostVoice:
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         owner = self._owner
+        if len(owner.questions) >= MOST_QUESTIONS:
+            raise RpcError(OVERLOADED, f"{MOST_QUESTIONS} questions wait for this client's answer, no more are put")
         rid = owner.session.question_id(server)
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         owner.questions[rid] = answer
@@ -102,7 +161,7 @@ class PostVoice:
 
     def _send(self, message: Json) -> None:
         if self._stream is None or self._stream.done:
-            self._owner.pushes.send(message)
+            self._owner.pushes.send(Parcel.of(message))
         else:
             self._stream.send(message)
 

@@ -1,22 +1,65 @@
 """The sessions of older clients over streamable HTTP: found by id, bounded in number and in how long they say nothing.
 
+Where there are too many, one goes: never one that is busy; one that was never used before one that was, the one that
+has been silent longest, and of whoever asks for another, or holds most, before anybody else's.
+
 They live in this process. This is the one place that knows so: replicas that share their sessions need another
 `Sessions`, and nothing else of the front.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from ipaddress import IPv6Address, ip_address
 
 from mcpx.front.http_session import HttpSession
+from mcpx.front.streams import Shelf
 
 MOST = 10_000
 IDLE = 1800.0
 """SEC-6: so many sessions, and so long without a word."""
+UNUSED = 60.0
+"""Seconds until the word after `initialize`; clients say it at once."""
+MOST_WEIGHT = 64 << 20
+"""What all clients together may have said of themselves, in bytes."""
+SHARE = 10
+"""Who holds more than one in so many pays before others do."""
+LOOKS = 256
+"""Busy sessions looked at for one that may go: what one `initialize` costs does not depend on how many there are."""
+SETTLED = 1.0
+"""Seconds in which the order of use need not be told more exactly."""
+
+Queue = OrderedDict[HttpSession, None]
+"""Sessions in the order in which they were last used."""
+
+
+class Client:
+    """Who sessions belong to: a principal at an address."""
+
+    __slots__ = ("fresh", "key", "running", "used")
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        self.fresh: Queue = OrderedDict()
+        self.used: Queue = OrderedDict()
+        self.running = 0
+        """Calls in flight, of all of its sessions."""
+
+    @property
+    def holds(self) -> int:
+        return len(self.fresh) + len(self.used)
 
 
 class Sessions:
     def __init__(self, on_end: Callable[[HttpSession], object]) -> None:
         self._open: dict[str, HttpSession] = {}
+        self._fresh: Queue = OrderedDict()
+        self._used: Queue = OrderedDict()
+        self._clients: dict[tuple[str, str], Client] = {}
+        self._large: set[Client] = set()
+        """Those that hold more than their share: never more than `SHARE`."""
+        self._weight = 0
+        self._shelf = Shelf()
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
@@ -24,12 +67,26 @@ class Sessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._open.values()))
 
-    def begin(self, principal: str) -> HttpSession | None:
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, principal: str, address: str = "", weight: int = 0) -> HttpSession | None:
         """A new session; None when there are too many and all are in use."""
-        if len(self._open) >= MOST and not self._drop_longest_idle():
+        key = (principal, _place(address))
+        client = self._clients.get(key) or Client(key)
+        for _ in range(LOOKS):
+            if len(self._open) < MOST and self._weight + weight <= MOST_WEIGHT:
+                break
+            if not self._make_room(client):
+                return None
+        else:
             return None
-        owner = HttpSession(principal)
+        owner = HttpSession(principal, client, self._shelf, weight)
         self._open[owner.session.id] = owner
+        self._clients[key] = client
+        self._weight += weight
+        client.fresh[owner] = self._fresh[owner] = None
+        self._measure(client)
         return owner
 
     def find(self, id: str, principal: str) -> HttpSession | None:
@@ -37,24 +94,82 @@ class Sessions:
         owner = self._open.get(id)
         if owner is None or owner.principal != principal:
             return None
-        owner.seen = self._loop.time()
+        owner.seen = now = self._loop.time()
+        if owner.fresh:
+            owner.fresh = False
+            del self._fresh[owner], owner.client.fresh[owner]
+            self._used[owner] = owner.client.used[owner] = None
+        elif now - owner.moved > SETTLED:
+            self._move(owner, now)
         return owner
 
+    def _move(self, owner: HttpSession, now: float) -> None:
+        owner.seen = owner.moved = now
+        self._used.move_to_end(owner)
+        owner.client.used.move_to_end(owner)
+
     def end(self, owner: HttpSession) -> None:
-        if self._open.pop(owner.session.id, None) is not None:
-            owner.end()
-            self._on_end(owner)
+        if self._open.pop(owner.session.id, None) is None:
+            return
+        client = owner.client
+        for queue in (self._fresh, self._used, client.fresh, client.used):
+            queue.pop(owner, None)
+        self._weight -= owner.weight
+        self._measure(client)
+        if not client.holds:
+            self._clients.pop(client.key, None)
+        owner.end()
+        self._on_end(owner)
 
-    def end_idle(self) -> None:
+    def end_if_idle(self, owner: HttpSession) -> None:
         now = self._loop.time()
-        for owner in self:
-            if owner.busy:
-                owner.seen = now
-            elif now - owner.seen > IDLE:
-                self.end(owner)
+        if owner.busy:
+            owner.seen = now
+        elif now - owner.seen > (min(UNUSED, IDLE) if owner.fresh else IDLE):
+            self.end(owner)
 
-    def _drop_longest_idle(self) -> bool:
-        idle = [owner for owner in self if not owner.busy]
-        if idle:
-            self.end(min(idle, key=lambda owner: owner.seen))
-        return bool(idle)
+    def _measure(self, client: Client) -> None:
+        if client.holds > MOST // SHARE:
+            self._large.add(client)
+        else:
+            self._large.discard(client)
+
+    def _make_room(self, client: Client) -> bool:
+        """End the session that is missed least; whether there was one."""
+        largest = max(self._large, key=lambda large: large.holds, default=client)
+        large = client in self._large
+        for queue in (
+            client.fresh,
+            *([client.used] if large else ()),
+            self._fresh,
+            client.used,
+            largest.used,
+            self._used,
+        ):
+            if (idle := self._idle(queue)) is not None:
+                self.end(idle)
+                return True
+        return False
+
+    def _idle(self, queue: Queue) -> HttpSession | None:
+        """The one that was not used for longest; those that are busy are in use."""
+        now = self._loop.time()
+        for _ in range(min(LOOKS, len(queue))):
+            owner = next(iter(queue))
+            if not owner.busy:
+                return owner
+            self._move(owner, now)
+        return None
+
+
+def _place(address: str) -> str:
+    """What counts as one address: of IPv6 the network, for one machine has as many addresses there as it likes."""
+    if ":" not in address:
+        return address
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    return str(found.ipv4_mapped) if found.ipv4_mapped is not None else f"{int(found) >> 64:x}"

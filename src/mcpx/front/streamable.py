@@ -8,14 +8,17 @@ modern era's: no session, a closed connection is the cancellation, an error trav
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
 from mcpx.front.audience import ListenStream
-from mcpx.front.dispatch import Dispatcher
+from mcpx.front.dispatch import Dispatcher, weight_of
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
+from mcpx.front.notices import encoded
 from mcpx.front.sessions import Sessions
-from mcpx.front.streams import PostStream, encoded
+from mcpx.front.streams import PostStream
+from mcpx.front.turns import Turns
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import (
     HEADER_MISMATCH,
@@ -37,6 +40,11 @@ SILENT_FOR = 10.0
 """Seconds a call may be silent before its reply becomes a stream that shows signs of life."""
 KEPT_FOR = 60.0
 """Seconds finished event streams wait for a client that lost its connection."""
+READ_FOR = 15.0
+"""Seconds they are kept when their answer was written to a connection: its client may have lost that just then."""
+MOST_RUNNING = 1_000
+MOST_OF_ONE = 4_000
+"""Calls in flight of one session, and of all sessions of one principal at one address."""
 
 ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
@@ -48,6 +56,7 @@ class Streamable:
         self._sessions = Sessions(lambda owner: self._tasks.start(dispatcher.leave(owner.session)))
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
+        self._upkeep = Turns()
 
     def handle(self, exchange: Exchange, principal: str, mode: str | None = None) -> None:
         """`mode`: the surface that the path asks for."""
@@ -130,6 +139,10 @@ class Streamable:
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
             self._sessions.end(owner)
             return
+        if len(owner.running) >= MOST_RUNNING or owner.client.running >= MOST_OF_ONE:
+            exchange.reply(200, encoded(jsonrpc.failure(rid, _too_many(owner))))
+            return
+        owner.client.running += 1
         stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
         task = self._tasks.start(self._serve_older(owner, stream, message))
@@ -152,6 +165,7 @@ class Streamable:
 
     def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
+        owner.client.running -= 1
         self._open.pop(stream, None)
         if task.cancelled():
             stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
@@ -159,11 +173,17 @@ class Streamable:
             del owner.running[rid]
 
     def _initialize(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
-        owner = self._sessions.begin(principal)
-        if owner is None:
-            _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, "too many sessions"))
-            return
         params = jsonrpc.params_of(message)
+        try:
+            weight = weight_of(params)
+        except RpcError as error:
+            exchange.reply(200, encoded(jsonrpc.failure(message["id"], error)))
+            return
+        owner = self._sessions.begin(principal, exchange.client[0] if exchange.client else "", weight)
+        if owner is None:
+            text = "too many sessions, and all of them are in use; end one (DELETE), or try again later"
+            _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, text))
+            return
         result = self._dispatcher.greet(params, owner.session, principal, PostVoice(owner), solo=False, mode=mode)
         self._dispatcher.audience.join(owner.session)
         body = encoded(jsonrpc.result(message["id"], result))
@@ -275,13 +295,18 @@ class Streamable:
 
     def tend(self) -> None:
         """Signs of life on silent streams; an end for sessions nobody uses."""
+        if not self._upkeep:  # else the last round is still on its way
+            self._upkeep.do(self._tend())
+
+    def _tend(self) -> Iterator[None]:
         for stream in list(self._open):
             if stream.started or time.monotonic() - stream.opened_at >= SILENT_FOR:
                 stream.ping()
+            yield
         for owner in self._sessions:
-            owner.pushes.ping()
-            owner.forget_streams(KEPT_FOR)
-        self._sessions.end_idle()
+            owner.tend(KEPT_FOR, READ_FOR)
+            self._sessions.end_if_idle(owner)
+            yield
 
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
@@ -297,6 +322,14 @@ class Streamable:
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
+
+
+def _too_many(owner: HttpSession) -> RpcError:
+    running, whose = len(owner.running), "this session"
+    if running < MOST_RUNNING:
+        running, whose = owner.client.running, "this client"
+    text = f"{running:,} calls of {whose} are in flight, no more are taken; wait for some to end, or cancel them"
+    return RpcError(OVERLOADED, text)
 
 
 def _id_of(message: Any) -> str | int | None:

@@ -1,18 +1,21 @@
 """The streams of streamable HTTP: a reply that becomes an event stream only when it must, and can be taken up again.
 
 Nothing here awaits: whoever has something to say writes it, and a client that is not connected at the moment
-finds it when it comes back with `Last-Event-ID` (older era). What is kept for that is bounded.
+finds it when it comes back with `Last-Event-ID` (older era).
+
+What is kept for that is bounded, for each stream and for all of them together, and let go once the client has said
+that it has it. What waits to be written is bounded too: a reader that falls behind misses progress and log messages
+first; one that goes on like that loses its connection, and comes back for what is kept.
 """
 
+import heapq
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
+from mcpx.front.notices import Parcel, encoded
 from mcpx.model.call import Json
-from mcpx.model.errors import INTERNAL_ERROR, RpcError
-from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.exchange import Exchange
+from mcpx.wire import era
+from mcpx.wire.exchange import Exchange, Line
 from mcpx.wire.sse import sse_frame
 
 EVENT_STREAM: Final = (
@@ -25,52 +28,176 @@ RETRY_MS: Final = 500
 """How soon a client may poll again for a stream that was closed in mid-call, where the server named no time."""
 KEPT_BYTES: Final = 1 << 20
 KEPT_EVENTS: Final = 1000
-"""What one stream keeps for a client that is away."""
+"""What one stream keeps for a client that is away for a moment; always its last event."""
+FEW_BYTES: Final = 64 << 10
+FEW_EVENTS: Final = 16
+"""What is kept for a client that has no GET stream, and did not lose it just now."""
+KEPT_BY_ALL: Final = 64 << 20
+"""What all streams keep together; beyond it whoever keeps most keeps less."""
+SLACK: Final = 1 << 20
+"""So much is freed at a time: finding out who keeps most is not done for every event."""
+ENTRY: Final = 128
+"""What an event weighs in a log beside its bytes, which it may share with others."""
+KEPT_FOR: Final = 60.0
+"""Seconds within which a client that lost its GET stream comes back; and after which what was written to it has come
+through."""
+MOST_WAITING: Final = 4 << 20
+"""Bytes that may wait to be written to one reader when another event comes; then it is cut off."""
 
 
-def encoded(message: Json) -> bytes:
-    """A message as bytes. What cannot be written as JSON becomes an error, never silence."""
-    try:
-        return codec.dump(message)
-    except codec.Unencodable as error:
-        problem = RpcError(INTERNAL_ERROR, f"the answer cannot be written as JSON: {error}")
-        return codec.dump(jsonrpc.failure(message.get("id"), problem))
+class Shelf:
+    """What all logs keep together: bytes that several share are counted once."""
+
+    __slots__ = ("_logs", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """In bytes."""
+        self._logs: dict[EventLog, None] = {}
+        """Those that hold something, whoever began first."""
+
+    def put(self, log: "EventLog", parcel: Parcel) -> None:
+        self._logs[log] = None
+        if not parcel.holders:
+            self.size += len(parcel.data)
+        parcel.holders += 1
+        self.size += ENTRY
+        if self.size > KEPT_BY_ALL:
+            self._shrink()
+
+    def take(self, log: "EventLog", parcel: Parcel) -> None:
+        parcel.holders -= 1
+        if not parcel.holders:
+            self.size -= len(parcel.data)
+        self.size -= ENTRY
+        if not log.size:
+            self._logs.pop(log, None)
+
+    def _shrink(self) -> None:
+        """The oldest of whoever keeps most goes first."""
+        largest = [(-log.size, n, log) for n, log in enumerate(self._logs)]
+        heapq.heapify(largest)
+        while largest and self.size > KEPT_BY_ALL - SLACK:
+            _, n, log = largest[0]
+            log.drop_oldest()
+            if log.size:
+                heapq.heapreplace(largest, (-log.size, n, log))
+            else:
+                heapq.heappop(largest)
 
 
 class EventLog:
-    """Numbered events of one stream, the newest of them kept."""
+    """Numbered events of one stream, the newest of them kept; what may be missed makes room for the rest."""
 
-    __slots__ = ("_bytes", "_kept", "count", "name")
+    __slots__ = ("_chatter", "_kept", "_shelf", "count", "name", "size")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shelf: Shelf) -> None:
         self.name = name
         self.count = 0
-        self._kept: deque[bytes] | None = None
+        self.size = 0
+        """In bytes, of all that is kept, shared or not."""
+        self._shelf: Shelf | None = shelf
+        self._kept: list[tuple[int, Parcel]] | None = None
+        self._chatter: list[tuple[int, Parcel]] | None = None
         """Made with the first event: most sessions never have one."""
-        self._bytes = 0
 
-    def add(self, data: bytes) -> bytes:
+    def __len__(self) -> int:
+        return len(self._kept or ()) + len(self._chatter or ())
+
+    def add(self, parcel: Parcel, events: int, size: int) -> None:
+        """The next event. No more than so many events and bytes are kept with it, but for the last one."""
         self.count += 1
-        event = sse_frame(data, id=f"{self.name}-{self.count}")
-        if self._kept is None:
-            self._kept = deque()
-        self._kept.append(event)
-        self._bytes += len(event)
-        while len(self._kept) > 1 and (self._bytes > KEPT_BYTES or len(self._kept) > KEPT_EVENTS):
-            self._bytes -= len(self._kept.popleft())
-        return event
+        if self._shelf is None:
+            return
+        if parcel.droppable:
+            if self._chatter is None:
+                self._chatter = []
+            self._chatter.append((self.count, parcel))
+        else:
+            if self._kept is None:
+                self._kept = []
+            self._kept.append((self.count, parcel))
+        self.size += len(parcel.data) + ENTRY
+        self._shelf.put(self, parcel)
+        self.trim(events, size)
 
-    def after(self, position: int) -> list[bytes]:
-        missing = max(0, self.count - max(position, 0))
-        return list(self._kept)[-missing:] if missing and self._kept else []
+    def newest(self, parcel: Parcel) -> bytes:
+        """The event that was just added, as it goes out."""
+        return self._frame(self.count, parcel)
+
+    def replay(self, position: int, exchange: Exchange) -> None:
+        """Tell what is kept of the events after that one; a reader that does not keep up may miss some again."""
+        events = sorted([*(self._kept or ()), *(self._chatter or ())])  # no two have the same number
+        for number, parcel in events:
+            if number > position and not (parcel.droppable and exchange.congested):
+                exchange.write(self._frame(number, parcel))
+
+    def release(self, position: int) -> None:
+        """Whoever listens has everything up to that one."""
+        for events in (self._kept, self._chatter):
+            while events and events[0][0] <= position:
+                self._drop(events)
+
+    def trim(self, events: int, size: int) -> None:
+        while (self.size > size or len(self) > events) and len(self) > 1:
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        events = self._chatter or self._kept
+        if events:
+            self._drop(events)
+
+    def close(self) -> None:
+        """Nobody will come for it: nothing is kept from here on."""
+        self.release(self.count)
+        self._shelf = None
+
+    def _drop(self, events: list[tuple[int, Parcel]]) -> None:
+        parcel = events.pop(0)[1]
+        self.size -= len(parcel.data) + ENTRY
+        if self._shelf is not None:
+            self._shelf.take(self, parcel)
+
+    def _frame(self, number: int, parcel: Parcel) -> bytes:
+        return sse_frame(parcel.data, id=f"{self.name}-{number}")
+
+
+def _sent(exchange: Exchange, event: bytes) -> bool:
+    """False: its reader is so far behind that its connection was broken off instead."""
+    if exchange.congested and exchange.waiting > MOST_WAITING:
+        exchange.abort()
+        return False
+    exchange.write(event)
+    return True
+
+
+def _part(exchange: Exchange) -> None:
+    """End a stream whose client has another; what it does not read is not left waiting for it."""
+    if exchange.congested:
+        exchange.on_disconnect = None
+        exchange.abort()
+    elif not exchange.closed:
+        exchange.end()
+
+
+class Keeper(Protocol):
+    """Whoever keeps streams for clients that come back."""
+
+    shelf: Shelf
+
+    def begun(self, stream: "PostStream") -> None:
+        """It is an event stream now, and so can be come back for."""
+        ...
+
+    def finished(self, stream: "PostStream") -> None: ...
 
 
 class PostStream:
     """One POSTed request: what goes out before the answer, the answer, and whoever reads them at the moment."""
 
     __slots__ = (
-        *("_exchange", "_log", "_on_start", "_primed", "done", "finished_at", "name", "opened_at", "request"),
-        "started",
+        *("_exchange", "_keeper", "_line", "_log", "_primed", "delivered", "done", "finished_at", "name", "opened_at"),
+        *("request", "started"),
     )
 
     def __init__(
@@ -80,22 +207,24 @@ class PostStream:
         *,
         primed: bool = False,
         request: str | int | None = None,
-        on_start: Callable[["PostStream"], None] = lambda stream: None,
+        keeper: Keeper | None = None,
     ) -> None:
-        """`name` is what a client comes back with; the modern era has no resuming, and streams without one.
-        `on_start` is told when it becomes an event stream, and so can be come back for."""
+        """`name` is what a client comes back with; the modern era has no resuming, and streams without one."""
         self.name = name
         self.request = request
         """The id of the request that is answered here."""
         self.done = exchange is None
         self.started = False
         """It is an event stream now; before that it may still become a plain JSON reply."""
+        self.delivered = False
+        """The answer was written to a connection, whole."""
         self.opened_at = time.monotonic()
         self.finished_at = 0.0
         self._exchange = exchange
+        self._line: Line | None = None
         self._log: EventLog | None = None
         self._primed = primed
-        self._on_start = on_start
+        self._keeper = keeper
 
     @property
     def attached(self) -> bool:
@@ -106,6 +235,18 @@ class PostStream:
         """Its reader does not keep up."""
         return self._exchange is not None and self._exchange.congested
 
+    @property
+    def size(self) -> int:
+        """What is kept of it, in bytes."""
+        return 0 if self._log is None else self._log.size
+
+    @property
+    def taken(self) -> bool:
+        """The socket has all of a delivered answer, or is gone."""
+        if self._line is not None and not self._line.waiting:
+            self._line = None
+        return self._line is None
+
     def detach(self) -> None:
         self._exchange = None
 
@@ -114,24 +255,24 @@ class PostStream:
         if self.done:
             return
         self._start()
-        self._write(encoded(message))
+        self._write(Parcel.of(message))
 
     def finish(self, reply: Json) -> None:
         if self.done:
             return
         self.done = True
-        body = encoded(reply)
-        if not self.started and self._exchange is not None:
-            self._exchange.reply(200 if self.name else _status(reply), body)
+        if not self.started:  # a client that has left knows of no stream that it could come back for
+            if self._exchange is not None:
+                self._exchange.reply(200 if self.name else _status(reply), encoded(reply))
             return
-        self._write(body)
-        self.finished_at = time.monotonic()
-        if self._exchange is not None:
-            self._exchange.end()
+        self._write(Parcel(encoded(reply)))
+        self._end()
+        if self._keeper is not None:
+            self._keeper.finished(self)
 
     def ping(self) -> None:
         """Keep a silent stream open through proxies that close what is idle."""
-        if not self.done and self.attached:
+        if not self.done and self.attached and not self.congested:
             self._start()
             if self._exchange is not None:
                 self._exchange.write(PING)
@@ -145,33 +286,55 @@ class PostStream:
             self._exchange = None
 
     def resume(self, exchange: Exchange, position: int) -> None:
-        if self._exchange is not None and not self._exchange.closed:
-            self._exchange.end()
+        """A client that came back; what it has by its own word is let go."""
+        if self._exchange is not None:
+            _part(self._exchange)
         self._exchange = exchange
         exchange.stream(200, EVENT_STREAM)
-        for event in self._log.after(position) if self._log is not None else ():
-            exchange.write(event)
+        if self._log is not None:
+            self._log.release(position)
+            self._log.replay(position, exchange)
         if self.done:
-            exchange.end()
+            self._end()
         else:
             exchange.write(PING)
+
+    def let_go(self) -> None:
+        """Nobody can come back for it any more."""
+        if self._log is not None:
+            self._log.close()
 
     def _start(self, retry_ms: int = RETRY_MS) -> None:
         if self.started:
             return
         self.started = True
-        self._on_start(self)
+        if self._keeper is not None:
+            self._keeper.begun(self)
         if self._exchange is not None:
             self._exchange.stream(200, EVENT_STREAM)
             if self._primed:
                 self._exchange.write(sse_frame(b"", id=f"{self.name}-0", retry=retry_ms))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, parcel: Parcel) -> None:
         if self.name and self._log is None:
-            self._log = EventLog(self.name)
-        event = self._log.add(data) if self._log is not None else sse_frame(data)
-        if self._exchange is not None and not self._exchange.closed:
-            self._exchange.write(event)
+            self._log = EventLog(self.name, Shelf() if self._keeper is None else self._keeper.shelf)
+        if self._log is not None:
+            self._log.add(parcel, KEPT_EVENTS, KEPT_BYTES)
+        exchange = self._exchange
+        if exchange is None or exchange.closed:
+            return
+        if not _sent(exchange, sse_frame(parcel.data) if self._log is None else self._log.newest(parcel)):
+            self._exchange = None
+            if self.name:  # else it is how a modern call hears that its client is gone
+                exchange.on_disconnect = None
+
+    def _end(self) -> None:
+        self.finished_at = time.monotonic()
+        exchange = self._exchange
+        if exchange is not None and not exchange.closed:
+            self.delivered = True
+            self._line = exchange.line
+            exchange.end()
 
 
 def _status(reply: Json) -> int:
@@ -180,40 +343,77 @@ def _status(reply: Json) -> int:
 
 
 class PushStream:
-    """What belongs to no request: on the client's GET stream when there is one, kept for it when there is not."""
+    """What belongs to no request: on the client's GET stream when there is one, a little kept when there is not."""
 
-    __slots__ = ("_exchange", "_log", "_sent")
+    __slots__ = ("_exchange", "_listened", "_log", "_marked", "_marked_at", "_sent")
 
-    def __init__(self) -> None:
-        self._log = EventLog("push")
+    def __init__(self, shelf: Shelf) -> None:
+        self._log = EventLog("push", shelf)
         self._sent = 0
+        self._marked = 0
+        self._marked_at = 0.0
+        """What was written by then."""
+        self._listened = 0.0
+        """When there last was somebody; never, most often."""
         self._exchange: Exchange | None = None
 
     @property
     def attached(self) -> bool:
         return self._exchange is not None and not self._exchange.closed
 
-    def send(self, message: Json) -> None:
-        event = self._log.add(encoded(message))
-        if self.attached and self._exchange is not None:
-            self._exchange.write(event)
+    def send(self, parcel: Parcel) -> None:
+        exchange = self._exchange
+        if exchange is None or exchange.closed:
+            self._exchange = None
+            if self._listened and time.monotonic() - self._listened < KEPT_FOR:
+                self._log.add(parcel, KEPT_EVENTS, KEPT_BYTES)
+            else:
+                self._log.add(parcel, FEW_EVENTS, FEW_BYTES)
+            return
+        if parcel.droppable and exchange.congested:
+            return
+        self._listened = time.monotonic()
+        self._log.add(parcel, KEPT_EVENTS, KEPT_BYTES)
+        if _sent(exchange, self._log.newest(parcel)):
             self._sent = self._log.count
+        else:
+            self._exchange = None
 
     def attach(self, exchange: Exchange, position: int | None) -> None:
         """The newest GET wins: a half-dead old one must not block the client for minutes."""
         self.close()
         self._exchange = exchange
+        self._listened = time.monotonic()
         exchange.stream(200, EVENT_STREAM)
         exchange.write(PING)
-        for event in self._log.after(self._sent if position is None else position):
-            exchange.write(event)
+        if position is None:
+            position = self._sent
+        else:
+            self._log.release(position)
+        self._log.replay(position, exchange)
         self._sent = self._log.count
 
-    def ping(self) -> None:
-        if self.attached and self._exchange is not None:
-            self._exchange.write(PING)
+    def tend(self, now: float) -> None:
+        """A sign of life to who is there; nothing old is kept for them, and not much for who is not."""
+        exchange = self._exchange
+        if exchange is None or exchange.closed:
+            self._exchange = None
+            if now - self._listened >= KEPT_FOR:
+                self._log.trim(FEW_EVENTS, FEW_BYTES)
+            return
+        self._listened = now
+        if not exchange.congested:
+            exchange.write(PING)
+            if self._log.size and now - self._marked_at >= KEPT_FOR:
+                self._log.release(self._marked)
+                self._marked, self._marked_at = self._sent, now
 
     def close(self) -> None:
-        if self.attached and self._exchange is not None:
-            self._exchange.end()
+        if self._exchange is not None:
+            _part(self._exchange)
         self._exchange = None
+
+    def end(self) -> None:
+        """Nobody can come for it any more."""
+        self.close()
+        self._log.close()

@@ -20,7 +20,7 @@ from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
-from mcpx.surfaces.results import owner_of, said, shaped
+from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
@@ -39,6 +39,8 @@ WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
 LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
+REMEMBERED = 1_000_000
+"""Characters of signatures that are kept."""
 LONGEST_TO_COPY = 300
 """Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
@@ -58,6 +60,9 @@ class Compact(Surface):
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
+        self._signatures: dict[int, tuple[Offer, str]] = {}
+        """By the identity of the offer: of some schemas writing one takes 15 ms."""
+        self._signed = 0
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
@@ -122,14 +127,17 @@ class Compact(Surface):
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"error": text}), "isError": True}
 
-    def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
+    async def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
         """An answer that may be large."""
-        return shaped(result, how or self.settings.common, self._kept, owner_of(call.caller), self._go_on)
+        how = how or self.settings.common
+        if is_plain(result, how.result_limit):
+            return result
+        return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
-    def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
+    async def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
         room = WHOLE_SCREENS * self.settings.common.result_limit
-        return describe_server(self, service, offers, room, view.starting())
+        return await describe_server(self, service, offers, room, view.starting())
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
@@ -150,7 +158,7 @@ class Compact(Surface):
             result = await view.call(offer, call, params)
             if result.get("resultType") == "input_required":
                 return result
-            result = self.bounded(call, result, how)
+            result = await self.bounded(call, result, how)
         shown = self.finished(result, how)
         if checked.repairs and isinstance(shown.get("content"), list):
             shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
@@ -158,11 +166,12 @@ class Compact(Surface):
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
-        kept = self._kept.get(owner_of(call.caller), str(arguments.get("handle")))
+        owner = owner_of(call.caller)
+        kept = self._kept.get(owner, str(arguments.get("handle")))
         if kept is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:
-            page = await self._worker.read(kept, arguments, how.result_limit, how.toon, how.toon_min_size)
+            page = await self._worker.read(owner, kept, arguments, how)
         except reading.BadReading as error:
             raise Mistake(str(error)) from None
         result: Json = {"content": [said(page.text)]}
@@ -178,11 +187,20 @@ class Compact(Surface):
         return f"Go on with {call} and offset/limit, jmespath, grep or head"
 
     def signature(self, offer: Offer) -> str:
+        known = self._signatures.get(id(offer))
+        if known is not None:
+            return known[1]
         how = self.settings.of(offer.server)
         name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
         if not how.compress_schemas:
             return f"{name} {_json(schema)}"
-        return signature(name, schema, max_description_len=how.max_description_len)
+        text = signature(name, schema, max_description_len=how.max_description_len)
+        self._signed += len(text)
+        if self._signed > REMEMBERED:
+            self._signatures.clear()
+            self._signed = len(text)
+        self._signatures[id(offer)] = (offer, text)
+        return text
 
     # Finding what is meant -----------------------------------------------------------------------------------------
 

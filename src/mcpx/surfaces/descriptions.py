@@ -5,6 +5,7 @@ from typing import Protocol
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
 from mcpx.surfaces.view import Service
@@ -28,16 +29,20 @@ def how_many(tools: int, server: str, starting: Sequence[str]) -> str:
     return "tools not known yet" if not tools and server in starting else counted(tools, "tool")
 
 
-def describe_server(
+async def describe_server(
     surface: Describer, service: Service, offers: list[Offer], room: int, starting: Sequence[str] = ()
 ) -> Json:
     """A server and all its tools: signatures for `room` characters, then names."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
-    tools = how_many(len(offers), service.name, starting)
-    lines = [f"{service.name} ({service.status}, {tools}){f': {about}' if about else ''}"]
+    count = how_many(len(offers), service.name, starting)
+    lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
     if service.status == "disconnected" and service.reason:
         lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
+    pace = Pace()  # there may be thousands of them
+    tools: list[Json] = []
     for offer in offers:
+        await pace.step()
+        tools.append(raw(offer))
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
             continue
@@ -49,7 +54,7 @@ def describe_server(
         "description": service.description,
         "instructions": service.instructions,
         "status": service.status,
-        "tools": [raw(offer) for offer in offers],
+        "tools": tools,
     }
     return surface.reply("\n".join(lines), structured)
 

@@ -4,7 +4,7 @@ As the catalog grows: every tool with a short description, then names only, then
 The same catalog gives the same bytes, whoever connected first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
@@ -40,18 +40,28 @@ def definitions_within(
 ) -> list[Json]:
     """The definitions `define` makes around the fullest menu with which all of them stay within the budget."""
     for step in (_full, _names, _summaries, _counts):
-        menu = "\n".join(step(services, tools))
         # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
-        if len(menu) <= 5 * budget and _cost(definitions := define(menu)) <= budget:
+        menu = _joined(step(services, tools, 5 * budget), 5 * budget)
+        if menu is not None and _cost(definitions := define(menu)) <= budget:
             return definitions
     return define(_totals(services, tools, int(NAMES_SHARE * budget) - _cost(define(""))))
+
+
+def _joined(parts: Iterable[str | None], most: int, separator: str = "\n") -> str | None:
+    """None as soon as they are longer than that: of ten thousand tools the first hundreds are looked at."""
+    taken: list[str] = []
+    for part in parts:
+        if part is None or (most := most - len(part) - len(separator)) < -len(separator):
+            return None
+        taken.append(part)
+    return separator.join(taken)
 
 
 def _cost(definitions: list[Json]) -> int:
     return estimate(codec.dump(definitions).decode())
 
 
-def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+def _full(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
     for service in services:
         yield _server(service)
         for offer in tools[service.name]:
@@ -59,21 +69,23 @@ def _full(services: Sequence[Service], tools: Tools) -> Iterator[str]:
             yield f"    - {name}: {text}" if text else f"    - {name}"
 
 
-def _names(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+def _names(services: Sequence[Service], tools: Tools, most: int) -> Iterator[str | None]:
     for service in services:
         yield _server(service)
         if tools[service.name]:
-            yield "    " + ", ".join(cut(one_line(offer.name), LONGEST_NAME) for offer in tools[service.name])
+            names = (cut(one_line(offer.name), LONGEST_NAME) for offer in tools[service.name])
+            line = _joined(names, most, ", ")
+            yield None if line is None else f"    {line}"
 
 
-def _summaries(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+def _summaries(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
     for service in services:
         about = short(service.description or service.instructions)
         line = f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
         yield f"{line} - {about}" if about else line
 
 
-def _counts(services: Sequence[Service], tools: Tools) -> Iterator[str]:
+def _counts(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
     for service in services:
         yield f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
 

@@ -55,6 +55,8 @@ class Lasting:
     def forget(self, session: str) -> None:
         if "choices" in vars(self):
             self.choices.forget(session)
+        if "kept" in vars(self):
+            self.kept.forget(session)
 
     def close(self) -> None:
         if "kept" in vars(self):

@@ -37,6 +37,7 @@ class Child:
         self,
         popen: "subprocess.Popen[bytes]",
         token: str,
+        brand: int,
         *,
         on_exit: Callable[[int], None],
         look: Callable[[], Awaitable[None]],
@@ -49,7 +50,7 @@ class Child:
         self.exited: asyncio.Future[int] = self._loop.create_future()
         """Resolved when the child itself is gone; its descendants may need a moment more, see `end`."""
         stat = descendants.read_stat(popen.pid) if descendants.AVAILABLE else None
-        self.tree = Tree(popen.pid, 0 if stat is None else stat.start, token.encode())
+        self.tree = Tree(popen.pid, 0 if stat is None else stat.start, token.encode(), brand)
         self.tree.alive[popen.pid] = self.tree.start
         self.busy = True
         """Something was written since the owner last set this to False."""
@@ -120,7 +121,9 @@ class Child:
         except BaseException:
             # The loop is being torn down around us: no time is left, so no grace either.
             if descendants.AVAILABLE:
-                descendants.send(descendants.survey([self.tree])[0], signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    self.tree.alive = descendants.survey([self.tree])[0]
+                descendants.send(self.tree.alive, signal.SIGKILL)
             raise
         finally:
             self._close()

@@ -1,12 +1,14 @@
 """Who descends from a child of ours: found in /proc, named beyond doubt, signalled safely. Linux only.
 
 Promise: `survey` names a process only when it is certain to descend from the tree's root: it carries the
-root's mark in its environment, or sits in the root's session, or its parent is already named, or an earlier
-survey named it. A name is a pid with its start time, and `send` signals through a pidfd whose start time
-was checked, so a reused pid is never hit.
-No promise: a process that left the session, lost its parent and cleared its environment (or overwrote it,
-as `setproctitle` does), all between two surveys, is not found; nor can one that runs as another user be
-signalled.
+root's mark in its environment or the root's brand, or sits in the root's session, or its parent is already
+named, or an earlier survey named it. A name is a pid with its start time, and `send` signals through a pidfd
+whose start time was checked, so a reused pid is never hit.
+
+The brand is the soft limit for the time of a realtime process (RLIMIT_RTTIME), a number of thousands of years,
+without other effect: a daemon that forks twice, leaves its session and runs with an empty environment keeps it. A
+process that rid itself of that too falls to us when its parents are gone (`adopt_orphans`), and is `adopted`.
+No promise: that one which runs as another user can be signalled.
 """
 
 import contextlib
@@ -14,17 +16,29 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from mcpx.wire.descriptors import Reserve, ran_out
 
 MARK = "GATEWAY_OWNER"
 """The variable that carries the mark: a token per gateway above the process, outermost first, commas between.
 Tokens are added, not replaced, so that a gateway behind a gateway leaves both able to find what they own."""
 
+BRANDS = 100_000
+"""A brand is a number for the run, followed by five digits for the child."""
+
 AVAILABLE = sys.platform.startswith("linux") and os.path.exists("/proc/self/stat")
 
 _KEY = MARK.encode() + b"="
+_TIME = b"Max realtime timeout"
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER"""
+_adopting = False
+
+RESERVE = Reserve(4)
+"""What is ours must be found and ended also when no file more can be opened."""
 
 
 class Stat(NamedTuple):
@@ -47,6 +61,8 @@ class Tree:
     pid: int
     start: int
     token: bytes
+    brand: int = 0
+    """0: it has none."""
     alive: dict[int, int] = field(default_factory=dict[int, int])
     """pid -> start time of what the last survey found running, the root among it."""
 
@@ -74,6 +90,88 @@ def _tokens(environ: bytes) -> list[bytes]:
     return text[at + 1 + len(_KEY) :].partition(b"\0")[0].split(b",")
 
 
+def brand_of(run: str) -> int:
+    """The number of a run: always 13 digits."""
+    return 10**12 + int(run[:15], 16) % (9 * 10**12)
+
+
+@contextlib.contextmanager
+def branding(brand: int) -> Generator[int]:
+    """In it, whoever is started gets the brand; nothing may be awaited in it. Gives 0 where that cannot be: on another
+    system, or when a gateway above us has branded us, which must stay."""
+    before = _time_limit()
+    if before is None or before[0] != before[2]:
+        yield 0
+        return
+    soft, hard, _, which, change = before
+    try:
+        change(which, (brand, hard))
+    except (OSError, ValueError):  # a sandbox that does not let us
+        brand = 0
+    try:
+        yield brand
+    finally:
+        change(which, (soft, hard))
+
+
+def _time_limit() -> "tuple[int, int, int, int, Callable[[int, tuple[int, int]], None]] | None":
+    """Our own: soft, hard, what means none, its number, and how to set it."""
+    if not AVAILABLE:
+        return None
+    import resource
+
+    which = resource.RLIMIT_RTTIME
+    return (*resource.getrlimit(which), resource.RLIM_INFINITY, which, resource.setrlimit)
+
+
+def read_brand(pid: int) -> int:
+    """The brand a process carries, or another number; 0 for none."""
+    limits = _read(f"/proc/{pid}/limits")
+    at = limits.find(_TIME)
+    soft = limits[at + len(_TIME) :].split(None, 1)[:1] if at >= 0 else []
+    return int(soft[0]) if soft and soft[0].isdigit() else 0
+
+
+def adopt_orphans() -> None:
+    """From now on, what our children leave behind becomes a child of ours, not of init. Not where something was a child
+    of this process from the beginning (`daemon & exec mcpx`): its own could not be told from a server's."""
+    global _adopting
+    if not AVAILABLE or _children():
+        return
+    try:
+        import ctypes
+
+        _adopting = ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0) == 0
+    except (ImportError, OSError, AttributeError):  # a Python or a libc without it
+        pass
+
+
+def adopting() -> bool:
+    """Whether orphans fall to us; to pid 1 they always do."""
+    return _adopting or (AVAILABLE and os.getpid() == 1)
+
+
+def adopted(owned: set[int]) -> dict[int, int]:
+    """What runs as a child of ours that we did not start: pid -> start. What we start ourselves is in `owned`, or stays
+    in our session, which a descendant of a server never is in."""
+    if not _adopting:
+        return {}
+    own = os.getsid(0)
+    seen = ((pid, read_stat(pid)) for pid in _children() if pid not in owned)
+    return {pid: stat.start for pid, stat in seen if stat is not None and stat.alive and stat.session != own}
+
+
+def _children() -> list[int]:
+    me = os.getpid()
+    try:
+        tasks = os.listdir("/proc/self/task")
+        with open(f"/proc/self/task/{me}/children", "rb"):
+            pass
+    except OSError:  # a kernel that does not tell
+        return [pid for pid in _pids() if (stat := read_stat(pid)) is not None and stat.ppid == me]
+    return [int(pid) for task in tasks for pid in _read(f"/proc/self/task/{task}/children").split()]
+
+
 def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
     """What is running of each tree now. Blocking: some 10 to 30 µs per process of the machine and pass.
 
@@ -93,9 +191,10 @@ def _pass(trees: Sequence[Tree], known: Sequence[dict[int, int]]) -> list[dict[i
     eldest = min(tree.start for tree in trees)  # nobody descends from someone younger: most need no second look
     seen: dict[int, Stat] = {}
     children: dict[int, list[int]] = {}
-    marked: dict[bytes, list[int]] = {}
+    marked: dict[bytes | int, list[int]] = {}
     sessions: dict[int, list[int]] = {}
     blank: list[int] = []
+    brands = {tree.brand for tree in trees} - {0}
     for pid in _pids():
         stat = read_stat(pid)
         if stat is None or stat.start < eldest or not stat.alive:
@@ -106,8 +205,11 @@ def _pass(trees: Sequence[Tree], known: Sequence[dict[int, int]]) -> list[dict[i
         environ = _read(f"/proc/{pid}/environ")
         if not environ and stat.session:  # the kernel's own threads have no session
             blank.append(pid)
-        for token in _tokens(environ):
+        found = _tokens(environ)
+        for token in found:
             marked.setdefault(token, []).append(pid)
+        if brands and not found and stat.session and (brand := read_brand(pid)) in brands:
+            marked.setdefault(brand, []).append(pid)
     if blank:
         time.sleep(0.002)  # in the midst of an exec there is no environment for a moment
         for pid in blank:
@@ -121,11 +223,11 @@ def _members(
     known: dict[int, int],
     seen: dict[int, Stat],
     children: dict[int, list[int]],
-    marked: dict[bytes, list[int]],
+    marked: dict[bytes | int, list[int]],
     sessions: dict[int, list[int]],
 ) -> dict[int, int]:
     found: dict[int, int] = {}
-    todo = list(marked.get(tree.token, ()))
+    todo = [*marked.get(tree.token, ()), *marked.get(tree.brand, ())]
     if tree.pid not in seen or seen[tree.pid].start == tree.start:  # else it was reaped behind our back
         todo += [tree.pid, *sessions.get(tree.pid, ())]
     todo += [pid for pid, start in known.items() if pid in seen and seen[pid].start == start]
@@ -142,36 +244,40 @@ def still_alive(found: dict[int, int]) -> dict[int, int]:
     """Those of `found` that run yet; cheap, for waiting."""
     left: dict[int, int] = {}
     for pid, start in found.items():
-        stat = read_stat(pid)
+        try:
+            stat = read_stat(pid)
+        except OSError:  # it cannot be looked at now
+            left[pid] = start
+            continue
         if stat is not None and stat.alive and stat.start == start:
             left[pid] = start
     return left
 
 
 def send(found: dict[int, int], *signals: signal.Signals) -> None:
-    """Signal exactly these processes. Whoever is gone, or not ours to signal, is passed over."""
+    """Signal exactly these processes. Whoever is gone, or not ours to signal, or cannot be looked at now, is passed
+    over."""
     for pid, start in found.items():
         for number in signals:
             try:
                 _send(pid, start, number)
-            except (ProcessLookupError, PermissionError):
+            except OSError:
                 break
 
 
 def reap_strays(owned: set[int], before: set[int]) -> set[int]:
-    """For a process that orphans fall to (pid 1): reap the exited ones that nobody here waits for. One is
-    reaped at the second call that sees it, so that whoever started it as a child has had time to. Returns
-    the candidates, for the next call."""
+    """For a process that orphans fall to: reap the exited ones that nobody here waits for. One is reaped at the
+    second call that sees it, so that whoever started it as a child has had time to. Returns the candidates, for
+    the next call."""
     try:
         if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return set()
     except ChildProcessError:
         return set()
-    own = os.getpid()
     strays: set[int] = set()
-    for pid in _pids():
+    for pid in _children():
         stat = read_stat(pid)
-        if stat is None or stat.ppid != own or stat.alive or pid in owned:
+        if stat is None or stat.alive or pid in owned:
             continue
         if pid in before:
             with contextlib.suppress(ChildProcessError):
@@ -203,16 +309,19 @@ def _send(pid: int, start: int, number: signal.Signals) -> None:
 
 def _pids() -> Iterator[int]:
     own = os.getpid()
-    for name in os.listdir("/proc"):
+    for name in RESERVE.use(lambda: os.listdir("/proc")):
         if name.isdigit() and (pid := int(name)) != own:
             yield pid
 
 
 def _read(path: str) -> bytes:
-    """A whole file of /proc; empty when it is gone or not ours to read."""
+    """A whole file of /proc; empty when it is gone or not ours to read. Raises an OSError only when no file can be
+    opened at all, which must not be taken for that."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        fd = RESERVE.use(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if ran_out(error):
+            raise
         return b""
     try:
         data = os.read(fd, 65536)

@@ -11,6 +11,8 @@ from mcpx.wire.http_client import Pool
 from mcpx.wire.peer import Inbound
 
 VIA = "mcpx-via"
+EACH_SAYS = frozenset({"accept", "accept-encoding", "content-type"})
+"""Headers that differ from request to request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,10 @@ class Dial:
         return ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()
 
     def headers(self, own: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-        """What goes with every request: the configured ones, and ours."""
-        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in (*own.items(), *self.via)]
+        """What goes with every request: the configured ones, and ours. Of those that a request says itself there must
+        not be two; many people's files have them, copied from an example."""
+        named = [(name, value) for name, value in own.items() if name.lower() not in EACH_SAYS]
+        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in (*named, *self.via)]
 
     def pool(self, url: str) -> Pool:
         """Connections to this address, or to the proxy before it. Raises Unavailable for one that cannot be."""

@@ -69,9 +69,9 @@ class Http:
     type: ClassVar[str] = "http"
 
     url: str
-    """Address of its MCP endpoint."""
+    """Address of its MCP endpoint; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         try:
@@ -352,6 +352,7 @@ class HttpConversation:
         """Ends what is under way too, except after a loss: that was not what the loss was about, and each request ends
         by its own deadline."""
         if self._lost is not None:
+            self.waiting.wind_down()
             self._pool.retire()
             await self.tasks.close()
             return

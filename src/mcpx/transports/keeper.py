@@ -1,7 +1,7 @@
 """The keeper: one tiny `sh` that outlives mcpx and ends what it left behind.
 
 Promise: when mcpx is gone without having said goodbye (`kill -9`, a crash, the OOM killer), everything that
-carries this run's mark, or that mcpx had named to the keeper, is ended within about two seconds, and the
+carries this run's mark or brand, or that mcpx had named to the keeper, is ended within about two seconds, and the
 keeper with it. A shell, because it costs about a megabyte where a second Python costs ten; it waits in
 `read` and uses no CPU.
 No promise: where there is no `/bin/sh` (a distroless image), or where mcpx and its keeper are killed
@@ -15,13 +15,16 @@ import os
 import subprocess
 from collections.abc import Iterable
 
+from mcpx.transports.descendants import brand_of
+
 _log = logging.getLogger("mcpx.process")
 
-# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run. Each line of input is all that is alive, as
-# `pid:start`; `clean` says that mcpx has ended everything itself. Only `grep` and `sleep` are programs.
+# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run, $2 the number its brands begin with. Each line of
+# input is all that is alive, as `pid:start`; `clean` says that mcpx has ended everything itself. Only `grep` and
+# `sleep` are programs.
 SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
 trap '' HUP INT QUIT TERM PIPE TSTP
-run=$1 known=' ' clean='' first=1
+run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1
 while IFS= read -r line; do
   case $line in clean) clean=1 ;; ?*) known=" $line " ;; esac
 done
@@ -50,7 +53,9 @@ led() { # was the session's leader $1 one that mcpx named? Not if another proces
 }
 look() { # known := what is alive of ours, as pid:start
   marked=' ' found=' ' pids=' ' rest=''
-  for file in $(grep -lsF -- "$run." [0-9]*/environ); do marked="$marked${file%%/*} "; done
+  for file in $(grep -lsF -- "$run." [0-9]*/environ; grep -ls -- "$brand" [0-9]*/limits); do
+    marked="$marked${file%%/*} "
+  done
   for pid in [0-9]*; do
     fields "$pid" || continue
     case $state in Z | X | x) continue ;; esac
@@ -77,7 +82,7 @@ hit() {
   done
 }
 
-[ "$clean" ] && ! grep -qsF -- "$run." [0-9]*/environ && exit
+[ "$clean" ] && ! grep -qsF -- "$run." [0-9]*/environ && ! grep -qs -- "$brand" [0-9]*/limits && exit
 look
 nap 0.4 # their input has ended with mcpx: most go by themselves
 look
@@ -113,7 +118,7 @@ class Keeper:
             self._forget()
         try:
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run],
+                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run, str(brand_of(self.run))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

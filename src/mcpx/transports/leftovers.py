@@ -1,18 +1,23 @@
 """Ends what an earlier run left behind, should both it and its keeper have been killed (LIF-7).
 
 Each run notes its mark and itself (pid and start time) in a file. A note whose run is gone leads, by the mark in their
-environment, to processes that are certainly ours. Linux only; elsewhere nothing is noted.
+environment or the brand that goes with it, to processes that are certainly ours. Linux only; elsewhere nothing is
+noted.
 """
 
 import logging
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 
 from mcpx.transports import descendants
+from mcpx.wire.folders import private_folder, read_small, require_private, write_private
 
 log = logging.getLogger("mcpx.process")
+
+_RUN = re.compile("[0-9a-f]{32}")
 
 
 def note(folder: Path, run: str) -> Path | None:
@@ -21,9 +26,9 @@ def note(folder: Path, run: str) -> Path | None:
     if myself is None:
         return None
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         file = folder / run
-        file.write_text(f"{os.getpid()} {myself.start}\n", encoding="ascii")
+        write_private(file, f"{os.getpid()} {myself.start}\n")
         return file
     except OSError as error:
         log.debug("no note of this run: %s", error)
@@ -33,9 +38,9 @@ def note(folder: Path, run: str) -> Path | None:
 def end(folder: Path) -> int:
     """End what runs that are gone left alive, and forget those runs; how many processes that were."""
     gone: dict[bytes, Path] = {}
-    for file in folder.glob("*") if sys.platform == "linux" and folder.is_dir() else ():
+    for file in _notes(folder):
         try:
-            pid, start = (int(part) for part in file.read_text(encoding="ascii").split())
+            pid, start = (int(part) for part in read_small(file, 100).split())
         except (OSError, ValueError):
             continue
         present = descendants.read_stat(pid)
@@ -52,14 +57,28 @@ def end(folder: Path) -> int:
     return len(found)
 
 
+def _notes(folder: Path) -> list[Path]:
+    """None from a folder that is not ours alone: a note of somebody else could lead to what is alive and well."""
+    if sys.platform != "linux" or not os.path.lexists(folder):
+        return []
+    try:
+        require_private(folder)
+        return [folder / name for name in os.listdir(folder) if _RUN.fullmatch(name)]
+    except OSError as error:
+        log.warning("not looked for what an earlier run left behind: %s", error)
+        return []
+
+
 def _marked(runs: set[bytes]) -> dict[int, int]:
-    """Processes that carry the mark of one of these runs: pid -> start."""
+    """Processes that carry the mark or the brand of one of these runs: pid -> start."""
     found: dict[int, int] = {}
+    brands = {descendants.brand_of(run.decode()) for run in runs}
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         marks = {token.partition(b".")[0] for token in descendants.tokens(int(name))}
-        stat = descendants.read_stat(int(name)) if marks & runs else None
+        ours = marks & runs or descendants.read_brand(int(name)) // descendants.BRANDS in brands
+        stat = descendants.read_stat(int(name)) if ours else None
         if stat is not None and stat.alive:
             found[int(name)] = stat.start
     return found

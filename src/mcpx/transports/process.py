@@ -8,14 +8,16 @@ No promise: outside Linux only the process group is ended.
 
 Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails in their
 scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and both reap a child at
-once, while we need it unreaped (see `child`). Why not PR_SET_CHILD_SUBREAPER: adoption tells nothing about
-whose child it was, and would make us parent of what others here started (a browser for a login).
+once, while we need it unreaped (see `child`). PR_SET_CHILD_SUBREAPER is the last resort only: adoption tells
+nothing about whose child it was, so what is found by nothing else is ended when all is (`end_all`).
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,18 +25,21 @@ from itertools import count
 
 from mcpx.transports import descendants
 from mcpx.transports.child import Child
-from mcpx.transports.descendants import MARK, survey
+from mcpx.transports.descendants import MARK, adopt_orphans, survey
 from mcpx.transports.environment import child_environment, find_program
 from mcpx.transports.keeper import Keeper
 from mcpx.wire import descriptors
 
 _log = logging.getLogger("mcpx.process")
 
-__all__ = ["Child", "Spawn", "child_environment", "end_all", "spawn"]
+__all__ = ["Child", "Spawn", "adopt_orphans", "child_environment", "end_all", "spawn"]
 
 CENSUS = 2.0
 """Seconds between looks at who descends from whom, while there is traffic. What was named in time stays
 ours when its parent crashes, though it left the session and overwrote its environment: browsers do both."""
+
+ORPHANS = 0.5
+"""Seconds for orphans to go when asked, and when killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,8 @@ class _Brood:
         on_stderr: Callable[[bytes], None],
         on_exit: Callable[[int], None],
     ) -> Child:
-        token = f"{RUN}.{next(_NUMBERS):08x}"
+        number = next(_NUMBERS)
+        token = f"{RUN}.{number:08x}"
         above = os.environ.get(MARK)  # a gateway behind a gateway: both must find what is theirs
         env = {**spec.env, MARK: f"{above},{token}" if above else token}
         program = find_program(spec.command, env, spec.cwd)
@@ -99,9 +105,12 @@ class _Brood:
         ):
             raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
         _KEEPER.start()  # before the child: from its first moment on it is looked after
+        with descendants.branding(_BRAND * descendants.BRANDS + number % descendants.BRANDS) as brand:
+            popen = _popen([program, *spec.args], env, spec.cwd)
         child = Child(
-            _popen([program, *spec.args], env, spec.cwd),
+            popen,
             token,
+            brand,
             on_exit=on_exit,
             look=self.look,
             forget=self._forget,
@@ -135,32 +144,58 @@ class _Brood:
     async def _survey(self, passes: int) -> None:
         trees = [child.tree for child in self.children]
         try:
-            found = await self.loop.run_in_executor(None, survey, trees, passes)
-        except RuntimeError:  # the loop is closing and has no threads left
-            found = survey(trees, passes)
+            try:
+                found = await self.loop.run_in_executor(None, survey, trees, passes)
+            except RuntimeError:  # the loop is closing and has no threads left
+                found = survey(trees, passes)
+        except OSError as error:
+            _log.warning("cannot look who is running: %s; what was known counts", error.strerror)
+            found = [tree.alive for tree in trees]
         for tree, alive in zip(trees, found, strict=True):
             tree.alive = alive
         self._tell()
 
     def _tell(self) -> None:
-        _KEEPER.tell(name for child in self.children for name in child.tree.alive.items())
+        named = [name for child in self.children for name in child.tree.alive.items()]
+        with contextlib.suppress(OSError):
+            named += descendants.adopted(self._owned).items()
+        _KEEPER.tell(set(named))
+        descendants.RESERVE.fill()
+
+    @property
+    def _owned(self) -> set[int]:
+        """Children that we started ourselves."""
+        return {child.pid for child in self.children} | {_KEEPER.pid or 0}
 
     def _forget(self, child: Child) -> None:
         self.children.discard(child)
         self._tell()
 
     def _census(self) -> None:
-        self._tick = self.loop.call_later(CENSUS, self._census) if self.children else None
-        if not descendants.AVAILABLE:
-            return
-        idle = self._next is None and (self._current is None or self._current.done())
-        if idle and any(child.busy for child in self.children):
-            for child in self.children:
-                child.busy = False
-            self._current = self.loop.create_task(self._survey(1))
-        if os.getpid() == 1:  # in a container, orphans of our children are ours to reap
-            owned = {child.pid for child in self.children} | {_KEEPER.pid or 0}
-            self._strays = descendants.reap_strays(owned, self._strays)
+        self._tick = None
+        if descendants.AVAILABLE:
+            idle = self._next is None and (self._current is None or self._current.done())
+            if idle and any(child.busy for child in self.children):
+                for child in self.children:
+                    child.busy = False
+                self._current = self.loop.create_task(self._survey(1))
+            if descendants.adopting():
+                with contextlib.suppress(OSError):
+                    self._strays = descendants.reap_strays(self._owned, self._strays)
+        if self.children or self._strays:
+            self._tick = self.loop.call_later(CENSUS, self._census)
+
+    async def end_orphans(self) -> None:
+        """What our children left behind and nothing else names."""
+        for signals in ((signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
+            try:
+                found = descendants.adopted(self._owned)
+            except OSError:
+                return  # the keeper was told of them
+            descendants.send(found, *signals)
+            deadline = self.loop.time() + ORPHANS
+            while descendants.still_alive(found) and self.loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     async def close(self) -> None:
         if self._tick is not None:
@@ -168,11 +203,13 @@ class _Brood:
             self._tick = None
         if self._current is not None and not self._current.done():
             await asyncio.wait([self._current])
+        await self.end_orphans()
         await _KEEPER.close()
 
 
 RUN = os.urandom(16).hex()
 """What marks the processes of this run (see `descendants.MARK`)."""
+_BRAND = descendants.brand_of(RUN)
 _NUMBERS = count(1)
 _KEEPER = Keeper(RUN)
 _the_brood: _Brood | None = None

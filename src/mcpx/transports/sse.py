@@ -38,9 +38,9 @@ class Sse:
     type: ClassVar[str] = "sse"
 
     url: str
-    """Address of its event stream."""
+    """Address of its event stream; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         try:

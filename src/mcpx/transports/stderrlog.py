@@ -13,8 +13,9 @@ import re
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from time import monotonic
 from typing import Protocol
+
+from mcpx.wire import logs
 
 _log = logging.getLogger("mcpx.server")
 
@@ -22,11 +23,7 @@ KEPT_LINES = 200
 KEPT_BYTES = 64 * 1024
 LINE_BYTES = 2048
 BURST, RATE = 8, 0.1
-"""Lines that are logged at once, and lines a second after that."""
-LOUD_BURST, LOUD_RATE = 200, 20.0
-"""The same at DEBUG."""
-COUNTING = 10.0
-"""Seconds after which the lines that were left out are counted in the log, if nothing else comes."""
+"""Lines that are logged at once, and lines a second after that; fewer than of what mcpx itself says (`wire.logs`)."""
 PARTING = 5
 """Lines before its death that are logged in any case."""
 REASON = 300
@@ -39,7 +36,7 @@ _SEQUENCE = re.compile(
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"
     "|\x1b[ -/]*[0-~]"
 )
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
+_CONTROL = re.compile(f"[{logs.STEERING}]+")
 # What stands after the line that says what happened: stack frames and dumped fields are indented, and npm and Node add:
 _AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice")
 # npm says it first, then explains at length.
@@ -54,23 +51,17 @@ Later = Callable[[float, Callable[[], None]], Timer]
 """Calls a function so many seconds later: `loop.call_later`."""
 
 
-class Allowance:
+class Allowance(logs.Allowance):
     """How much of a server the log gets. Shared by its lives: one that dies at every start is no flood either."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.parting: list[bytes] = []
         """How the last life that was cut short in the log ended."""
-        self._left = float(LOUD_BURST)  # the first look cuts it to what holds then
-        self._at = monotonic()
 
     def take(self, wanted: int) -> int:
-        now = monotonic()
-        burst, rate = (LOUD_BURST, LOUD_RATE) if _log.isEnabledFor(logging.DEBUG) else (BURST, RATE)
-        self._left = min(burst, self._left + (now - self._at) * rate)
-        self._at = now
-        granted = min(wanted, int(self._left))
-        self._left -= granted
-        return granted
+        loud = _log.isEnabledFor(logging.DEBUG)
+        return self.granted(wanted, *((logs.LOUD_BURST, logs.LOUD_RATE) if loud else (BURST, RATE)))
 
 
 class StderrLog:
@@ -114,7 +105,7 @@ class StderrLog:
                 self._emit([first, *(body.split(b"\n", logged - 1)[: logged - 1] if newline else ())])
             self._left_out += total - logged
             if logged < total and self._timer is None and self._later is not None:
-                self._timer = self._later(COUNTING, self._say_left_out)
+                self._timer = self._later(logs.COUNTING, self._say_left_out)
         self._keep(first)
         if newline:
             for line in body.rsplit(b"\n", KEPT_LINES)[-KEPT_LINES:]:
@@ -160,7 +151,7 @@ class StderrLog:
         for raw in lines:
             line = self._readable(raw)
             if line:
-                _log.info("[%s] %s", self.name, line)
+                _log.info("[%s] %s", self.name, line, extra=logs.OURS)
 
     def _say_left_out(self) -> None:
         if self._timer is not None:

@@ -17,9 +17,9 @@ class Websocket:
     type: ClassVar[str] = "websocket"
 
     url: str
-    """Address, `ws://` or `wss://`."""
+    """Address, `ws://` or `wss://`; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request."""
+    """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
         talk = SocketConversation(dial)

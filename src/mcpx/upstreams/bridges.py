@@ -18,6 +18,8 @@ from mcpx.wire.tasks import Tasks
 
 ROUNDS = 10
 """How often a modern server may ask again for one call of an older client; what the SDKs use."""
+QUESTIONS_AT_ONCE = 64
+"""Questions that a modern server may have for an older client in one round."""
 STATE_ONLY_DELAYS = (0.05, 0.1, 0.2, 0.25)
 """Pauses before a call is repeated for a server that sent no question, only a state."""
 PARKED_FOR = 300.0
@@ -34,6 +36,8 @@ async def answer_for_older(call: Call, server: str, send: Callable[[Json], Await
             break
         questions = as_object(result.get("inputRequests"))
         params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        if len(questions) > QUESTIONS_AT_ONCE:
+            raise Unavailable(server, OVERLOADED, f"asked {len(questions):,} questions at once")
         if questions:
             params["inputResponses"] = await _ask_all(call, server, questions)
         else:

@@ -6,7 +6,9 @@ it is tried again, is the server's life (`life`), which is told.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from mcpx.config import Server
@@ -14,6 +16,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DIED, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.transports import starts_process
+from mcpx.upstreams.chatter import Chatter
 from mcpx.upstreams.dialling import Dialler
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
@@ -30,6 +33,13 @@ log = logging.getLogger(__name__)
 
 DEBOUNCE = 0.05
 """Seconds to collect `list_changed` of a server before its lists are read again: storms cost one reading."""
+REST = 0.5
+REST_SHARE = 8
+LONGEST_REST = 30.0
+"""Seconds between two readings, and so many times as long as the last took: a server that never stops announcing
+changes is read less and less often, at least twice a minute."""
+STORM = 1.5
+"""How the rest grows while there is no rest."""
 
 PROOF = 5.0
 """Seconds for a sign of life from a server that did not list its tools."""
@@ -66,9 +76,10 @@ class Connections:
         self.traits = Traits()
         dialler = Dialler(server, self, around.environ, self.traits, around.itself)
         self.links = Links(server, self, dialler, tasks, self.traits)
-        key = key_of(_identity(server))
-        self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, key, self.traits, tasks)
+        self.key = key_of(_identity(server))
+        self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)
         self.subscriptions = Subscriptions(server.name)
+        self._chatter = Chatter(server.name, lambda params, to: hub.resource_updated(server.name, params, to))
         self._server = server
         self._hub = hub
         self._tasks = tasks
@@ -76,6 +87,8 @@ class Connections:
         self._level: str | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
+        self._rereading: dict[Link, set[Kind]] = {}
+        """Links of some clients whose lists are read again, and which of them have changed since that began."""
 
     async def connect(self, solo: Caller | None) -> Link:
         """The main link, with the lists read over it, and all that clients asked for; raises what went wrong."""
@@ -138,7 +151,8 @@ class Connections:
         self._carry_soon()
 
     async def close(self, why: str) -> None:
-        self.book.close()
+        self._chatter.close()
+        await self.book.close()
         await self.links.close(why)
 
     async def end_session(self, session: str) -> None:
@@ -192,8 +206,8 @@ class Connections:
             uri = params.get("uri")
             users = link.subscribers.get(uri) if isinstance(uri, str) else None
             if users:
-                self._hub.resource_updated(self.name, params, frozenset(users))
-        else:
+                self._chatter.updated(params, frozenset(users))
+        elif self._chatter.admits(params):
             self._hub.said(self.name, method, params, owner)
 
     def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
@@ -204,16 +218,34 @@ class Connections:
             return
         client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
         if isinstance(client, str) and is_session(client):
-            self._tasks.start(self._learn_session(link, client, kinds))
+            again = link in self._rereading
+            self._rereading.setdefault(link, set()).update(kinds)
+            if not again:
+                self._tasks.start(self._learn_session(link, client))
 
-    async def _learn_session(self, link: Link, session: str, kinds: tuple[Kind, ...]) -> None:
+    async def _learn_session(self, link: Link, session: str) -> None:
         """The server has something for this session that nobody else has: its link stays with it."""
-        if await self.book.learn_session(link, session, kinds) and link.alive and link.owner in (None, session):
-            if link.owner is None:
-                link.owner, link.use, link.why = session, "session", "the server keeps something for this client"
-            link.lasting = True
+        changed, pause = self._rereading[link], _Pause()
+        try:
+            while changed and link.alive:
+                kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in changed)
+                changed.clear()
+                with pause.measured():
+                    own = await self.book.learn_session(link, session, kinds)
+                if own and link.alive and link.owner in (None, session):
+                    if link.owner is None:
+                        link.owner, link.use, link.why = (
+                            session,
+                            "session",
+                            "the server keeps something for this client",
+                        )
+                    link.lasting = True
+                await pause.rest(lambda: bool(changed))
+        finally:
+            del self._rereading[link]
 
     async def _refresh(self) -> None:
+        pause = _Pause()
         while self._changed:
             await asyncio.sleep(DEBOUNCE)
             kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._changed)
@@ -222,10 +254,12 @@ class Connections:
             if link is None or not link.alive:
                 return
             try:
-                await self.book.read(link, kinds, said_so=True)
+                with pause.measured():
+                    await self.book.read(link, kinds, said_so=True)
             except RpcError as error:
                 if link.alive:
                     log.warning("[%s] its lists could not be read: %s", self.name, error.message)
+            await pause.rest(lambda: bool(self._changed))
 
     def lost(self, link: Link, reason: str) -> None:
         was_main = link is self.links.main
@@ -300,6 +334,27 @@ class Connections:
         main = self.links.main
         if main is not None and main.alive and self.subscriptions:
             self._tasks.start(self.subscriptions.carry(self.links, main))
+
+
+class _Pause:
+    """Between two readings of the same lists."""
+
+    def __init__(self) -> None:
+        self._floor = REST
+        self._took = 0.0
+
+    @contextmanager
+    def measured(self) -> Generator[None, None, None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._took = time.monotonic() - began
+
+    async def rest(self, is_pressed: Callable[[], bool]) -> None:
+        """Until the lists may be read again; `is_pressed`: whether they have changed by then."""
+        await asyncio.sleep(min(max(self._floor, REST_SHARE * self._took), LONGEST_REST))
+        self._floor = min(self._floor * STORM, LONGEST_REST) if is_pressed() else REST
 
 
 def _identity(server: Server) -> tuple[object, ...]:

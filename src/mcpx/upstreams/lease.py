@@ -86,6 +86,11 @@ class Lease:
             voice.pause(retry_ms)
 
     async def question(self, method: str, params: Json | None) -> Json:
+        """A question of the server that came on the stream of this call."""
+        with self.link.questioning(params):
+            return await self.ask(method, params)
+
+    async def ask(self, method: str, params: Json | None) -> Json:
         """Put a question of the server to the client of this call."""
         self.link.asked(method)
         answer = await put(self.call, self.parked, self.link.name, method, params)

@@ -7,12 +7,12 @@ to the one client that holds leases on the link, to the session the link is priv
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from typing import Any, Literal
 
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice
-from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
+from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
 from mcpx.transports.dial import Dial
 from mcpx.upstreams.bridges import answer_for_older
 from mcpx.upstreams.lease import Lease
@@ -20,7 +20,7 @@ from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
 from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOTHING, Needs, Traits
-from mcpx.wire import era
+from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
 from mcpx.wire.tasks import Tasks
 
@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 GREETING = 5.0
 """Seconds a server's question may be ahead of the call its link was opened for."""
+
+MOST_QUESTIONS = 64
+QUESTION_BYTES = 16 * 2**20
+"""Questions of a server on one link that wait for their answers, and bytes of them."""
 
 STRAYS = ("notifications/progress", "notifications/cancelled")
 """What names a request of ours by our own id: outside of that request it means nothing to anybody."""
@@ -85,6 +89,7 @@ class Link:
         self._held = asyncio.Event()
         self._listening = Listening(self, self._tasks)
         self._level: str | None = None
+        self._questions = self._question_bytes = 0
 
     @property
     def modern(self) -> bool:
@@ -210,6 +215,27 @@ class Link:
         method, params = message["method"], message.get("params")
         if method == "ping":
             return {}
+        with self.questioning(params):
+            return await self._asked(method, params)
+
+    @contextlib.contextmanager
+    def questioning(self, params: Json | None) -> Generator[None, None, None]:
+        """While a question of the server waits for its answer."""
+        try:
+            size = len(codec.dump(params))
+        except codec.Unencodable:
+            raise RpcError(INVALID_PARAMS, "the question cannot be passed on: it is no JSON") from None
+        if self._questions >= MOST_QUESTIONS or self._question_bytes + size > QUESTION_BYTES:
+            raise RpcError(OVERLOADED, "too many questions wait for an answer")
+        self._questions += 1
+        self._question_bytes += size
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            self._question_bytes -= size
+
+    async def _asked(self, method: str, params: Json | None) -> Json:
         self.asked(method)
         if self.calls and not self.leases and self._voice is None:
             self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
@@ -221,7 +247,7 @@ class Link:
         if self.leases:
             newest = next(reversed(self.leases))
             if self.free_for(newest.client):
-                return await newest.question(method, params)
+                return await newest.ask(method, params)
         elif self._voice is not None:
             return await self._voice.ask(self.name, method, params)
         raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")

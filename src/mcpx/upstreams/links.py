@@ -38,6 +38,10 @@ LASTING = 10
 OPENINGS_OF_ONE = 2
 OPENINGS = 4
 """Links that are opened at a time: for callers of one kind, and in all."""
+MOST_WAITING = 1_000
+"""Calls that wait for a link; more are refused at once."""
+TURNS = 256
+"""Kinds of callers of which is known when they last had a turn."""
 
 
 class _Waiter:
@@ -114,6 +118,8 @@ class Links:
         wish = self._wishes.of(caller)
         if (lease := self._take(call, client, parked, wish)) is not None:
             return lease
+        if len(self._waiters) >= MOST_WAITING:
+            raise Unavailable(self._server.name, OVERLOADED, f"{MOST_WAITING:,} calls wait for a connection already")
         waiter = _Waiter(call, client, parked, wish, asyncio.get_running_loop().time())
         self._waiters.append(waiter)
         self._provide()
@@ -158,7 +164,7 @@ class Links:
                 unserved.setdefault(wish, []).append(waiter)
             else:
                 if wish.use == "lent":
-                    self._turns[wish] = now
+                    self._note_turn(wish, now)
                 waiter.future.set_result(lease)
         soonest: float | None = None
         for wish, waiting in unserved.items():
@@ -175,6 +181,12 @@ class Links:
                 soonest = min(soonest or oldest, oldest)
         if soonest is not None and self._pressing is None:
             self._pressing = asyncio.get_running_loop().call_at(soonest + PATIENCE, self._press)
+
+    def _note_turn(self, wish: Wish, when: float) -> None:
+        self._turns.pop(wish, None)
+        self._turns[wish] = when
+        if len(self._turns) > TURNS:
+            del self._turns[next(iter(self._turns))]
 
     def _press(self) -> None:
         self._pressing = None
@@ -239,7 +251,7 @@ class Links:
     def _failed(self, wish: Wish, error: RpcError) -> None:
         if any(self._awaits(link, wish) for link in self._open):
             # It was to be one more: those who wait go on waiting for what there is, and it is not tried at once again.
-            self._turns[wish] = asyncio.get_running_loop().time() + 1.0
+            self._note_turn(wish, asyncio.get_running_loop().time() + 1.0)
             log.info("[%s] one more connection could not be opened: %s", self._server.name, error.message)
             return
         for waiter in self._waiters:
@@ -433,8 +445,12 @@ class Links:
             link.users.discard(session)
             if link.owner == session:
                 self.retire(link)
-            elif session in link.ghosts and not self._traits.quiet and not link.leases:
-                self._spoil(link)
+            elif session in link.ghosts:
+                link.ghosts.discard(session)
+                if not self._traits.quiet:
+                    link.ghosts.add(None)  # nobody is left whom the server may ask about that call
+                    if not link.leases:
+                        self._spoil(link)
 
     async def close(self, over: str | None = None) -> None:
         """Close every link. `over`: for good, and why."""

@@ -1,98 +1,241 @@
-"""Reads what a link is offered: all pages of each kind, bounded, and only what can be passed on."""
+"""Reads what a link is offered: all pages of each kind, bounded, and only what can be passed on.
+
+Bounded in pages, items, bytes and time (NAM-6, `budget`). A list that goes over is cut: what came until then counts,
+and a note says so. A definition that was known before is the same object as before, so that comparing two lists costs
+next to nothing; and the work is done in slices.
+"""
 
 import asyncio
-import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
-from mcpx.model.call import Json, as_object
-from mcpx.model.errors import METHOD_NOT_FOUND, RpcError
+from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError
 from mcpx.model.offer import Kind, Offers
+from mcpx.model.slices import Work, in_slices
+from mcpx.upstreams.budget import SHARED, Account, Reading, weight
 from mcpx.upstreams.link import Link
 from mcpx.wire import codec, era
 
-log = logging.getLogger(__name__)
-
 PAGES = 1000
-ITEMS = 100_000
-"""A server that pages for ever is stopped here (NAM-6)."""
+"""A server that pages for ever is stopped here."""
+LONGEST_CURSOR = 16 * 2**10
+LONGEST_NAME = 16 * 2**10
+"""Characters: clients are shown 64 of a name, and it is kept in several places."""
+LARGEST = 2**20
+"""Bytes of one definition."""
+PIECE = 16
+"""Definitions between two points at which the work may be interrupted."""
 
-LISTS: Mapping[Kind, tuple[str, str, str]] = {
-    "tools": ("tools/list", "tools", "tools"),
-    "prompts": ("prompts/list", "prompts", "prompts"),
-    "resources": ("resources/list", "resources", "resources"),
-    "templates": ("resources/templates/list", "resourceTemplates", "resources"),
+LISTS: Mapping[Kind, tuple[str, str, str, str]] = {
+    "tools": ("tools/list", "tools", "tools", "name"),
+    "prompts": ("prompts/list", "prompts", "prompts", "name"),
+    "resources": ("resources/list", "resources", "resources", "uri"),
+    "templates": ("resources/templates/list", "resourceTemplates", "resources", "uriTemplate"),
 }
-"""Kind -> method, key of the result, capability that offers it."""
+"""Kind -> method, key of the result, capability that offers it, key of a definition's name."""
+
+UNWRITABLE = "cannot be written as JSON"
+TOO_LARGE = f"have more than {LARGEST:,} bytes"
+LONG_NAME = f"have names of more than {LONGEST_NAME:,} characters"
+BAD_HEADER = "have an invalid x-mcp-header"
 
 
-async def read(link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    offers: Offers
+    """Without the kinds that could not be read."""
+    notes: Mapping[Kind, tuple[str, ...]]
+    """What of it is not as the server has it, for people."""
+    cut: bool = False
+    """Whether something is missing for want of room or time."""
+
+
+async def read(
+    link: Link,
+    kinds: Iterable[Kind],
+    account: Account,
+    whose: object = None,
+    known: Offers | None = None,
+    capabilities: Mapping[str, Any] | None = None,
+) -> Listed:
     """A list that cannot be read is left out, and does not cost the server its others.
 
+    `whose`: who is offered that; None is everybody. `known`: what everybody was offered up to now.
     `capabilities`: what a modern server offers to a client with these, instead of to us."""
-    kinds = tuple(kinds)
-    lists = await asyncio.gather(*(_all_of(link, kind, capabilities) for kind in kinds), return_exceptions=True)
-    found: Offers = {}
-    for kind, listed in zip(kinds, lists, strict=True):
-        if isinstance(listed, RpcError) and link.alive:
-            log.warning("[%s] its %s could not be listed: %s", link.name, kind, listed.message)
-        elif isinstance(listed, BaseException):
-            raise listed
-        else:
-            found[kind] = _writable(link, kind, listed)
-    return found
+    lists = [_List(link, kind, account.read((whose, kind)), whose, known or {}) for kind in kinds]
+    try:
+        ends = await asyncio.gather(*(one.read(capabilities) for one in lists), return_exceptions=True)
+        offers: Offers = {}
+        notes: dict[Kind, tuple[str, ...]] = {}
+        for one, end in zip(lists, ends, strict=True):
+            if isinstance(end, RpcError) and link.alive:
+                notes[one.kind] = (f"its {one.kind} could not be listed: {end.message}",)
+            elif isinstance(end, BaseException):
+                raise end
+            else:
+                offers[one.kind] = one.found
+                one.settle()
+                notes[one.kind] = tuple(one.notes())
+        return Listed(offers, notes, any(one.cut is not None for one in lists))
+    finally:
+        for one in lists:
+            one.close()
 
 
-async def _all_of(link: Link, kind: Kind, capabilities: Mapping[str, Any] | None) -> list[Json]:
-    """Everything of one kind. Junk is kept here and dropped where names are given."""
-    method, key, capability = LISTS[kind]
-    if capability not in link.terms.capabilities:
-        return []
-    found: list[Json] = []
-    cursors: set[str] = set()
-    params: Json = {}
-    for _ in range(PAGES):
-        try:
-            result = await link.ask(method, params, capabilities=capabilities)
-        except RpcError as error:
-            if error.code == METHOD_NOT_FOUND:
-                return found  # declared resources, but has no templates; or declared what it lacks
-            raise
-        page: Any = result.get(key)
-        if isinstance(page, list):
-            found.extend(cast(list[Json], page))
-        cursor = result.get("nextCursor")
-        if not isinstance(cursor, str) or cursor in cursors or len(found) > ITEMS:
-            break
-        cursors.add(cursor)
-        params = {"cursor": cursor}
-    else:
-        log.warning("[%s] %s does not end; stopped after %d pages", link.name, method, PAGES)
-    return found[:ITEMS]
+class _List:
+    """One kind, page by page."""
+
+    def __init__(self, link: Link, kind: Kind, reading: Reading, whose: object, known: Offers) -> None:
+        self.kind: Kind = kind
+        self.found: list[Json] = []
+        """Junk among it, too: it is dropped where names are given."""
+        self.cut: str | None = None
+        """Why it is not all."""
+        self._link = link
+        self._reading: Reading | None = reading
+        self._new = whose is None
+        self._method, self._key, self._capability, self._name = LISTS[kind]
+        self._known = {
+            name: one for one in known.get(kind, ()) if isinstance(name := as_object(one).get(self._name), str)
+        }
+        self._left_out: Counter[str] = Counter()
+
+    async def read(self, capabilities: Mapping[str, Any] | None) -> None:
+        link, loop = self._link, asyncio.get_running_loop()
+        if self._capability not in link.terms.capabilities:
+            return
+        end = loop.time() + link.server.timeout
+        cursors: set[int] = set()
+        params: Json = {}
+        for page in range(PAGES):
+            left = end - loop.time()
+            if left <= 0:
+                self.cut = f"listing them takes longer than {link.server.timeout:g} s"
+                return
+            try:
+                result = await link.ask(self._method, params, left, capabilities)
+            except RpcError as error:
+                if error.code == METHOD_NOT_FOUND:
+                    return  # declared resources, but has no templates; or declared what it lacks
+                if page and link.alive and error.code in (SERVER_TIMEOUT, SERVER_TOO_LARGE):
+                    self.cut = f"page {page + 1}: {error.message.removeprefix(f'{link.name}: ')}"
+                    return
+                raise
+            self.cut = await in_slices(self._take(result))
+            cursor = result.pop("nextCursor", None)
+            del result
+            if self.cut is not None or not isinstance(cursor, str):
+                return
+            if len(cursor) > LONGEST_CURSOR:
+                self.cut = f"the cursor of page {page + 2} has more than {LONGEST_CURSOR:,} characters"
+                return
+            if hash(cursor) in cursors:
+                self.cut = "the same cursor comes again"
+                return
+            cursors.add(hash(cursor))
+            params = {"cursor": cursor}
+        self.cut = f"{self._method} does not end; stopped after {PAGES} pages"
+
+    def _take(self, result: Json) -> Work[str | None]:
+        """Keep what is on a page; why no more than that is kept, if there is a reason."""
+        reading = self._reading
+        assert reading is not None
+        beside = {key: value for key, value in result.items() if key != self._key}
+        if (why := reading.hears(len(_written(beside) or b""))) is not None:
+            return why
+        for number, definition in enumerate(as_list(result.get(self._key))):
+            if number % PIECE == 0:
+                yield
+            raw = _written(definition)
+            why = reading.hears(64 if raw is None else len(raw))
+            if why is not None:
+                return why
+            if (unfit := self._unfit(definition, raw)) is not None:
+                self._left_out[unfit] += 1
+                continue
+            assert raw is not None
+            definition, size = self._shared(definition, raw)
+            if (why := reading.takes(size)) is not None:
+                return why
+            self.found.append(definition)
+        return None
+
+    def _unfit(self, definition: Any, raw: bytes | None) -> str | None:
+        """One infinity in one definition must not cost anybody the whole list."""
+        if raw is None:
+            return UNWRITABLE
+        if len(raw) > LARGEST:
+            return TOO_LARGE
+        name = as_object(definition).get(self._name)
+        return LONG_NAME if isinstance(name, str) and len(name) > LONGEST_NAME else None
+
+    def _shared(self, definition: Any, raw: bytes) -> tuple[Any, int]:
+        """The definition as it is kept already, if it is, and what keeping it costs."""
+        name = as_object(definition).get(self._name)
+        same = self._known.get(name) if isinstance(name, str) else None
+        if same is not None and same == definition:
+            return same, weight(raw) if self._new else SHARED
+        return definition, weight(raw)
+
+    def notes(self) -> Iterable[str]:
+        for why, number in self._left_out.items():
+            yield f"{number} of its {self.kind} left out: they {why}"
+        if self.cut is not None:
+            yield f"its {self.kind} are cut after {len(self.found):,}: {self.cut}"
+
+    def settle(self) -> None:
+        if self._reading is not None:
+            self._reading.settle()
+            self._reading = None
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.abandon()
+            self._reading = None
 
 
-def _writable(link: Link, kind: Kind, found: list[Json]) -> list[Json]:
-    """Without what no list could carry: one infinity in one definition must not cost anybody the whole list."""
-    if codec.is_writable(found):
-        return found
-    kept = [definition for definition in found if codec.is_writable(definition)]
-    log.warning("[%s] %d of its %s left out: they cannot be written as JSON", link.name, len(found) - len(kept), kind)
-    return kept
+def _written(value: object) -> bytes | None:
+    try:
+        return codec.dump(value)
+    except codec.Unencodable:
+        return None
 
 
-def with_headers(link: Link, tools: list[Json], annotations: dict[str, era.ParamHeaders]) -> list[Json]:
-    """Note which arguments travel as headers; the modern era drops tools that ask for it wrongly."""
+def kept(definitions: Mapping[Kind, Iterable[Json]], account: Account) -> Offers:
+    """What an earlier run knew, as far as there is room for it."""
+    offers: Offers = {}
+    for kind, found in definitions.items():
+        reading = account.read((None, kind))
+        taken = offers[kind] = []
+        for definition in found:
+            raw = _written(definition)
+            if raw is not None and reading.takes(weight(raw)) is not None:
+                break
+            if raw is not None:
+                taken.append(definition)
+        reading.settle()
+    return offers
+
+
+def with_headers(
+    link: Link, tools: list[Json], annotations: dict[str, era.ParamHeaders]
+) -> Work[tuple[list[Json], int]]:
+    """Note which arguments travel as headers; the modern era drops tools that ask for it wrongly, so many."""
     if not link.modern:
-        return tools
-    kept: list[Json] = []
-    for tool in tools:
+        return tools, 0
+    fit: list[Json] = []
+    for number, tool in enumerate(tools):
+        if number % PIECE == 0:
+            yield
         wanted = era.param_headers(as_object(tool).get("inputSchema"))
         if wanted is None:
-            log.warning("[%s] tool %r left out: an x-mcp-header in it is invalid", link.name, tool.get("name"))
             continue
         if isinstance(name := as_object(tool).get("name"), str):
             annotations.pop(name, None)
             if wanted:
                 annotations[name] = wanted
-        kept.append(tool)
-    return kept
+        fit.append(tool)
+    return fit, len(tools) - len(fit)

@@ -11,17 +11,25 @@ opening that failed only for now says nothing of the eras it speaks.
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, cast
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, UNSUPPORTED_VERSION, RpcError, Unavailable
-from mcpx.wire import era
+from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
 
 Era = Literal["modern", "older"]
 
 PROBE = 1.5
 """Seconds a server may leave an opening unanswered before the other one is sent too."""
+
+LONGEST_INSTRUCTIONS = 64 * 2**10
+"""Characters of a server's instructions that are kept; clients are shown a few thousand of all servers."""
+LARGEST_ABOUT_ITSELF = 64 * 2**10
+"""Bytes of what a server says about itself and its capabilities; of more only the outline is kept."""
+SHORTENED = 128
+"""Keys of such an outline, and characters of each and of a text in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,7 @@ def _most_telling(failed: Mapping[Era, RpcError]) -> RpcError:
         return cast(RpcError, probe or handshake)
     told = handshake
     if handshake.code != UNSUPPORTED_VERSION or probe.passing:
-        knows_none = handshake.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND) or isinstance(handshake, Unavailable)
+        knows_none = handshake.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
         if knows_none and is_refusal(handshake) and (probe.passing or probe.code == UNSUPPORTED_VERSION):
             told = probe
     if isinstance(told, Unavailable):
@@ -163,7 +171,24 @@ def _terms(version: str, modern: bool, result: Json, server: Any) -> Terms:
     return Terms(
         version=version,
         modern=modern,
-        capabilities=as_object(result.get("capabilities")),
-        instructions=instructions if isinstance(instructions, str) else "",
-        server=as_object(server),
+        capabilities=_bounded(as_object(result.get("capabilities"))),
+        instructions=instructions[:LONGEST_INSTRUCTIONS] if isinstance(instructions, str) else "",
+        server=_bounded(as_object(server)),
     )
+
+
+def _bounded(told: Json) -> Json:
+    """As it is, unless it is no end of it: then what is short, two levels deep."""
+    try:
+        if len(codec.dump(told)) <= LARGEST_ABOUT_ITSELF:
+            return told
+    except codec.Unencodable:
+        pass
+    return {key: _shortened(value) for key, value in islice(told.items(), SHORTENED) if len(key) <= SHORTENED}
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        inside = cast(Json, value)
+        return {k: v for k, v in islice(inside.items(), SHORTENED) if len(k) <= SHORTENED and isinstance(v, bool)}
+    return value[:SHORTENED] if isinstance(value, str) else value if isinstance(value, bool) else None

@@ -1,22 +1,25 @@
 """What one server offers: to everybody, to some, and when it was last seen.
 
-Keeps the lists in memory and (through `snapshot`) on disk. A server may show a tool only to clients that can be asked
-what the tool needs: found out once for each *kind* of client (decision 0006), over a link that is not kept for it. And
-a session with a link of its own may find things there that were made on it.
+Keeps the lists in memory, within its account (`budget`), and on disk (`snapshot`). A server may show a tool only to
+clients that can be asked what the tool needs: found out once for each *kind* of client (decision 0006), over a link
+that is not kept for it. And a session with a link of its own may find things there that were made on it.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from mcpx.model.call import Caller
+from mcpx.model.call import Caller, as_object
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, Kind, Offers
+from mcpx.model.slices import in_slices
 from mcpx.upstreams import listing
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
+from mcpx.upstreams.negotiate import LONGEST_INSTRUCTIONS
 from mcpx.upstreams.snapshot import Snapshot
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Kind as ClientKind
@@ -28,6 +31,10 @@ log = logging.getLogger(__name__)
 
 KEEP_SOON = 0.2
 """Seconds to collect changes before a snapshot is written; it must be there within 0.3 s."""
+KEEP_REST = 20
+"""So many times as long as writing took, nothing is written again."""
+FOLLOWED = 5_000
+"""Definitions up to which what some clients are offered follows a change at once; else it is found out again."""
 MOST_KINDS = 16
 """Kinds of clients of which is kept what they are offered; the one longest unused goes."""
 
@@ -48,6 +55,9 @@ class OfferBook:
         """What it offers to everybody."""
         self.known = False
         """Whether it said so itself, now or in an earlier run."""
+        self.account = around.budget.account()
+        self.notes: dict[Kind | None, tuple[str, ...]] = {}
+        """What of the lists is not as the server has it, for people; under None: of what only some are offered."""
         self.instructions = ""
         self._name = name
         self._links = links
@@ -59,6 +69,10 @@ class OfferBook:
         self._gate = around.learning
         self._tasks = tasks
         self._keeping: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._written: Snapshot | None = None
+        """What is on disk, as far as is known."""
+        self._rest_until = 0.0
         self._learning: dict[ClientKind, asyncio.Task[None]] = {}
         self._same: set[ClientKind] = set()
         """Kinds of clients that are offered what everybody is."""
@@ -72,9 +86,10 @@ class OfferBook:
         if snapshot is None:
             return
         self.known = True
-        self.common = {kind: list(snapshot.definitions[kind]) for kind in KINDS}
-        self.instructions = snapshot.instructions
-        self._same = {frozenset(kind) for kind in snapshot.same}
+        self._written = snapshot
+        self.common = listing.kept(snapshot.definitions, self.account)
+        self.instructions = snapshot.instructions[:LONGEST_INSTRUCTIONS]
+        self._same = {frozenset(kind) for kind in snapshot.same[:MOST_KINDS]}
         self._traits.take_up(snapshot.traits)
 
     def inherit(self, other: "OfferBook") -> None:
@@ -105,29 +120,72 @@ class OfferBook:
     async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
         """Read lists of the server and publish them together; those that could not be read."""
         kinds = tuple(kinds)
-        found = await self._lists(link, kinds)
+        listed = await self._lists(link, kinds)
+        found = listed.offers
         # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
         own: Offers = self.common if self.known else {kind: [] for kind in KINDS}
         before = self.common
-        self.common = {**own, **found}
+        after: Offers = {**own, **found}
         self.known = True
-        if self.common != before:
-            if said_so:
-                self._by_kind = {kind: _follow(offers, before, self.common) for kind, offers in self._by_kind.items()}
-            else:
-                # It was started anew, perhaps another version: what some clients are offered is to be found out again.
-                self._same.clear()
-                self._by_kind.clear()
-            self._by_session = {s: offers for s, offers in self._by_session.items() if offers != self.common}
+        if after != before:
+            self.common = after
+            self._follow(before, said_so)
+        if not said_so:
+            self.notes.pop(None, None)
+        self._note(listed.notes)
         self._hub.offers_changed(self._name, kinds, said_so)
         self.keep_soon()
         return tuple(kind for kind in kinds if kind not in found)
 
-    async def _lists(self, link: Link, kinds: Iterable[Kind], capabilities: Mapping[str, Any] | None = None) -> Offers:
-        found = await listing.read(link, kinds, capabilities)
-        if "tools" in found:
-            found["tools"] = listing.with_headers(link, found["tools"], self._annotations)
-        return found
+    def _follow(self, before: Offers, said_so: bool) -> None:
+        """What everybody is offered has changed: what some are offered changes with it."""
+        size = sum(len(found) for offers in self._by_kind.values() for found in offers.values())
+        if said_so and size <= FOLLOWED:
+            self._by_kind = {kind: _following(offers, before, self.common) for kind, offers in self._by_kind.items()}
+        else:
+            # It was started anew, perhaps another version: what some clients are offered is to be found out again.
+            self._same.clear()
+            for kind in list(self._by_kind):
+                self._drop(self._by_kind, kind)
+        for session in [session for session, offers in self._by_session.items() if offers == self.common]:
+            self._drop(self._by_session, session)
+        names = {name for offers in self._all() for one in offers["tools"] if (name := _name_of(one)) is not None}
+        for name in [name for name in self._annotations if name not in names]:
+            del self._annotations[name]
+
+    def _all(self) -> Iterable[Offers]:
+        return (self.common, *self._by_kind.values(), *self._by_session.values()) if self._annotations else ()
+
+    async def _lists(
+        self, link: Link, kinds: Iterable[Kind], whose: object = None, capabilities: Mapping[str, Any] | None = None
+    ) -> listing.Listed:
+        listed = await listing.read(link, kinds, self.account, whose, self.common, capabilities)
+        if "tools" in listed.offers:
+            tools, wrong = await in_slices(listing.with_headers(link, listed.offers["tools"], self._annotations))
+            listed.offers["tools"] = tools
+            if wrong:
+                note = f"{wrong} of its tools left out: they {listing.BAD_HEADER}"
+                listed = replace(listed, notes={**listed.notes, "tools": (*listed.notes["tools"], note)})
+        return listed
+
+    def _note(self, notes: Mapping[Kind, tuple[str, ...]] | Mapping[None, tuple[str, ...]]) -> None:
+        """Said once, and shown as long as it is so."""
+        for about, found in notes.items():
+            for note in found:
+                if note not in self.notes.get(about, ()):
+                    log.warning("[%s] %s", self._name, note)
+            self.notes[about] = found
+
+    def _drop(self, lists: dict[Any, Offers], whose: object) -> bool:
+        """What some are offered is not kept any more; whether it was."""
+        for kind in KINDS:
+            self.account.drop((whose, kind))
+        return lists.pop(whose, None) is not None
+
+    def _fits(self, listed: listing.Listed) -> bool:
+        if listed.cut:
+            self._note({None: ("what only some clients are offered is too much to be kept: they see what all do",)})
+        return not listed.cut
 
     def learn(self, caller: Caller, main: Link) -> asyncio.Task[None] | None:
         """Find out, once, what clients of this kind are offered; the task while it runs."""
@@ -143,8 +201,8 @@ class OfferBook:
     async def _learn(self, kind: ClientKind, caller: Caller, main: Link) -> None:
         try:
             if main.modern and self._links.era_for(caller) == "modern":
-                found = await self._lists(main, KINDS, caller.capabilities)
-                self._learnt(kind, caller, found)
+                listed = await self._lists(main, KINDS, kind, caller.capabilities)
+                self._learnt(kind, kind, caller, listed)
                 return
             async with self._gate:
                 # One that serves all kinds so far tells of this kind too, unless it is offered something else.
@@ -158,72 +216,106 @@ class OfferBook:
         link = await self._links.for_learning(caller, exact=exact)
         asked, usable = set(self._traits.asks), False
         try:
-            found = await self._lists(link, KINDS, caller.capabilities if link.modern else None)
-            told = link.needs.kind == kind or {**self.common, **found} == self.common
+            listed = await self._lists(link, KINDS, kind, caller.capabilities if link.modern else None)
+            told = link.needs.kind == kind or {**self.common, **listed.offers} == self.common
             if told:
-                self._learnt(link.needs.kind, caller, found)
+                self._learnt(link.needs.kind, kind, caller, listed)
+            else:
+                self._drop(self._by_kind, kind)
             usable = told and asked == self._traits.asks
             return told
         finally:
             await self._links.learnt(link, caller, usable=usable)
 
-    def _learnt(self, kind: ClientKind, caller: Caller, found: Offers) -> None:
-        offers: Offers = {**self.common, **found}
-        if offers == self.common:
+    def _learnt(self, kind: ClientKind, charged: ClientKind, caller: Caller, listed: listing.Listed) -> None:
+        """`charged`: under whose name the lists are on the account."""
+        offers: Offers = {**self.common, **listed.offers}
+        if offers == self.common or not self._fits(listed):
             self._same.add(kind)
             if len(self._same) > MOST_KINDS:
                 self._same.pop()
             self.keep_soon()
-            if self._by_kind.pop(kind, None) is None:
+            if not self._drop(self._by_kind, charged) | self._drop(self._by_kind, kind):
                 return
         else:
             self._by_kind[kind] = offers
             if len(self._by_kind) > MOST_KINDS:
-                self._by_kind.pop(next(iter(self._by_kind)))
+                self._drop(self._by_kind, next(iter(self._by_kind)))
         self._hub.offers_vary(self._name, KINDS, caller.session)
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
         """A link that one session uses says that its lists have changed; whether they are that session's own now."""
+        kinds = tuple(kinds)
         try:
-            found = await self._lists(link, kinds)
+            listed = await self._lists(link, kinds, session)
         except RpcError:
             return False
         offered = self._by_session.get(session) or self._by_kind.get(link.needs.kind, self.common)
-        offers: Offers = {**offered, **found}
-        if offers == self.common:
-            self._by_session.pop(session, None)
-        else:
+        offers: Offers = {**offered, **listed.offers}
+        own = offers != self.common and self._fits(listed)
+        if own:
             self._by_session[session] = offers
+        else:
+            self._drop(self._by_session, session)
         self._hub.offers_vary(self._name, kinds, session)
-        return offers != self.common
+        return own
 
     def forget_session(self, session: str) -> None:
-        if self._by_session.pop(session, None) is not None:
+        if self._drop(self._by_session, session):
             self._hub.offers_vary(self._name, (), None)
 
     # On disk -----------------------------------------------------------------------------------------------------
 
     def keep_soon(self) -> None:
         if self._keeping is None and self.known:
-            self._keeping = asyncio.get_running_loop().call_later(KEEP_SOON, self._keep)
+            loop = asyncio.get_running_loop()
+            self._keeping = loop.call_at(max(loop.time() + KEEP_SOON, self._rest_until), self._begin_keeping)
 
-    def _keep(self) -> None:
+    def _begin_keeping(self) -> None:
         self._keeping = None
-        same = [sorted(kind) for kind in self._same]
-        snapshot = Snapshot(dict(self.common), self.instructions, self._traits.to_json(), same)
-        self._snapshots.save(self._key, snapshot)
+        if self._writing is not None:
+            self.keep_soon()
+        else:
+            self._writing = self._tasks.start(self._keep())
 
-    def close(self) -> None:
+    async def _keep(self) -> None:
+        try:
+            same = tuple(sorted(sorted(kind) for kind in self._same))
+            snapshot = Snapshot(dict(self.common), self.instructions, self._traits.to_json(), same)
+            if snapshot == self._written and self._snapshots.use(self._key):
+                return
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await self._snapshots.keep(self._key, snapshot)
+            self._written = snapshot
+            self._rest_until = loop.time() + KEEP_REST * (loop.time() - began)
+        finally:
+            self._writing = None
+
+    async def close(self) -> None:
         """Write what was not written yet."""
+        self.account.close()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
         if self._keeping is not None:
             self._keeping.cancel()
-            self._keep()
+            self._keeping = None
+            await self._keep()
 
 
-def _follow(offers: Offers, before: Offers, after: Offers) -> Offers:
-    """What some are offered once what everybody is offered has changed: the same comes and goes."""
-    return {
-        kind: [one for one in offers[kind] if one not in before[kind] or one in after[kind]]
-        + [one for one in after[kind] if one not in before[kind] and one not in offers[kind]]
-        for kind in KINDS
-    }
+def _name_of(definition: object) -> str | None:
+    name = as_object(definition).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _following(offers: Offers, before: Offers, after: Offers) -> Offers:
+    """What some are offered once what everybody is offered has changed: the same comes and goes.
+
+    By identity: a definition that did not change is the same object (`listing`)."""
+    followed: Offers = {}
+    for kind in KINDS:
+        was, now, theirs = ({id(one) for one in some[kind]} for some in (before, after, offers))
+        stays = [one for one in offers[kind] if id(one) not in was or id(one) in now]
+        comes = [one for one in after[kind] if id(one) not in was and id(one) not in theirs]
+        followed[kind] = stays + comes
+    return followed

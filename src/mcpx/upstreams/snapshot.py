@@ -2,20 +2,27 @@
 
 One file per server, named by what the server *is* (its connection) and not by the config it stands in. Only what the
 server itself published is kept: definitions and instructions, never headers, environment or arguments. Losing the
-folder loses comfort, never function: a file that cannot be read or written is passed over.
+folder loses comfort, never function: a file that cannot be read or written, or is none of ours, is passed over.
+Files of servers that are gone are removed: when nobody has used them for long, or there are very many.
 """
 
+import asyncio
 import hashlib
 import logging
 import os
+import re
+import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.offer import KINDS, Kind
+from mcpx.model.slices import Work, at_once, in_slices
 from mcpx.wire import codec
 
 log = logging.getLogger(__name__)
@@ -23,6 +30,16 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 LARGEST = 64 * 2**20
 """A snapshot of 10,000 tools has some 10 MB; what is larger was not written by us."""
+QUICK = 2**20
+"""Bytes that are read while others are served: some ten milliseconds. What is larger is read only at the start."""
+UNUSED = 30 * 86_400.0
+"""Seconds after which a file that nobody has used is removed. Other configurations keep theirs in the same folder."""
+MOST_UNUSED = 256
+"""Files that are kept for servers that are not there; the latest."""
+LEFT_BEHIND = 3_600.0
+"""Seconds after which a file that was being written is nobody's any more."""
+
+_OURS = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}-\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +60,19 @@ def key_of(identity: Sequence[object]) -> str:
 class Snapshots:
     def __init__(self, folder: Path | None) -> None:
         """Without a folder nothing is kept."""
+        self.serving = False
+        """Whether clients are served: nothing may take long any more."""
         self._folder = folder
 
     def load(self, key: str) -> Snapshot | None:
         if self._folder is None:
             return None
-        file = self._folder / f"{key}.json"
+        raw = _read(self._folder / f"{key}.json", QUICK if self.serving else LARGEST)
+        if raw is None:
+            return None
         try:
-            if file.stat().st_size > LARGEST:
-                return None
-            kept = as_object(codec.load(file.read_bytes()))
-        except (OSError, codec.BadJson):
+            kept = as_object(codec.load(raw, strict=True))
+        except codec.BadJson:
             return None
         definitions = as_object(kept.get("definitions"))
         if kept.get("format") != FORMAT or not all(isinstance(definitions.get(kind), list) for kind in KINDS):
@@ -69,24 +88,107 @@ class Snapshots:
 
     def save(self, key: str, snapshot: Snapshot) -> None:
         """Replace the file as a whole: a reader finds the old or the new one, never a part."""
+        if self._folder is not None:
+            with _told():
+                self._write(key, at_once(self._pieces(snapshot)))
+
+    async def keep(self, key: str, snapshot: Snapshot) -> None:
+        """The same, beside everything else."""
+        if self._folder is not None:
+            with _told():
+                await asyncio.to_thread(self._write, key, await in_slices(self._pieces(snapshot)))
+
+    def use(self, key: str) -> bool:
+        """What is kept is still so: mark it as in use; False when it is gone."""
+        if self._folder is None:
+            return True
+        try:
+            os.utime(self._folder / f"{key}.json", follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def _pieces(self, snapshot: Snapshot) -> Work[list[bytes]]:
+        """The file as JSON, made piece by piece."""
+        pieces = [b'{"format":%d,"definitions":{' % FORMAT]
+        for kind in KINDS:
+            pieces.append(b'%s"%s":[' % (b"" if kind == KINDS[0] else b",", kind.encode()))
+            for at, definition in enumerate(snapshot.definitions.get(kind, ())):
+                pieces.extend((b",\n" if at else b"\n", codec.dump(definition)))
+                if at % 32 == 0:
+                    yield
+            pieces.append(b"]")
+        rest = {"instructions": snapshot.instructions, "traits": snapshot.traits, "same": snapshot.same}
+        pieces.extend((b"},", codec.dump(rest)[1:]))
+        return pieces
+
+    def _write(self, key: str, pieces: Sequence[bytes]) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=f".{key}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.writelines(pieces)
+            os.replace(name, self._folder / f"{key}.json")
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    # What nobody needs any more --------------------------------------------------------------------------------
+
+    def prune(self, present: Iterable[str]) -> None:
+        """Remove what is kept of servers other than these, unless it was used lately. What does not look like a file
+        of ours, or belongs to another user, stays."""
         if self._folder is None:
             return
-        body = {
-            "format": FORMAT,
-            "definitions": snapshot.definitions,
-            "instructions": snapshot.instructions,
-            "traits": snapshot.traits,
-            "same": snapshot.same,
-        }
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._folder, prefix=f".{key}-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(codec.dump(body))
-                os.replace(name, self._folder / f"{key}.json")
-            except BaseException:
-                os.unlink(name)
-                raise
-        except (OSError, codec.Unencodable) as error:
+        names = {f"{key}.json" for key in present}
+        spare: list[os.DirEntry[str]] = []
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            spare = [entry for entry in entries if entry.name not in names and _OURS.fullmatch(entry.name)]
+        unused = sorted(
+            ((age, entry) for entry in spare if (age := _age_of(entry)) is not None), key=lambda one: one[0]
+        )
+        for at, (age, entry) in enumerate(unused):
+            if at >= MOST_UNUSED or age > (LEFT_BEHIND if entry.name.startswith(".") else UNUSED):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _age_of(entry: "os.DirEntry[str]") -> float | None:
+    """Seconds since a file of our own was last written or used."""
+    with suppress(OSError):
+        about = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid():
+            return time.time() - about.st_mtime
+    return None
+
+
+class _told:  # noqa: N801 - reads as a phrase
+    """Whatever keeps a snapshot from being written is a warning."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, (OSError, codec.Unencodable)):
             log.warning("the snapshot of a server could not be written: %s", error)
+            return True
+        return False
+
+
+def _read(file: Path, largest: int) -> bytes | None:
+    """A regular file of our own; nothing that could hang, has no end or is too large."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_size > largest:
+            return None
+        with os.fdopen(os.dup(handle), "rb") as opened:
+            return opened.read(largest)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

@@ -5,14 +5,20 @@ change twice. A session with a link of its own hears over that, everybody else o
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 
 from mcpx.model.call import Json
-from mcpx.model.errors import RpcError
+from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.wishes import is_session
 
 log = logging.getLogger(__name__)
+
+MOST_OF_ONE = 1_000
+MOST = 10_000
+MOST_CHARACTERS = 4 * 2**20
+"""Subscriptions of one client at one server, of all its clients, and characters of the URIs of these."""
 
 
 class Subscriptions:
@@ -20,15 +26,31 @@ class Subscriptions:
         self._server = server
         self._wanted: dict[str, set[str]] = {}
         """Native URI -> who (a session, or a modern client's listening)."""
+        self._counts: Counter[str] = Counter()
 
     def inherit(self, other: "Subscriptions") -> None:
         for uri, users in other._wanted.items():
-            self._wanted.setdefault(uri, set()).update(users)
+            for who in users:
+                self._note(uri, who)
 
     async def subscribe(self, link: Link, uri: str, who: str, params: Json) -> Json:
+        if who not in self._wanted.get(uri, ()):
+            self._refuse_if_too_many(uri, who)
         result = await link.subscribe(uri, who, params)
-        self._wanted.setdefault(uri, set()).add(who)
+        self._note(uri, who)
         return result
+
+    def _refuse_if_too_many(self, uri: str, who: str) -> None:
+        if self._counts[who] >= MOST_OF_ONE:
+            raise Unavailable(self._server, OVERLOADED, f"one client may have {MOST_OF_ONE:,} subscriptions here")
+        if sum(self._counts.values()) >= MOST or sum(map(len, self._wanted)) + len(uri) > MOST_CHARACTERS:
+            raise Unavailable(self._server, OVERLOADED, "there are too many subscriptions here")
+
+    def _note(self, uri: str, who: str) -> None:
+        users = self._wanted.setdefault(uri, set())
+        if who not in users:
+            users.add(who)
+            self._counts[who] += 1
 
     async def unsubscribe(self, links: Iterable[Link], uri: str, who: str, params: Json) -> Json:
         self._forget(uri, who)
@@ -48,8 +70,11 @@ class Subscriptions:
 
     def _forget(self, uri: str, who: str) -> None:
         users = self._wanted.get(uri)
-        if users is not None:
+        if users is not None and who in users:
             users.discard(who)
+            self._counts[who] -= 1
+            if not self._counts[who]:
+                del self._counts[who]
             if not users:
                 del self._wanted[uri]
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mcpx.upstreams.budget import Budget
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 
@@ -19,3 +20,5 @@ class Surroundings:
     itself: str = ""
     """What marks this gateway to itself, should a server turn out to be the gateway."""
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
+    budget: Budget = field(default_factory=Budget)
+    """Of what all of them offer."""

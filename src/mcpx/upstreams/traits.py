@@ -119,7 +119,7 @@ class Traits:
         """Go on from an earlier run; what cannot be understood is passed over."""
         unasked, spoke = kept.get("unasked"), kept.get("era")
         self.asks_late = self.asks_late or kept.get("asks_late") is True
-        self.asks.update(name for name in as_list(kept.get("asks")) if name in _PARTS)
+        self.asks.update(name for name in as_list(kept.get("asks")) if isinstance(name, str) and name in _PARTS)
         declares = as_object(kept.get("declares"))
         self.declares = {name: as_object(declares[name]) for name in _PARTS if name in declares}
         if isinstance(unasked, int) and not isinstance(unasked, bool):

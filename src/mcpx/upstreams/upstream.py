@@ -70,6 +70,11 @@ class Upstream:
         return self._life.came
 
     @property
+    def snapshot_key(self) -> str:
+        """What its snapshot is called."""
+        return self._connections.key
+
+    @property
     def restarts(self) -> int:
         return self._life.recovery.restarts
 
@@ -82,6 +87,7 @@ class Upstream:
             "latency_ms": None if self.latency is None else round(self.latency * 1000, 1),
             "processes": processes,
             "links": links,
+            "notes": [note for notes in self._book.notes.values() for note in notes],
         }
 
     # Life ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 | `isolation: per_session`, `per_call` | anybody | its own, for the session or the call |
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ from mcpx.transports import starts_process
 from mcpx.upstreams.link import Link, Use, through
 from mcpx.upstreams.negotiate import Era
 from mcpx.upstreams.traits import NOBODY, Needs, Traits
+
+LONGEST = 128
+"""Characters of a name that are kept as they are."""
 
 
 class Wish(NamedTuple):
@@ -102,7 +106,7 @@ class Wishes:
             wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots")
         else:
             # A server that asks is told whom it asks (PRO-3).
-            name = through(caller.client)["name"] if self._traits.asks else None
+            name = told_name(through(caller.client)) if self._traits.asks else None
             wish = Wish(chosen, Needs.of(caller), None, "lent", "its clients can be asked", name)
         if session is not None:
             self._known[session] = wish
@@ -124,7 +128,7 @@ class Wishes:
             # Nobody was ever asked anything: who could not answer may have it too.
             return not link.needs.kind or not self._traits.asks
         if self._traits.asks:
-            return link.needs == needs and link.who.client.get("name") == wish.name
+            return link.needs == needs and told_name(link.who.client) == wish.name
         return link.needs.covers(needs)
 
     def is_free(self, link: Link, wish: Wish, client: object) -> bool:
@@ -142,7 +146,19 @@ def _affinity(caller: Caller) -> str:
     client: Mapping[str, Any] = caller.client
     needs = Needs.of(caller)
     who = (caller.principal, client.get("name", ""), client.get("version", ""), *sorted(needs.kind))
-    return "\0".join(map(str, who))
+    return "\0".join(_brief(str(part)) for part in who)
+
+
+def told_name(client: Mapping[str, Any]) -> str:
+    """The name by which a server knows a client, in so far as it tells one from another."""
+    return _brief(str(client.get("name", "")))
+
+
+def _brief(text: str) -> str:
+    """What clients call themselves is kept in several places: of a long name what tells it from others."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}…{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def is_session(owner: str) -> bool:

@@ -8,12 +8,16 @@ small one). Nothing here fails: where there is no such limit, or it cannot be ch
 import contextlib
 import errno
 import os
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 try:
     import resource
 except ImportError:  # Windows knows no such limit
     resource = None
+
+T = TypeVar("T")
 
 MOST = 65_536
 FEW = 256
@@ -81,6 +85,31 @@ def give_back(pid: int) -> None:
 def ran_out(error: BaseException | None) -> bool:
     """Whether it failed because no more may be open, here or on the whole machine."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+class Reserve:
+    """A few descriptors put aside, so that something can still be looked at when no more may be opened."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._held: list[int] = []
+        self._turn = threading.Lock()
+
+    def fill(self) -> None:
+        with self._turn, contextlib.suppress(OSError):
+            while len(self._held) < self._size:
+                self._held.append(os.open(os.devnull, os.O_RDONLY))
+
+    def use(self, opening: Callable[[], T]) -> T:
+        """What `opening` gives, at the cost of the reserve if need be."""
+        while True:
+            try:
+                return opening()
+            except OSError as error:
+                with self._turn:
+                    if not ran_out(error) or not self._held:
+                        raise
+                    os.close(self._held.pop())
 
 
 def _in_use() -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mcpx.wire.flow import Budget
 
-__all__ = ["PHRASES", "Exchange", "Headers", "encode_headers", "status_line", "whole_number"]
+__all__ = ["PHRASES", "Exchange", "Headers", "Line", "encode_headers", "status_line", "whole_number"]
 
 
 class Line(Protocol):
@@ -18,6 +18,11 @@ class Line(Protocol):
 
     @property
     def congested(self) -> bool: ...
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were written and that the socket has not taken yet."""
+        ...
 
     @property
     def client(self) -> tuple[str, int] | None: ...
@@ -110,11 +115,22 @@ def status_line(status: int, content_type: str | None) -> bytes:
     return start
 
 
+def _absolute(target: str) -> tuple[str, str]:
+    """Host and path of a target in absolute form; the host is empty where the scheme is not ours."""
+    scheme, _, rest = target.partition("://")
+    ends = [at for at in (rest.find("/"), rest.find("?")) if at >= 0]
+    end = min(ends, default=len(rest))
+    host, path = rest[:end], rest[end:]
+    if scheme.lower() not in ("http", "https"):
+        host = ""
+    return host, path if path.startswith("/") else "/" + path
+
+
 class Exchange:
     """One request and the way to answer it. Everything that answers is a no-op once `closed`."""
 
     __slots__ = (
-        *("_connection", "_held", "_http10", "_keep", "_streaming"),
+        *("_authority", "_connection", "_held", "_http10", "_keep", "_streaming"),
         *("body", "headers", "method", "on_disconnect", "path", "query"),
     )
 
@@ -135,8 +151,9 @@ class Exchange:
         self._held = b""
         """The head of a stream, until its first chunk."""
         self.method = method
+        self._authority: str | None = None
         if not target.startswith("/") and "://" in target:  # as sent to a proxy; servers must accept it
-            target = "/" + target.partition("://")[2].partition("/")[2]
+            self._authority, target = _absolute(target)
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self.body = body
@@ -149,9 +166,28 @@ class Exchange:
         return self._connection is None
 
     @property
+    def host(self) -> str | None:
+        """Whom the request is meant for: an absolute target says so whatever `Host` says (RFC 9112, 3.2.2). None where
+        nobody is named, or several are."""
+        if self._authority is not None:
+            return self._authority
+        hosts = self.headers.all("host")
+        return hosts[0] if len(hosts) == 1 else None
+
+    @property
     def congested(self) -> bool:
         """The client does not read as fast as it is written to."""
         return self._connection is not None and self._connection.congested
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were written and that the socket has not taken yet."""
+        return self._connection.waiting if self._connection is not None else 0
+
+    @property
+    def line(self) -> Line | None:
+        """The connection: it may still be writing when the exchange is over."""
+        return self._connection
 
     @property
     def client(self) -> tuple[str, int] | None:
@@ -235,6 +271,11 @@ class Exchange:
         if self._held or last:
             connection.write(self._held + last)
         connection.answered(self._keep)
+
+    def abort(self) -> None:
+        """Break the connection off, so that the answer does not look complete. The client counts as gone."""
+        if self._connection is not None:
+            self._connection.abort()
 
     async def drain(self) -> None:
         """Wait until the socket's buffer is below its mark, or the connection is gone."""

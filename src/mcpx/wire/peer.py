@@ -125,6 +125,7 @@ class Waiting:
         self._timer: asyncio.TimerHandle | None = None
         """One for all: set for the earliest deadline, or earlier."""
         self._due = 0.0
+        self._over = False
         self.noise = 0
         """Messages that could not be understood."""
         self.strays = 0
@@ -164,6 +165,19 @@ class Waiting:
 
     def drop(self, rid: str | int) -> None:
         self._waits.pop(rid, None)
+        if self._over and not self._waits:
+            self._stop()
+
+    def wind_down(self) -> None:
+        """Nothing more will be asked: the timer goes with the last that waits."""
+        self._over = True
+        if not self._waits:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _expire_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
@@ -235,9 +249,7 @@ class Waiting:
 
     def fail_all(self, code: int, reason: str) -> None:
         spread(list(self._waits), lambda rid: self.fail(rid, Unavailable(self.name, code, reason)))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop()
 
 
 class Peer:
@@ -376,6 +388,11 @@ class Peer:
                 return
             raw = codec.dump(jsonrpc.failure(message["id"], RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")))
         self._transmit(raw)
+
+    def send_encoded(self, raw: bytes) -> None:
+        """Send a message that was encoded already, for many hear it."""
+        if self.lost is None:
+            self._transmit(raw)
 
     async def finish(self, grace: float) -> None:
         """Let what is being answered finish, for so many seconds; what does not is answered with an error."""

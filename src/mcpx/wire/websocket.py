@@ -134,6 +134,7 @@ class WebSocket(asyncio.Protocol):
     def eof_received(self) -> None:
         self._protocol.receive_eof()
         self.flush()
+        self._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open = False
@@ -213,8 +214,13 @@ class WebSocket(asyncio.Protocol):
                 transport.write_eof()
             else:  # TLS has no half-close
                 transport.close()
-        if self._protocol.close_expected() and self._end is None:
-            self._open = False
+        if self._protocol.close_expected():
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nothing more is sent; the peer has a while to take what was, and to go."""
+        self._open = False
+        if self._end is None and self._transport is not None:
             self._end = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, self.abort)
 
     def _keep_alive(self) -> None:

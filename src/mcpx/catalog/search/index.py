@@ -10,13 +10,14 @@ finds nothing.
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from mcpx.catalog.search.postings import NAME, Postings, Texts
+from mcpx.catalog.search.postings import NAME, Postings, Reading, Texts
 from mcpx.catalog.search.query import Concept, concepts
 from mcpx.catalog.search.words import is_cjk, plain
+from mcpx.model.slices import Work, at_once
 
 _MOST_PARAMETERS = 64
 _PARAMETER_CHARACTERS = 300
@@ -24,6 +25,7 @@ _PARAMETER_CHARACTERS = 300
 
 _PUBLIC, _EXACT, _PREFIX = 3_000.0, 2_000.0, 1_000.0
 """Added to the score where the rules for names decide. No score of words comes near."""
+_SORTED_AT_ONCE = 1_000
 _PREFIX_WORDS = 2
 """A query of so many words may be the beginning of a name."""
 
@@ -63,11 +65,24 @@ class Index:
 
     __slots__ = ("_called", "_count", "_names", "_postings", "_services")
 
-    def __init__(self, documents: Sequence[Document]) -> None:
-        self._count = len(documents)
+    def __init__(self, documents: Iterable[Document]) -> None:
+        at_once(self._read(documents))
+
+    @classmethod
+    def building(cls, documents: Iterable[Document]) -> Work["Index"]:
+        """To be done in slices: ten thousand documents take half a second."""
+        index = cls.__new__(cls)
+        yield from index._read(documents)
+        return index
+
+    def _read(self, documents: Iterable[Document]) -> Work[None]:
         self._services: dict[str, array[int]] = {}
         self._called: dict[str, dict[int, float]] = {}
-        names: set[tuple[str, int]] = set()
+        reading = Reading()
+        names: list[list[tuple[str, int]]] = []
+        """In sorted pieces: sorting all of them takes as long as it takes."""
+        some: set[tuple[str, int]] = set()
+        position = -1
         for position, document in enumerate(documents):
             self._services.setdefault(document.service, array("I")).append(position)
             name, public, service = (
@@ -75,9 +90,19 @@ class Index:
             )
             for full, bonus in ((name, _EXACT), (service + name, _PUBLIC), (public, _PUBLIC)):
                 self._called.setdefault(full, {})[position] = bonus
-            names.update(((name, position), (public, position)))
-        self._names = sorted(names)
-        self._postings = Postings(_texts(document) for document in documents)
+            some.update(((name, position), (public, position)))
+            if len(some) >= _SORTED_AT_ONCE:
+                names.append(sorted(some))
+                some.clear()
+            reading.document(_texts(document))
+            yield
+        self._count = position + 1
+        self._names: list[tuple[str, int]] = []
+        for at, entry in enumerate(heapq.merge(*names, sorted(some))):
+            self._names.append(entry)
+            if at % _SORTED_AT_ONCE == 0:
+                yield
+        self._postings = yield from Postings.building(reading)
 
     def search(
         self,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mcpx.catalog.search.typos import Spellings
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, pieces, stem, terms, words
+from mcpx.model.slices import Work, at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ SATURATION = 2.0
 _NEW_TERMS = 20_000
 """So many terms may a service bring in that nobody had before it. (All 70 services of the measured set have 5,000.)"""
 
+_PIECE = 100
+"""Small steps between two points at which the work may be interrupted."""
+
 Texts = tuple[str, str, str, str, str, str]
 """The text of each field, in the order of `FIELDS`."""
 
@@ -49,12 +53,23 @@ class Postings:
     __slots__ = ("_count", "_found", "_spellings", "_written")
 
     def __init__(self, documents: Iterable[Texts]) -> None:
-        reading = _Reading()
-        rows = [reading.document(texts) for texts in documents]
-        self._count = len(rows)
+        reading = Reading()
+        for texts in documents:
+            reading.document(texts)
+        at_once(self._weigh(reading))
+
+    @classmethod
+    def building(cls, reading: "Reading") -> Work["Postings"]:
+        """From what was read, to be done in slices."""
+        postings = cls.__new__(cls)
+        yield from postings._weigh(reading)
+        return postings
+
+    def _weigh(self, reading: "Reading") -> Work[None]:
+        self._count = len(reading.rows)
         self._written = reading.written
         self._spellings: Spellings | None = None
-        self._found = _weighed(rows, list(reading.numbers))
+        self._found = yield from _weighed(reading.rows, list(reading.numbers))
 
     def __contains__(self, term: str) -> bool:
         return term in self._found
@@ -74,19 +89,21 @@ class Postings:
         return self._spellings
 
 
-class _Reading:
+class Reading:
     """Turns texts into numbers, one for each term. A word is cut and stemmed once, however often it comes."""
 
-    __slots__ = ("_brought", "_known", "_services", "numbers", "written")
+    __slots__ = ("_brought", "_known", "_services", "numbers", "rows", "written")
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.rows: list[tuple[array[int], ...]] = []
+        """The terms of each document, by field."""
         self.written: set[str] = set()
         self._known: dict[str, tuple[int, ...]] = {}
         self._services: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
         self._brought: Counter[str] = Counter()
 
-    def document(self, texts: Texts) -> tuple["array[int]", ...]:
+    def document(self, texts: Texts) -> None:
         name, service, service_description, *rest = texts
         before = len(self.numbers)
         open_to_new = self._brought[service] < _NEW_TERMS
@@ -98,9 +115,8 @@ class _Reading:
             )
             self._services[service, service_description] = about
         own = [self._text(text, field, open_to_new) for text, field in zip(rest, FIELDS[3:], strict=True)]
-        row = (self._text(name, NAME, open_to_new), *about, *own)
+        self.rows.append((self._text(name, NAME, open_to_new), *about, *own))
         self._brought[service] += len(self.numbers) - before
-        return row
 
     def _text(self, text: str, field: Field, open_to_new: bool) -> "array[int]":
         found = array("I")
@@ -123,9 +139,15 @@ class _Reading:
 
 def _weighed(
     rows: Sequence[tuple["array[int]", ...]], vocabulary: Sequence[str]
-) -> dict[str, tuple["array[int]", "array[float]"]]:
+) -> Work[dict[str, tuple["array[int]", "array[float]"]]]:
     """For each term the positions and scores, with rarity and saturation worked in."""
-    lengths = [sum(map(len, column)) / len(rows) for column in zip(*rows, strict=True)]
+    totals = [0] * len(FIELDS)
+    for at, row in enumerate(rows):
+        for field, numbers in enumerate(row):
+            totals[field] += len(numbers)
+        if at % _PIECE == 0:
+            yield
+    lengths = [total / len(rows) for total in totals] if rows else []
     positions = [array("I") for _ in vocabulary]
     scores = [array("f") for _ in vocabulary]
     for position, row in enumerate(rows):
@@ -138,8 +160,11 @@ def _weighed(
         for number, value in frequency.items():
             positions[number].append(position)
             scores[number].append(value / (SATURATION + value))
+        yield
     found: dict[str, tuple[array[int], array[float]]] = {}
-    for term, where, values in zip(vocabulary, positions, scores, strict=True):
+    for at, (term, where, values) in enumerate(zip(vocabulary, positions, scores, strict=True)):
+        if at % _PIECE == 0:
+            yield
         rarity = _rarity(len(where), len(rows))
         found[term] = where, array("f", [value * rarity for value in values])
     return found

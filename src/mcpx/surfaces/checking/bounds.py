@@ -10,28 +10,29 @@ never judged.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from mcpx.model.call import Json, as_object, is_array, is_object
 
-MOST_NODES = 20_000
-"""Values in a schema as it stands. The largest of 686 real ones has some hundreds."""
+MOST_NODES = 8_000
+"""Values in a schema as it stands, at 2 µs each when it is compiled. The largest of 686 real ones has some hundreds."""
 MOST_RULES = 10_000
-"""Rules of a schema that is written out."""
+"""Rules of a schema that is written out, at 1 µs each."""
 DEEPEST = 100
 """Levels of a schema; the validator's own limit is 255."""
-MOST_PATTERNS = 20
-"""Regular expressions in a schema: one may take 10 ms to compile."""
-MOST_ARGUMENTS = 20_000
+MOST_PATTERNS = 10
+"""Regular expressions in a schema: one may take 2 ms to compile, …"""
+MOST_PATTERN_TEXT = 2_000
+"""… and more if it is long; characters of all of them."""
+MOST_ARGUMENTS = 10_000
 DEEPEST_ARGUMENTS = 32
 MOST_TEXT = 65_536
 """Characters in arguments that patterns are run over: 10 ms for the worst pattern on the test bench."""
 MOST_TO_TELL_APART = 1_000
 """Values in arguments of which some must differ: lists and objects among them are compared each with each."""
-MOST_WORK = 10_000_000
+MOST_WORK = 1_000_000
 """Rules times the values they are held against, at 10 to 20 ns each."""
 _PATTERN = 64
 """A pattern counts as so many rules, …"""
@@ -39,13 +40,14 @@ _FRACTION = 500
 """… and so does an exact `multipleOf: 0.1`."""
 
 # Applied to the value itself, and to what is inside it; alone, in a list, in a mapping by name.
-_SAME = (("not", "if", "then", "else"), ("allOf", "anyOf", "oneOf"), ("dependentSchemas", "dependencies"))
-_INNER = (
-    ("additionalProperties", "propertyNames", "items", "additionalItems", "contains"),
-    ("prefixItems", "items"),
-    ("properties", "patternProperties"),
-)
+_SAME_ALONE = frozenset(("not", "if", "then", "else"))
+_SAME_LISTS = frozenset(("allOf", "anyOf", "oneOf"))
+_SAME_MAPS = frozenset(("dependentSchemas", "dependencies"))
+_INNER_ALONE = frozenset(("additionalProperties", "propertyNames", "items", "additionalItems", "contains"))
+_INNER_LISTS = frozenset(("prefixItems", "items"))
+_INNER_MAPS = frozenset(("properties", "patternProperties"))
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LISTED = frozenset(("const", "enum", "required"))
 _COMPARES = frozenset((*_BOUNDS, "const", "enum", "uniqueItems"))
 _NEVER = frozenset(("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"))
 
@@ -120,10 +122,13 @@ class Bounds:
             count += _own(schema)
             if count > MOST_RULES:
                 raise _TooMuch
-            for each in (resolve(self.root, schema.get("$ref")), *_used(schema, _SAME)):
+            if "$ref" in schema:
+                write(resolve(self.root, schema["$ref"]), levels)
+            same, inner = _used(schema)
+            for each in same:
                 write(each, levels)
             if levels:
-                for each in _used(schema, _INNER):
+                for each in inner:
                     write(each, levels - 1)
 
         try:
@@ -143,16 +148,18 @@ def bounds_of(root: Json) -> Bounds | None:
     while waiting:
         schema = waiting.pop()
         words.update(schema)
-        written = (schema.get("pattern"), *as_object(schema.get("patternProperties")))
-        patterns.update(pattern for pattern in written if isinstance(pattern, str))
+        if "pattern" in schema or "patternProperties" in schema:
+            written = (schema.get("pattern"), *as_object(schema.get("patternProperties")))
+            patterns.update(pattern for pattern in written if isinstance(pattern, str))
         target = resolve(root, schema["$ref"]) if "$ref" in schema else True
         if target is None or (schema is not root and ("$id" in schema or isinstance(schema.get("id"), str))):
             return None  # what it refers to, or what others mean by it, cannot be told
-        for each in (target, *_used(schema, _SAME), *_used(schema, _INNER)):
+        same, inner = _used(schema)
+        for each in (target, *same, *inner):
             if is_object(each) and id(each) not in seen:
                 seen[id(each)] = each
                 waiting.append(each)
-    if words & _NEVER or len(patterns) > MOST_PATTERNS:
+    if words & _NEVER or len(patterns) > MOST_PATTERNS or sum(map(len, patterns)) > MOST_PATTERN_TEXT:
         return None
     bounds = Bounds(root, size.nodes, frozenset(words), len(patterns))
     return bounds if bounds.allow({}) else None  # circles that never get further down
@@ -160,21 +167,40 @@ def bounds_of(root: Json) -> Bounds | None:
 
 def _own(schema: Json) -> int:
     """How many rules a schema has besides those that are schemas, each option and each name counted."""
-    listed = measure({key: schema[key] for key in ("const", "enum", "required") if key in schema}, MOST_NODES)
-    patterns = len(as_object(schema.get("patternProperties"))) + ("pattern" in schema)
-    fractions = any(isinstance(schema.get(key), float) for key in _BOUNDS)
-    return (listed.nodes if listed else MOST_RULES) + _PATTERN * patterns + _FRACTION * fractions
+    count = 1
+    for key, value in schema.items():
+        if key in _LISTED:
+            listed = measure({key: value}, MOST_NODES)
+            count += listed.nodes - 1 if listed else MOST_RULES
+        elif key == "pattern":
+            count += _PATTERN
+        elif key == "patternProperties":
+            count += _PATTERN * len(as_object(value))
+        elif isinstance(value, float) and key in _BOUNDS:
+            count += _FRACTION
+    return count
 
 
-def _used(schema: Json, keywords: tuple[tuple[str, ...], ...]) -> Iterable[object]:
-    alone, lists, mappings = keywords
-    for key in alone:
-        yield schema.get(key)
-    for key in lists:
-        if is_array(schema.get(key)):
-            yield from schema[key]
-    for key in mappings:
-        yield from as_object(schema.get(key)).values()
+def _used(schema: Json) -> tuple[list[object], list[object]]:
+    """The schemas inside this one: those for the value itself, and those for what is inside it."""
+    same: list[object] = []
+    inner: list[object] = []
+    for key, value in schema.items():
+        if is_object(value):
+            if key in _INNER_MAPS:
+                inner += value.values()
+            elif key in _INNER_ALONE:
+                inner.append(value)
+            elif key in _SAME_ALONE:
+                same.append(value)
+            elif key in _SAME_MAPS:
+                same += value.values()
+        elif is_array(value):
+            if key in _SAME_LISTS:
+                same += value
+            elif key in _INNER_LISTS:
+                inner += value
+    return same, inner
 
 
 def resolve(root: Json, reference: object) -> object | None:

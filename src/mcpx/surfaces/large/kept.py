@@ -2,8 +2,8 @@
 
 Promise: a result is read back by its owner only; to anybody else its handle reads as unknown, by the same path and
 without a difference. They are kept in memory, compressed, and nowhere else: `total_bytes` in all and `owner_bytes`
-of one owner, whose oldest go first; beyond the total it is whoever has most that loses the oldest. Nothing outlives
-`seconds`, counted from the moment it was kept. `keep` never fails.
+of one owner. What was not read for longest goes first; beyond the total it is whoever has most that loses. Nothing
+outlives `seconds`, counted from the moment it was kept. `keep` never fails.
 
 No promise: that a result which takes more than `owner_bytes` is whole; its first part is kept, and its last line says
 so. Not for use from two threads.
@@ -12,7 +12,7 @@ so. Not for use from two threads.
 import secrets
 import time
 import zlib
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,12 +21,14 @@ SMALLEST = 4096
 """What a result counts at least: it bounds their number."""
 
 
+OWNER_BYTES = 16 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     packed: bytes
     size: int
     """Bytes of the text itself."""
-    until: float = 0.0
 
     @property
     def cost(self) -> int:
@@ -36,11 +38,20 @@ class Kept:
         return zlib.decompress(self.packed)
 
 
+def pack(text: bytes, most: int = OWNER_BYTES) -> Kept:
+    """A text as it is kept, in at most `most` bytes: what takes more loses its end, and says so."""
+    packed = zlib.compress(text, 1)
+    if len(packed) > most:
+        text = _cut(text, most - most // 100)  # what cannot be packed grows a little
+        packed = zlib.compress(text, 1)
+    return Kept(packed, len(text))
+
+
 class KeptResults(Protocol):
     """Where large results wait. In this process by default; a store that several processes share fits as well."""
 
-    def keep(self, owner: str, text: bytes) -> str:
-        """Keep `text` for `owner`; the handle to read it by."""
+    def keep(self, owner: str, kept: Kept) -> str:
+        """Keep it for `owner`; the handle to read it by."""
         ...
 
     def get(self, owner: str, handle: str) -> Kept | None:
@@ -48,12 +59,16 @@ class KeptResults(Protocol):
         ...
 
 
+_Key = tuple[str, str]
+"""Owner and handle together, so that another's handle is exactly as unknown as an invented one."""
+
+
 class ResultStore:
     def __init__(
         self,
         *,
         total_bytes: int = 64 << 20,
-        owner_bytes: int = 16 << 20,
+        owner_bytes: int = OWNER_BYTES,
         seconds: float = 900.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -61,47 +76,58 @@ class ResultStore:
         self._owner_bytes = owner_bytes
         self._seconds = seconds
         self._clock = clock
-        # By owner and handle together, so that another's handle is exactly as unknown as an invented one. Oldest first.
-        self._kept: dict[tuple[str, str], Kept] = {}
+        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
+        """Read longest ago first."""
+        self._ends: dict[_Key, float] = {}
+        """When each is too old, the oldest first."""
         self._cost = Counter[str]()
+        self._total = 0
 
-    def keep(self, owner: str, text: bytes) -> str:
+    def keep(self, owner: str, kept: Kept) -> str:
         self._forget_old()
-        kept = self._packed(text)
-        handle = secrets.token_urlsafe(9)
-        self._kept[owner, handle] = kept
+        key = (owner, secrets.token_urlsafe(9))
+        self._kept[key] = kept
+        self._ends[key] = self._clock() + self._seconds
         self._cost[owner] += kept.cost
+        self._total += kept.cost
         while self._cost[owner] > self._owner_bytes:
-            self._drop_oldest(owner)
-        while self._cost.total() > self._total_bytes:
-            self._drop_oldest(max(self._cost, key=self._cost.__getitem__))
-        return handle
+            self._drop_first(owner)
+        while self._total > self._total_bytes:
+            self._drop_first(max(self._cost, key=self._cost.__getitem__))
+        return key[1]
 
     def get(self, owner: str, handle: str) -> Kept | None:
         self._forget_old()
-        return self._kept.get((owner, handle))
+        key = (owner, handle)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def forget(self, owner: str) -> None:
+        """It is gone, and nobody else may read what was kept for it."""
+        if owner in self._cost:
+            for key in [key for key in self._kept if key[0] == owner]:
+                self._drop(key)
 
     def close(self) -> None:
         self._kept.clear()
+        self._ends.clear()
         self._cost.clear()
-
-    def _packed(self, text: bytes) -> Kept:
-        packed = zlib.compress(text, 1)
-        if len(packed) > self._owner_bytes:
-            text = _cut(text, self._owner_bytes - self._owner_bytes // 100)  # what cannot be packed grows a little
-            packed = zlib.compress(text, 1)
-        return Kept(packed, len(text), self._clock() + self._seconds)
+        self._total = 0
 
     def _forget_old(self) -> None:
         now = self._clock()
-        while self._kept and self._kept[oldest := next(iter(self._kept))].until <= now:
+        while self._ends and self._ends[oldest := next(iter(self._ends))] <= now:
             self._drop(oldest)
 
-    def _drop_oldest(self, owner: str) -> None:
+    def _drop_first(self, owner: str) -> None:
         self._drop(next(key for key in self._kept if key[0] == owner))
 
-    def _drop(self, key: tuple[str, str]) -> None:
-        self._cost[key[0]] -= self._kept.pop(key).cost
+    def _drop(self, key: _Key) -> None:
+        del self._ends[key]
+        cost = self._kept.pop(key).cost
+        self._total -= cost
+        self._cost[key[0]] -= cost
         if not self._cost[key[0]]:
             del self._cost[key[0]]
 

@@ -1,115 +1,99 @@
-"""Reads kept results in a process of its own, so that nothing a client asks for can hold up the gateway (SUR-11).
+"""Large results are shaped and read where nobody has to wait for it (SUR-11).
 
-Promise: one process at a time, for one reading, with bounds on its time and its memory; who exceeds them is told to
-select less. What is certainly quick is read at once. No process waits for work, and none outlives its bounds, even if
-the gateway is killed meanwhile.
+Promise: what is certainly quick is done at once, without giving way to anybody; all else in one of two processes: one
+shapes what servers say, which takes as long as it is large; one reads on in what is kept, which takes as long as a
+client's expression makes it. So no expression holds up a result. Both are bounded in every way (`process`).
 """
 
-import asyncio
-import logging
-import marshal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any
 
 from mcpx.model.call import Json
 from mcpx.surfaces.large.kept import Kept
 from mcpx.surfaces.large.pages import BadReading, Page
+from mcpx.surfaces.large.preview import NOT_JSON, Preview
+from mcpx.surfaces.large.process import Bounds, Busy, Overrun, Process
 from mcpx.surfaces.large.reading import asked_for, read
+from mcpx.surfaces.large.shaping import Decision, Piece, piece_of
+from mcpx.surfaces.settings import Rendering
 
-log = logging.getLogger(__name__)
+__all__ = ["AT_ONCE", "Bounds", "Busy", "Overrun", "Worker"]
 
 AT_ONCE = 256 * 1024
-"""Bytes of a result that are read while everybody waits, unless there is an expression to evaluate."""
-PROCESSOR = 3
-"""Seconds of processor time for one reading."""
-LONGEST = 15.0
-"""Seconds for one reading on a busy machine."""
-MEMORY = 1 << 30
-MOST_WAITING = 32
+"""Characters or bytes of a result that are worked on while everybody waits, unless there is an expression."""
 _TOO_MUCH = (
     "this takes too much time or memory on a result of this size; select less first, "
     "e.g. jmespath=\"[0:1000]\" or 'rows[0:1000] | …', or use grep alone"
 )
+_NOT_NOW = "too many large results are being read at this moment; try again"
+_SHRINKS = 16
+"""No text is rendered to less than this share of it."""
 
 
 class Worker:
-    def __init__(self, *, processor: int = PROCESSOR, longest: float = LONGEST, memory: int = MEMORY) -> None:
-        self._bounds = (processor, memory)
-        self._longest = longest
-        self._thread = ThreadPoolExecutor(1, "mcpx-reading")  # started with the first reading
-        self._process: subprocess.Popen[bytes] | None = None
-        self._waiting = 0
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self._shaping = Process("shaping", bounds or Bounds())
+        self._reading = Process("reading", bounds or Bounds())
 
-    async def read(self, kept: Kept, arguments: Json, limit_bytes: int, toon: bool, min_size: int) -> Page:
+    async def decide(
+        self, owner: str, texts: Sequence[str], own: bytes | None, how: Rendering, *, alone: bool
+    ) -> Decision:
+        """See `shaping.decide`; for texts that are too large to be looked at here. Raises `Busy` and `Overrun`.
+
+        `own` as JSON, or None where it is certain not to matter."""
+
+        def parts() -> list[bytes]:
+            encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+            return encoded if own is None else [own, *encoded]
+
+        given = (_style(how), alone, own is not None)
+        size = sum(map(len, texts)) + len(own or b"")
+        (which, about, place, is_json, says_own), back = await self._shaping.do(owner, "shape", given, parts, size)
+        shown: list[str | None] = [None] * len(texts)
+        for at, text in zip(which, back, strict=False):
+            shown[at] = str(text, "utf-8", "surrogatepass")
+        piece = None if about is None else _piece(about, back[-1])
+        return Decision(shown, piece, place, None if is_json else NOT_JSON, says_own, elsewhere=True)
+
+    async def keep(self, owner: str, raw: bytes, value: object, how: Rendering) -> Piece:
+        """See `shaping.piece_of`: a JSON text and what it says. Raises `Busy` and `Overrun`."""
+        if len(raw) <= AT_ONCE:
+            return piece_of(raw.decode(), value, how)
+        about, (packed,) = await self._shaping.do(owner, "keep", _style(how), lambda: [raw], len(raw))
+        return _piece(about, packed)
+
+    async def read(self, owner: str, kept: Kept, arguments: Json, how: Rendering) -> Page:
         """See `reading.read`."""
-        how = (limit_bytes, toon, min_size)
         asked = asked_for(arguments)
+        style = _style(how)
         if kept.size <= AT_ONCE and asked.jmespath is None:
-            return read(kept.text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
-        if self._waiting >= MOST_WAITING:
-            raise BadReading("too many large results are being read at this moment; try again")
-        job = marshal.dumps((self._bounds, kept.packed, arguments, how))
-        self._waiting += 1
+            return read(kept.text(), arguments, limit_bytes=style[0], toon=style[1], min_size=style[2])
+        given = (arguments, style)
         try:
-            said = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, job)
-        finally:
-            self._waiting -= 1
-        if not said:
-            raise BadReading(_TOO_MUCH)
-        mistake, text, value = marshal.loads(said)
+            said, _ = await self._reading.do(owner, "read", given, lambda: [kept.packed], len(kept.packed))
+        except Busy:
+            raise BadReading(_NOT_NOW) from None
+        except Overrun:
+            raise BadReading(_TOO_MUCH) from None
+        mistake, text, value = said
         if mistake:
             raise BadReading(text)
         return Page(text, value)
 
-    def _run(self, job: bytes) -> bytes:
-        """In the thread. Empty when it had to be ended."""
-        command = [sys.executable, "-P", "-m", __name__]  # -P: the gateway's folder is not a place for modules
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as it:
-            self._process = it
-            try:
-                said, _ = it.communicate(job, self._longest)
-            except subprocess.TimeoutExpired:
-                it.kill()
-                return b""
-            finally:
-                self._process = None
-            if it.wait() == 0:
-                return said
-            log.info("reading a kept result was ended: code %s", it.returncode)
-            return b""
-
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._process is not None:
-            self._process.kill()
+        self._shaping.close()
+        self._reading.close()
 
 
-def main() -> None:
-    """One reading from standard input to standard output: plain values, by the same Python on both sides."""
-    (processor, memory), packed, arguments, (limit_bytes, toon, min_size) = marshal.load(sys.stdin.buffer)
-    _bound(processor, memory)
-    try:
-        page = read(Kept(packed, 0).text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
-        said: Any = (False, page.text, page.value)
-    except BadReading as error:
-        said = (True, str(error), None)
-    marshal.dump(said, sys.stdout.buffer)
+def matters(own: object, text_size: int, how: Rendering) -> bool:
+    """Whether the server's `structuredContent` can change what becomes of a text of that size."""
+    return own is not None and text_size <= _SHRINKS * how.result_limit
 
 
-def _bound(processor: int, memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows: there, only the time on the wall counts
-        return
-    bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: processor, resource.RLIMIT_AS: memory}
-    for kind, most in bounds.items():
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (OSError, ValueError):  # macOS does not bound memory so
-            pass
+def _style(how: Rendering) -> tuple[int, bool, int]:
+    return how.result_limit, how.toon, how.toon_min_size
 
 
-if __name__ == "__main__":
-    main()
+def _piece(about: Any, packed: bytes) -> Piece:
+    kept_size, size, text, shape, count = about
+    return Piece(Kept(packed, kept_size), size, Preview(text, shape, count))

@@ -6,6 +6,7 @@ The rules are data (`settings.AUTO_RULES`); a user's own come first.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import ClassVar
 
 from mcpx.catalog.catalog import Catalog
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 COMPACT = "search"
 """Of the compact modes: its menu is the same few tokens at any size of the catalog."""
+ENOUGH = 10
+"""Times the budget: what is larger is not counted to its end."""
 
 
 def _size(definition: Json) -> int:
@@ -32,6 +35,16 @@ def _size(definition: Json) -> int:
         return estimate(codec.dump(definition).decode())
     except codec.Unencodable:
         return 0  # nor can it be listed
+
+
+def _size_of_all(definitions: Iterable[Json], enough: int) -> int:
+    """Not counted further than that: it is decided then, and there may be ten thousand of them."""
+    total = 0
+    for definition in definitions:
+        total += _size(definition)
+        if total > enough:
+            break
+    return total
 
 
 class Auto(Surface):
@@ -74,11 +87,12 @@ class Auto(Surface):
         for rule in (*self.settings.auto_rules, *AUTO_RULES):
             if rule.matches(client):
                 return Choice(client, rule.mode, rule.reason)
+        offers, budget = catalog.offers["tools"], self.settings.auto_budget
         if self._size[0] is not catalog:
-            self._size = (catalog, sum(_size(offer.definition) for offer in catalog.offers["tools"]))
-        size, budget = self._size[1], self.settings.auto_budget
-        count = len(catalog.offers["tools"])
-        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} about {size:,} tokens, the budget is {budget:,}"
+            self._size = (catalog, _size_of_all([offer.definition for offer in offers], ENOUGH * budget))
+        size, count = self._size[1], len(offers)
+        about = "about" if size <= ENOUGH * budget else "more than"
+        told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)
 
 

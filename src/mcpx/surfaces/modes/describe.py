@@ -6,6 +6,7 @@ from typing import Any, ClassVar, cast
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted, starting
 from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within, one_line
@@ -24,7 +25,7 @@ class Describe(Compact):
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "describe":
             self.only(arguments, "method")
-            return self.bounded(call, await self._describe(view, self.text(arguments, "method")))
+            return await self.bounded(call, await self._describe(view, self.text(arguments, "method")))
         if name == "call":
             self.only(arguments, "method", "arguments")
             offer = await self._method(view, self.text(arguments, "method"))
@@ -40,7 +41,7 @@ class Describe(Compact):
         catalog = await view.prepare()
         service = view.service(method)
         if service is not None:
-            return self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method])
+            return await self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method])
         if method == BUILT_IN:
             return describe_tool(self, READER)
         if "." not in method:
@@ -68,15 +69,17 @@ class Describe(Compact):
         kinds: tuple[tuple[Any, str], ...] = (("resources", "uri"), ("templates", "uriTemplate"))
         lines: list[str] = []
         listed: Json = {"resources": [], "templates": []}
+        pace = Pace()  # there may be thousands of them
         for kind, key in kinds:
             for offer in cast(Sequence[Offer], catalog.offers[kind]):
+                await pace.step()
                 if server in ("", offer.server):
                     listed[kind].append(raw(offer, key))
                     lines.append(_resource_line(offer, "" if server else f"{offer.server}: "))
         lines = lines or ["There are no resources."]
         if note := starting(view, "resources"):
             lines.append(note)
-        return self.bounded(call, self.reply("\n".join(lines), listed))
+        return await self.bounded(call, self.reply("\n".join(lines), listed))
 
     async def _read_resource(self, view: View, call: Call, server: str, uri: str) -> Json:
         if server:
@@ -100,12 +103,18 @@ class Describe(Compact):
         if result.get("resultType") == "input_required":
             return result
         contents: Any = result.get("contents")
-        parts = [as_object(part) for part in cast(list[Any], contents)] if isinstance(contents, list) else []
-        shown: Json = {"content": [_shown(part) for part in parts] or [said("(empty)")]}
+        parts: list[Json] = []
+        blocks: list[Json] = []
+        pace = Pace()
+        for part in cast(list[Any], contents) if isinstance(contents, list) else ():
+            await pace.step()
+            parts.append(as_object(part))
+            blocks.append(_shown(parts[-1]))
+        shown: Json = {"content": blocks or [said("(empty)")]}
         how = self.settings.of(found[0])
         if how.structured and not any("blob" in part for part in parts):
             shown["structuredContent"] = {"contents": parts}
-        return self.bounded(call, shown, how)
+        return await self.bounded(call, shown, how)
 
     def spelled(self, offer: Offer) -> str:
         return f"{offer.server}.{offer.name}"

@@ -24,7 +24,7 @@ class Inspect(Compact):
             self.only(arguments, "server_name", "tool_name")
             server = self.text(arguments, "server_name")
             tool = self.text(arguments, "tool_name", needed=False)
-            return self.bounded(call, await self._inspect(view, server, tool))
+            return await self.bounded(call, await self._inspect(view, server, tool))
         if name == "exec":
             self.only(arguments, "server_name", "tool_name", "arguments")
             offer = await self.tool(view, self.text(arguments, "server_name"), self.text(arguments, "tool_name"))
@@ -38,7 +38,7 @@ class Inspect(Compact):
             return describe_tool(self, READER)
         catalog = await view.prepare()
         service = self.service(view, server)
-        return self.told(view, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
+        return await self.told(view, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
 
     def spelled(self, offer: Offer) -> str:
         return offer.name

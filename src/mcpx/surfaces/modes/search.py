@@ -1,5 +1,6 @@
 """Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
@@ -10,9 +11,11 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import READER, Compact, Mistake, aside, exact, quoted, starting
+from mcpx.model.slices import in_slices
+from mcpx.surfaces.compact import READER, Compact, Mistake, exact, quoted, starting
 from mcpx.surfaces.descriptions import how_many
 from mcpx.surfaces.menu import Tools, cut, one_line, short
+from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View
@@ -27,8 +30,8 @@ LONGEST_LINE = 4_000
 """Characters of one signature in a reply."""
 REMEMBERED = 1_000
 """Tools whose rendering is kept."""
-AT_ONCE = 1_000
-"""Tools that are indexed while everybody waits (some 0.1 s); more are indexed in a thread."""
+AT_ONCE = 100
+"""Tools that are indexed while everybody waits (some 10 ms); more are indexed in slices, once for all who ask."""
 
 
 class Search(Compact):
@@ -40,6 +43,7 @@ class Search(Compact):
         self._limit = min(self.settings.search_limit, MOST)
         self._texts: dict[int, tuple[Offer, str, Json]] = {}
         """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
+        self._indexing = asyncio.Lock()
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         settings = self.settings
@@ -66,9 +70,10 @@ class Search(Compact):
     # Search ----------------------------------------------------------------------------------------------------
 
     async def _index(self, catalog: Catalog) -> Index:
-        if not catalog.indexed and len(catalog.offers["tools"]) > AT_ONCE:
-            return await aside(lambda: catalog.index)
-        return catalog.index
+        if catalog.indexed or len(catalog.offers["tools"]) <= AT_ONCE:
+            return catalog.index
+        async with self._indexing:
+            return await in_slices(catalog.indexing())
 
     async def _search(self, view: View, arguments: Json) -> Json:
         query = self.text(arguments, "query", needed=False)
@@ -161,7 +166,7 @@ class Search(Compact):
             return result
         failed = result.get("isError") is True
         content: Any = result.get("content")
-        blocks = cast(list[Any], content) if isinstance(content, list) else []
+        blocks = cast(list[Any], content)[:MOST_BLOCKS] if isinstance(content, list) else []
         texts = [text for block in blocks if isinstance(text := as_object(block).get("text"), str)]
         value = result.get("structuredContent")
         if value is None and texts:

@@ -1,0 +1,145 @@
+"""What the process for large results does: shape one, or read in one that is kept. The other end of `process`.
+
+Promise: it ends as soon as whoever started it is gone, in the midst of a job too: a thread of its own listens for that.
+Memory, and the processor time of each job, are bounded by the system where it can; one that fails for want of memory
+says so and is the last of this process, and so is one that left it large. It yields to the gateway: it is nice.
+"""
+
+import marshal
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from mcpx.surfaces.large.kept import Kept
+from mcpx.surfaces.large.pages import BadReading
+from mcpx.surfaces.large.preview import NOT_JSON
+from mcpx.surfaces.large.process import HEAD, framed
+from mcpx.surfaces.large.reading import read
+from mcpx.surfaces.large.shaping import decide, piece_of
+from mcpx.surfaces.settings import Rendering
+from mcpx.wire import codec
+
+GROWN = 256 << 20
+"""Bytes in memory from which on a process is not used again."""
+
+_Parts = Sequence[bytes]
+_Answer = tuple[Any, _Parts]
+
+
+def rendering(given: tuple[int, bool, int]) -> Rendering:
+    limit, toon, min_size = given
+    return Rendering(result_limit=limit, toon=toon, toon_min_size=min_size)
+
+
+def shape(given: Any, parts: _Parts) -> _Answer:
+    """See `shaping.decide`: the texts, and the server's `structuredContent` as JSON if it matters."""
+    how, alone, with_own = given
+    own: object = codec.load(parts[0]) if with_own else None
+    texts = [str(part, "utf-8", "surrogatepass") for part in parts[with_own:]]
+    decision = decide(texts, own, rendering(how), alone=alone)
+    rendered = {at: text for at, text in enumerate(decision.shown) if text is not None and at != decision.place}
+    back = [text.encode("utf-8", "surrogatepass") for text in rendered.values()]
+    about = None
+    if decision.piece is not None:
+        kept, size, begins = decision.piece.kept, decision.piece.size, decision.piece.begins
+        about = (kept.size, size, begins.text, begins.shape, begins.count)
+        back.append(kept.packed)
+    return (list(rendered), about, decision.place, decision.value is not NOT_JSON, decision.says_own), back
+
+
+def keep(given: Any, parts: _Parts) -> _Answer:
+    """See `shaping.piece_of`: one JSON text."""
+    piece = piece_of(parts[0].decode(), codec.load(parts[0]), rendering(given))
+    begins = piece.begins
+    return (piece.kept.size, piece.size, begins.text, begins.shape, begins.count), [piece.kept.packed]
+
+
+def read_on(given: Any, parts: _Parts) -> _Answer:
+    """See `reading.read`."""
+    arguments, (limit_bytes, toon, min_size) = given
+    try:
+        page = read(Kept(parts[0], 0).text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
+    except BadReading as error:
+        return (True, str(error), None), ()
+    return (False, page.text, page.value), ()
+
+
+JOBS: dict[str, Callable[[Any, _Parts], _Answer]] = {"shape": shape, "keep": keep, "read": read_on}
+
+
+def main() -> None:
+    processor, memory = map(int, sys.argv[1:])
+    _bound_memory(memory)
+    os.nice(2)
+    ours = socket.socket(fileno=0)
+    jobs: SimpleQueue[tuple[Any, list[bytes]]] = SimpleQueue()
+    threading.Thread(target=_listen, args=(ours, jobs), daemon=True).start()
+    while True:
+        (name, given), parts = jobs.get()
+        _bound_time(processor)
+        try:
+            said, back = JOBS[name](given, parts)
+            head = framed((True, said), back)
+        except MemoryError:
+            del parts
+            ours.sendall(framed((False, "too much memory"), ()))
+            return
+        ours.sendall(head)
+        for part in back:
+            ours.sendall(part)
+        if _grown():
+            return
+        del given, parts, said, back, head  # what is not needed while it waits
+
+
+def _listen(ours: socket.socket, jobs: "SimpleQueue[tuple[Any, list[bytes]]]") -> None:
+    try:
+        source = ours.makefile("rb")
+        while length := source.read(HEAD):
+            head, sizes = marshal.loads(source.read(int.from_bytes(length, "big")))
+            jobs.put((head, [source.read(size) for size in sizes]))
+    finally:
+        os._exit(0)  # whoever started this is gone, or what it says cannot be taken in
+
+
+def _bound_memory(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows: there, only the time on the wall counts
+        return
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, memory)):
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError):  # macOS does not bound memory so
+            pass
+
+
+def _bound_time(processor: int) -> None:
+    """From now on; the system ends what takes longer."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime) + processor + 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    except (OSError, ValueError):  # bounded more tightly by somebody else
+        pass
+
+
+def _grown() -> bool:
+    try:
+        import resource
+    except ImportError:
+        return False
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most * (1 if sys.platform == "darwin" else 1024) > GROWN
+
+
+if __name__ == "__main__":
+    main()

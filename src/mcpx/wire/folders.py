@@ -1,0 +1,57 @@
+"""Folders and files that are ours alone.
+
+Promise: `private_folder` gives a folder that only this user can have put something into, or says why it does not;
+`read_small` reads a plain file and waits for nothing. Neither changes the umask, which belongs to the whole process.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+
+def private_folder(folder: Path) -> None:
+    """Make it, with all above it that is not there, for this user alone. Raises an OSError that says what is wrong with
+    one that is there: whoever can write into it could stand in for us."""
+    missing = [folder]
+    while not os.path.lexists(missing[-1]) and missing[-1].parent != missing[-1]:
+        missing.append(missing[-1].parent)
+    for path in reversed(missing[:-1]):
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass  # somebody else was quicker: it is looked at below
+    require_private(folder)
+
+
+def require_private(folder: Path) -> None:
+    """Raises an OSError unless the folder is there and this user's alone."""
+    found = os.lstat(folder)
+    if os.name != "posix":
+        return
+    if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(f"{folder} is not a folder but something else, perhaps a link; remove it")
+    if found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} belongs to another user (id {found.st_uid}); remove it or set MCPX_STATE_DIR")
+    if found.st_mode & 0o022:
+        raise PermissionError(f"{folder} can be written by other users; chmod 700 it")
+    above = os.stat(folder.parent)
+    if above.st_uid not in (os.geteuid(), 0) or (above.st_mode & 0o002 and not above.st_mode & stat.S_ISVTX):
+        raise PermissionError(f"{folder.parent} can be written by other users; chmod 700 it or set MCPX_STATE_DIR")
+
+
+def write_private(file: Path, text: str) -> None:
+    """A file that only this user may read, from its first moment."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        opened.write(text)
+
+
+def read_small(file: Path, most: int) -> bytes:
+    """The first bytes of a plain file. OSError for anything else: a pipe may have no beginning, a device no end."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{file} is not a plain file")
+        return os.read(handle, most)
+    finally:
+        os.close(handle)

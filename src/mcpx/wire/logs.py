@@ -1,0 +1,203 @@
+"""How log lines go out: one line each, as plain text, and of each kind no more than somebody would read.
+
+Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`); a kind of line,
+which is its wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`). So no
+caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out.
+No promise: that there is no secret in it.
+"""
+
+import asyncio
+import logging
+import logging.handlers
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, Final
+
+OURS: Final = {"ours": True}
+"""`extra` of a record that holds our own words, or what was limited and cleaned already."""
+
+BURST, RATE = 20, 0.5
+"""Lines of a kind that are logged at once, and lines a second after that."""
+LOUD_BURST, LOUD_RATE = 200, 20.0
+"""The same at DEBUG."""
+COUNTING = 10.0
+"""Seconds after which the lines that were left out are counted, if none of the kind comes before."""
+KINDS = 1000
+"""Kinds that are remembered; there are as many as wordings times servers."""
+LONGEST = 8_000
+"""Characters of a line."""
+LONGEST_TRACEBACK = 20_000
+
+STEERING: Final = (
+    "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+"""For a class of characters: those that break lines, reorder or hide text, or speak to a terminal."""
+_STEERING = re.compile(f"[{STEERING}]")
+
+
+def plain(text: str) -> str:
+    """One line of text that is nothing but text: what steers is spelled out."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Brief:
+    """A value that a peer sent, for a log line: rendered only if it is logged, and no more of it than is shown."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        if isinstance(self._value, str):
+            return self._value[: LONGEST + 1]
+        import reprlib  # only who logs such values pays for it
+
+        form = reprlib.Repr()
+        form.maxdict = form.maxlist = form.maxtuple = 40
+        form.maxstring = form.maxother = form.maxlong = 1000
+        return form.repr(self._value)
+
+
+class Allowance:
+    """How much of one kind the log gets."""
+
+    def __init__(self) -> None:
+        self._left = float(LOUD_BURST)  # the first look cuts it to what holds then
+        self._at = monotonic()
+
+    def granted(self, wanted: int, burst: float, rate: float) -> int:
+        """Of so many lines, how many may be logged."""
+        now = monotonic()
+        self._left = min(burst, self._left + (now - self._at) * rate)
+        self._at = now
+        granted = min(wanted, int(self._left))
+        self._left -= granted
+        return granted
+
+
+class Plain(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        if len(message) > LONGEST:
+            message = message[:LONGEST] + "…"
+        ours = getattr(record, "ours", False)
+        shown = "\n    ".join(map(plain, message.splitlines())) if ours else plain(message)
+        text = f"{self.formatTime(record, self.datefmt)} {record.levelname} {shown}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text += _told(record.exc_info[1])
+        return text
+
+
+def _told(error: BaseException) -> str:
+    """A traceback, indented, so that none of it looks like a line of the log; what the error says is one line."""
+    told: list[str] = []
+    for part in traceback.format_exception(error):
+        is_frame = part.lstrip(" |+-").startswith('File "')  # its code is ours, the rest may quote a peer
+        told += part.splitlines() if is_frame else [part.strip("\n")] if part.strip() else []
+    text = "".join(f"\n    {plain(line[:LONGEST])}" for line in told)
+    if len(text) > LONGEST_TRACEBACK:
+        half = LONGEST_TRACEBACK // 2
+        text = f"{text[:half]}\n    …\n    {text[-half:]}"
+    return text
+
+
+class _Kind:
+    def __init__(self, record: logging.LogRecord, server: str | None) -> None:
+        self.allowance = Allowance()
+        self.left_out = 0
+        self.name, self.level = record.name, record.levelno
+        self._server, self._wording = server, str(record.msg)[:100]
+
+    def count(self) -> logging.LogRecord:
+        left_out, self.left_out = self.left_out, 0
+        whose = f"[{self._server}] " if self._server is not None else ""
+        text = f"{whose}… and {left_out:,} more like {self._wording!r}"
+        return logging.LogRecord(self.name, self.level, "", 0, "%s", (text,), None)
+
+
+class Outlet(logging.Handler):
+    """The one handler of the log: limits, then hands on."""
+
+    def __init__(self, targets: Sequence[logging.Handler]) -> None:
+        super().__init__()
+        self.targets = tuple(targets)
+        self._kinds: dict[tuple[str, str, str | None], _Kind] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "ours", False):
+            self._hand_on(record)
+            return
+        kind = self._kind(record)
+        loud = logging.getLogger("mcpx").isEnabledFor(logging.DEBUG)
+        if kind.allowance.granted(1, *((LOUD_BURST, LOUD_RATE) if loud else (BURST, RATE))):
+            if kind.left_out:
+                self._hand_on(kind.count())
+            self._hand_on(record)
+            return
+        kind.left_out += 1
+        if self._timer is None:
+            try:
+                self._timer = asyncio.get_running_loop().call_later(COUNTING, self.count)
+            except RuntimeError:
+                pass  # in a thread: it is counted with the next line of the kind, or at the end
+
+    def count(self) -> None:
+        """Say what was left out so far."""
+        self.acquire()
+        try:
+            self._timer = None
+            for kind in self._kinds.values():
+                if kind.left_out:
+                    self._hand_on(kind.count())
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        self.count()
+        super().close()
+
+    def _kind(self, record: logging.LogRecord) -> _Kind:
+        wording, args = record.msg, record.args
+        ours = record.name.startswith("mcpx") and isinstance(wording, str)
+        # What others log may be worded anew each time.
+        whose = str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+        key = (record.name, wording if ours else "", whose)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = _Kind(record, whose)
+            if len(self._kinds) > KINDS:
+                oldest = self._kinds.pop(next(iter(self._kinds)))
+                if oldest.left_out:
+                    self._hand_on(oldest.count())
+        return kind
+
+    def _hand_on(self, record: logging.LogRecord) -> None:
+        for target in self.targets:
+            if record.levelno >= target.level:
+                target.handle(record)
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """Only its owner may read it, from its first moment and after every turn of the file."""
+
+    _complained = -1e9
+
+    def _open(self) -> Any:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A full disk, or no descriptor left: said, but not for each line; the next line tries again."""
+        if monotonic() - self._complained > 60:
+            self._complained = monotonic()
+            why = plain(str(sys.exc_info()[1])[:200])
+            sys.stderr.write(f"mcpx: the log file {self.baseFilename} cannot be written: {why}\n")

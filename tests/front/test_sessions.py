@@ -1,0 +1,303 @@
+"""Which sessions go when there are too many, and when nobody uses them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fixtures.parts import Clock, forever, run, until
+from mcpx.front import http_session, sessions
+from mcpx.front.http_session import HttpSession
+from mcpx.front.sessions import Sessions
+from mcpx.wire import jsonrpc
+from mcpx.wire.exchange import Exchange, Headers
+
+
+class Hall:
+    """Sessions, and those of them that were ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[HttpSession] = []
+        self.sessions = Sessions(self.ended.append)
+
+    def begin(self, address: str = "10.0.0.1", principal: str = "ann", weight: int = 0) -> HttpSession:
+        owner = self.sessions.begin(principal, address, weight)
+        assert owner is not None
+        return owner
+
+    def use(self, owner: HttpSession) -> HttpSession:
+        found = self.sessions.find(owner.session.id, owner.principal)
+        assert found is owner
+        return owner
+
+    def is_open(self, owner: HttpSession) -> bool:
+        return owner not in self.ended
+
+
+def test_a_flood_of_greetings_ends_no_session_that_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: whoever sends them."""
+    monkeypatch.setattr(sessions, "MOST", 100)
+
+    async def main() -> None:
+        for address in ("10.0.0.1", "10.0.0.2"):
+            hall = Hall()
+            used = [hall.use(hall.begin()) for _ in range(20)]
+            for _ in range(500):
+                hall.begin(address)
+            assert all(map(hall.is_open, used))
+            assert len(hall.sessions) == 100
+
+    run(main())
+
+
+def test_whoever_asks_for_another_pays_before_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: somebody else's session that just began is not theirs to push out."""
+    monkeypatch.setattr(sessions, "MOST", 100)
+
+    async def main() -> None:
+        hall = Hall()
+        others = [hall.begin("10.0.0.2"), hall.begin("10.0.0.1", "bob"), hall.use(hall.begin("10.0.0.3"))]
+        flood = [hall.use(hall.begin()) for _ in range(300)]
+        assert all(map(hall.is_open, others))
+        assert [hall.is_open(owner) for owner in flood] == [False] * 203 + [True] * 97
+
+    run(main())
+
+
+def test_who_holds_most_makes_room_for_a_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: the session of theirs that was silent longest."""
+    monkeypatch.setattr(sessions, "MOST", 20)
+
+    async def main() -> None:
+        clock = Clock(monkeypatch)
+        hall = Hall()
+        small = hall.use(hall.begin("10.0.0.2"))
+        large = []
+        for _ in range(19):
+            await clock.pass_by(5)
+            large.append(hall.use(hall.begin()))
+        await clock.pass_by(5)
+        hall.use(large[0])
+        hall.begin("10.0.0.3")
+        assert hall.ended == [large[1]]
+        assert hall.is_open(small)
+
+    run(main(), 3000)
+
+
+def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6."""
+    monkeypatch.setattr(sessions, "MOST", 3)
+
+    async def main() -> None:
+        hall = Hall()
+        call = asyncio.ensure_future(forever())
+        busy = [hall.use(hall.begin()) for _ in range(3)]
+        for owner in busy[:2]:
+            owner.running["1"] = call
+        hall.begin("10.0.0.9")
+        assert hall.ended == busy[2:]
+        fresh = hall.begin()
+        assert not hall.is_open(hall.ended[-1]) and hall.is_open(fresh)
+        hall.use(fresh).running["1"] = call
+        assert hall.sessions.begin("ann", "10.0.0.1", 0) is None
+        call.cancel()
+
+    run(main())
+
+
+def test_what_clients_say_of_themselves_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6."""
+    monkeypatch.setattr(sessions, "MOST_WEIGHT", 1000)
+
+    async def main() -> None:
+        hall = Hall()
+        used = hall.use(hall.begin(weight=100))
+        for _ in range(50):
+            hall.begin(weight=300)
+        assert len(hall.sessions) == 4
+        assert hall.is_open(used)
+        assert hall.sessions.begin("ann", "10.0.0.1", 5000) is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("no:address", "no:address", True),
+    ],
+)
+def test_one_place_is_an_address_or_a_network_of_them(one: str, two: str, same: bool) -> None:
+    async def main() -> None:
+        hall = Hall()
+        assert (hall.begin(one).client is hall.begin(two).client) is same
+
+    run(main())
+
+
+def test_a_session_that_was_never_used_goes_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: one that was stays for half an hour."""
+
+    async def main() -> None:
+        clock = Clock(monkeypatch)
+        hall = Hall()
+        used, unused = hall.use(hall.begin()), hall.begin()
+
+        def sweep() -> list[HttpSession]:
+            for owner in hall.sessions:
+                hall.sessions.end_if_idle(owner)
+            return hall.ended
+
+        await clock.pass_by(59)
+        assert sweep() == []
+        await clock.pass_by(2)
+        assert sweep() == [unused]
+        await clock.pass_by(1735)
+        assert sweep() == [unused]
+        await clock.pass_by(10)
+        assert sweep() == [unused, used]
+
+    run(main(), 3000)
+
+
+def test_nothing_is_left_of_sessions_that_ended() -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        hall = Hall()
+        for n in range(50):
+            owner = hall.begin(f"10.0.0.{n}", weight=10)
+            if n % 2:
+                hall.use(owner)
+            hall.sessions.end(owner)
+            hall.sessions.end(owner)
+        left: Any = vars(hall.sessions)
+        assert [left[name] for name in ("_open", "_fresh", "_used", "_clients", "_weight")] == [{}, {}, {}, {}, 0]
+        assert len(hall.ended) == 50
+
+    run(main())
+
+
+# --- what one session keeps
+
+
+class Line:
+    """A connection that takes everything (`wire.exchange.Line`)."""
+
+    client = server = None
+    scheme = "http"
+    congested = False
+    waiting = 0
+
+    def write(self, data: bytes, more: bytes = b"") -> None: ...
+
+    def answered(self, keep: bool) -> None: ...
+
+
+def call(owner: HttpSession, size: int, away: bool = False) -> str:
+    """A call whose answer comes on an event stream; the name of that."""
+    exchange = Exchange(Line(), "POST", "/mcp", Headers({}), b"", True, False)  # type: ignore[arg-type]
+    stream = owner.stream(exchange, 1)
+    stream.send(jsonrpc.notification("x", None))
+    if away:
+        stream.detach()
+    stream.finish(jsonrpc.result(1, {"text": "x" * size}))
+    return stream.name
+
+
+def test_answers_that_were_delivered_are_not_kept_for_long() -> None:
+    """SEC-6: 320 results of two megabytes are not 640 MB; the last one may be on its way still."""
+
+    async def main() -> None:
+        hall = Hall()
+        owner = hall.begin()
+        for _ in range(320):
+            name = call(owner, 2_000_000)
+        assert owner.shelf.size < 2_100_000
+        assert list(owner.streams) == [name]
+        owner.tend(60.0, 0.0)
+        assert (owner.shelf.size, owner.streams) == (0, {})
+
+    run(main())
+
+
+def test_answers_for_a_client_that_is_away_wait_for_it() -> None:
+    """PRO-1, SEC-6: within a bound, and however much was delivered meanwhile."""
+
+    async def main() -> None:
+        owner = Hall().begin()
+        waiting = [call(owner, 2_000_000, away=True) for _ in range(5)]
+        for _ in range(100):
+            call(owner, 200_000)
+        assert list(owner.streams)[:5] == waiting
+        owner.tend(60.0, 0.0)
+        assert list(owner.streams) == waiting
+        for _ in range(20):
+            call(owner, 2_000_000, away=True)
+        assert owner.shelf.size < http_session.UNREAD_BYTES + 100_000
+        owner.tend(0.0, 0.0)
+        assert (owner.shelf.size, owner.streams) == (0, {})
+
+    run(main())
+
+
+def test_an_answer_that_is_still_being_written_is_kept() -> None:
+    async def main() -> None:
+        owner = Hall().begin()
+        slow = Line()
+        slow.waiting = 500_000
+        stream = owner.stream(Exchange(slow, "POST", "/mcp", Headers({}), b"", True, False), 1)  # type: ignore[arg-type]
+        stream.send(jsonrpc.notification("x", None))
+        stream.finish(jsonrpc.result(1, {}))
+        owner.tend(0.0, 0.0)
+        assert owner.streams
+        slow.waiting = 0
+        owner.tend(0.0, 0.0)
+        assert not owner.streams
+
+    run(main())
+
+
+def test_a_session_that_ended_keeps_nothing_whatever_still_comes() -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        hall = Hall()
+        owner = hall.begin()
+        call(owner, 1000)
+        exchange = Exchange(Line(), "POST", "/mcp", Headers({}), b"", True, False)  # type: ignore[arg-type]
+        running, late = owner.stream(exchange, 2), owner.stream(exchange, 3)
+        running.send(jsonrpc.notification("x", None))
+        owner.end()
+        assert owner.shelf.size == 0
+        running.send(jsonrpc.notification("x", None))
+        running.finish(jsonrpc.result(2, {}))
+        late.send(jsonrpc.notification("x", None))
+        late.finish(jsonrpc.result(3, {}))
+        assert (owner.shelf.size, owner.streams) == (0, {})
+
+    run(main())
+
+
+def test_the_end_of_a_session_with_many_calls_is_spread_over_turns() -> None:
+    async def main() -> None:
+        owner = Hall().begin()
+
+        async def hang() -> None:
+            await forever()
+
+        tasks = {n: asyncio.ensure_future(hang()) for n in range(5000)}
+        owner.running.update(tasks)
+        await asyncio.sleep(0)
+        owner.end()
+        assert not all(task.cancelling() for task in tasks.values())
+        await until(lambda: all(task.cancelled() for task in tasks.values()))
+
+    run(main())
