@@ -503,14 +503,16 @@ class _Reply:
         if self._events is not None:
             self._broken("the answer ended before the result", deliberate=True)
             return
-        raw, self._body = bytes(self._body), b""
+        raw, self._body = self._body, b""
         if self._status == 404 and self._talk.in_session:
             error = Unavailable(self._talk.name, SERVER_DIED, "the server ended the session")
             error.unsent = self._last_id is None  # a 404 to a resumed stream says nothing of the request itself
             self._talk.waiting.fail(self._rid, error)
             self._talk.end_session()
         elif self._in_step and self._status >= 300:
-            error = refusal(self._talk.name, self._status, self._headers, raw, self._talk.secrets, other_type="sse")
+            error = refusal(
+                self._talk.name, self._status, self._headers, bytes(raw), self._talk.secrets, other_type="sse"
+            )
             self._talk.waiting.fail(self._rid, error)
         elif self._in_step:
             self._message["id"] = self._rid

@@ -24,6 +24,8 @@ from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
+TOLD = 1000
+"""Characters of a server's own words that are kept as the reason why it is not connected."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
@@ -104,7 +106,7 @@ class Upstream:
         try:
             link = await self._connections.connect(self._solo)
         except RpcError as error:
-            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
+            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message[:TOLD]}"
             if isinstance(error, Unavailable):
                 if error.retry_after:
                     self._life.hold_off(error.retry_after)
