@@ -212,7 +212,7 @@ ASKING = {"HTTP": asks_by_http, "WebSocket": asks_by_websocket, "HTTP+SSE": asks
 def test_who_asks_and_does_not_read_is_not_answered_into_memory(front: str, reads: bool) -> None:
     """SEC-6: nothing more is read from a connection whose answers wait to be read."""
     servers = [Hostile().server("bad", kind="stdio")]
-    with Siege(servers) as siege, siege.peak() as peak, Attackers(ASKING[front](siege.port, reads), 4):
+    with Siege(servers) as siege, siege.peak() as peak, Attackers(ASKING[front](siege.port, reads)):
         figures = siege.healthy.during(4.0)
         assert peak() < 48, f"{peak():.0f} MiB"
         assert not figures.bad(), figures.bad()
