@@ -126,14 +126,21 @@ class Intake:
         return len(self._rest) - self._at
 
     def take(self, data: bytes) -> None:
-        """What was read."""
-        if self._rest or self._held or self._slow or len(data) > self._piece:
+        """What was read. As much of it as is little work is handed on at once, the rest in line with others."""
+        if self._rest or self._held or self._slow:
             self._put(data)
             return
         began = clock()
-        self._feed(data)
-        if clock() - began > LONG:
-            self._slow = True
+        if len(data) <= self._piece:
+            self._feed(data)
+            if clock() - began > LONG:
+                self._slow = True
+            return
+        self._rest, self._at = data, 0
+        while self._rest and not self._held and clock() - began < LONG:
+            self._step()
+        if self._rest:
+            self._wait()
 
     def hold(self, held: bool) -> None:
         """Whether `feed` wants nothing for the moment."""
@@ -163,8 +170,11 @@ class Intake:
     def _put(self, data: bytes) -> None:
         self._rest = self._rest[self._at :] + data if self._rest else data
         self._at = 0
+        self._wait()
+
+    def _wait(self) -> None:
         if self._held:
-            self._pause(len(self._rest) >= self._read_ahead)
+            self._pause(self.waiting >= self._read_ahead)
         else:
             self._pause(True)
             self._queue()
@@ -183,33 +193,36 @@ class Intake:
 
     def work(self) -> bool:
         """For the line: one piece. Whether there is more."""
-        rest, at = self._rest, self._at
-        if rest and not self._held:
-            piece = rest[at : at + self._piece]
-            if at + len(piece) < len(rest):
-                self._at = at + len(piece)
-            else:
-                self._rest, self._at = b"", 0
-            began = clock()
+        if self._rest and not self._held:
             try:
-                self._feed(piece)
+                self._step()
             except Exception:
                 log.exception("what a peer sent could not be worked off")
                 self.clear()
                 if self._source is not None:
                     self._source.close()
-            took = clock() - began
-            if took > LONG:
-                self._slow = True
-                self._piece = max(SMALLEST, self._piece // 2)
-            elif took < SHORT:
-                self._slow = False
-                self._piece = min(self._largest, self._piece * 2)
         if self._rest and not self._held:
             return True
         self._in_line = False
         self._pause(self._held and self.waiting >= self._read_ahead)
         return False
+
+    def _step(self) -> None:
+        rest, at = self._rest, self._at
+        piece = rest[at : at + self._piece]
+        if at + len(piece) < len(rest):
+            self._at = at + len(piece)
+        else:
+            self._rest, self._at = b"", 0
+        began = clock()
+        self._feed(piece)
+        took = clock() - began
+        if took > LONG:
+            self._slow = True
+            self._piece = max(SMALLEST, self._piece // 2)
+        elif took < SHORT:
+            self._slow = False
+            self._piece = min(self._largest, self._piece * 2)
 
     def _pause(self, paused: bool) -> None:
         if paused is not self._paused and self._source is not None and not self._source.is_closing():
