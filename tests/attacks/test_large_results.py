@@ -350,7 +350,7 @@ def hostile(number: int) -> Json:
 def test_hostile_schemas_and_ten_thousand_tools_do_not_delay_a_small_call(tmp_path: Path) -> None:
     """SRC-8, SUR-9, SUR-10: shown, searched, checked against, called wrongly: within bounds."""
     plain = {"type": "object", "properties": {"path": {"type": "string"}}}
-    many = [{"name": f"t{n}", "description": f"Does the thing {n}", "inputSchema": plain} for n in range(10_000)]
+    many = [{"name": f"t{n}", "description": f"Does the thing {n}", "inputSchema": plain} for n in range(9_996)]
     servers = (
         large("well"),
         told("bad", tmp_path, {"tools": [hostile(number) for number in range(15)]}),
@@ -369,7 +369,7 @@ def test_hostile_schemas_and_ten_thousand_tools_do_not_delay_a_small_call(tmp_pa
 
         def look() -> None:
             other.tools()
-            assert "10,004 tools" in text(other.use("inspect", server_name="many"))
+            assert "10,000 tools" in text(other.use("inspect", server_name="many"))
             described.tools()
 
         unharmed(lambda: healthy.run("well", "small"), misuse, look)

@@ -26,7 +26,7 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
-from mcpx.transports import Http
+from mcpx.transports import Http, replies
 from mcpx.transports import http as module
 from mcpx.transports.dial import Dial
 from mcpx.transports.http import HttpConversation
@@ -711,7 +711,7 @@ def test_a_call_that_times_out_loses_nothing_but_itself() -> None:
 
 def test_a_call_that_is_polled_for_was_sent_though_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never twice, unless it certainly was not acted on."""
-    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+    monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
@@ -736,7 +736,7 @@ def test_a_call_that_is_polled_for_was_sent_though_the_server_is_gone(monkeypatc
 def test_a_paused_call_is_not_left_waiting_when_its_conversation_is_lost_and_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+    monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
@@ -977,7 +977,7 @@ def test_a_server_that_never_takes_that_notification_holds_a_request_no_longer_t
 def test_a_stream_closed_in_mid_call_is_polled_from_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server names the time; the meanwhile is told of the pause."""
 
-    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+    monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         asked: list[Json] = []
@@ -1030,7 +1030,7 @@ def test_a_stream_that_ends_without_a_reply_fails_its_request(version: str | Non
 
 
 def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+    monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:
@@ -1049,7 +1049,7 @@ def test_a_resumed_stream_that_is_gone_fails_the_request_and_is_not_sent_again(m
 
 
 def test_a_call_given_up_while_it_is_paused_is_not_polled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHORTEST_RETRY_MS", 1)
+    monkeypatch.setattr(replies, "SHORTEST_RETRY_MS", 1)
 
     async def main() -> None:
         def pauses(exchange: Exchange, message: Json) -> None:

@@ -43,6 +43,7 @@ TRANSPORTS: Family[Transport] = Family(
         "memory",
         "process",
         "refusals",
+        "replies",
         "stderrlog",
     ),
 )

@@ -9,7 +9,13 @@ from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.refusals import refusal
 from mcpx.wire import websocket
+from mcpx.wire.framing import Patience
 from mcpx.wire.peer import Conversation
+
+NOISE = 2**20
+"""Bytes of frames that are no messages of ours, from one message to the next."""
+FRAME = 16
+"""Bytes as which a frame counts that holds next to nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,7 @@ class SocketConversation(Carried):
     def __init__(self, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._socket: websocket.WebSocket | None = None
+        self._patience = Patience(NOISE)
 
     async def start(self, spec: Websocket) -> None:
         name = self._dial.name
@@ -41,13 +48,24 @@ class SocketConversation(Carried):
                 limit=self._dial.limit,
                 subprotocol="mcp",
                 timeout=self._dial.timeout,
-                on_message=self._peer.receive,
+                on_message=self._received,
                 on_close=lambda reason: self._peer.lose(reason or "the connection was closed", SERVER_DIED),
             )
         except websocket.Refused as answer:
             raise refusal(name, answer.status, answer.headers, answer.body, spec.headers.values()) from None
         except (OSError, TimeoutError) as error:
             raise Unavailable(name, SERVER_DOWN, f"cannot connect: {str(error) or 'no answer'}") from None
+
+    def _received(self, raw: bytes) -> None:
+        waiting = self._peer.waiting
+        noise = waiting.noise
+        self._peer.receive(raw)
+        if waiting.noise == noise:
+            self._patience.message()
+        elif self._patience.lost(len(raw) + FRAME, 0):
+            self._peer.lose(f"it sends nothing but noise, {NOISE:,} bytes of it", SERVER_DIED)
+            if self._socket is not None:
+                self._socket.close(1008, "these are no messages")
 
     def _transmit(self, raw: bytes) -> None:
         if self._socket is not None:

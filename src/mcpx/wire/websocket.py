@@ -175,7 +175,7 @@ class WebSocket(asyncio.Protocol):
                 self.begin()
             elif isinstance(event, Frame):
                 if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                    if not event.fin and len(event.data) < 2:
+                    if len(event.data) < 2:  # no message is so short
                         self._idle_frames += 1
                     self._fragment(bytes(event.data), event.fin)
                 else:
