@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect as library_connect
 from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as library_serve
+from websockets.utils import accept_key
 
 from mcpx.wire import websocket
 from mcpx.wire.http_server import Exchange, HttpServer
@@ -539,3 +540,28 @@ def test_no_bytes_stop_the_server(pieces: list[bytes]) -> None:
             assert side.closed.empty()
 
     uvloop.run(main())
+
+
+def test_a_server_whose_first_frame_is_wrong_is_told_goodbye_and_nothing_more(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            key = head.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0].decode()
+            answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            answer += f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n"
+            writer.write(answer.encode() + b"\x80\x00")  # a continuation of nothing
+            await reader.read(100)
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            side = Side()
+            socket = await dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", side)
+            assert socket.closed
+            socket.send(b"{}")
+            async with asyncio.timeout(5):
+                assert "1002" in await side.closed.get()
+
+    run(main())
+    assert not caplog.records

@@ -75,7 +75,7 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bo
 
 
 def _load_large(data: bytes | bytearray) -> Any:
-    if data.count(b"[") + data.count(b"{") > MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS:
+    if len(data) > 3 * MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS:  # the least of each is `[],`
         raise BadJson(f"more than {MOST_CONTAINERS:,} arrays and objects")
     # Of millions of small lists all but one are young: a collector that looks at them again and again while they are
     # being made takes several times as long as the parser.
@@ -89,7 +89,9 @@ def _load_large(data: bytes | bytearray) -> Any:
 
 
 def _containers(data: bytes | bytearray) -> int:
-    """How many arrays and objects there are, those in strings left out."""
+    """How many arrays and objects there are, those in strings left out. (With those it is a first, quick look.)"""
+    if (most := data.count(b"[") + data.count(b"{")) <= MOST_CONTAINERS:
+        return most
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
     if plain.count(b'"') > 4 * MOST_CONTAINERS:  # so many strings cannot be taken out in time
         return MOST_CONTAINERS + 1

@@ -36,7 +36,7 @@ SHORT: Final = 0.0001
 """Seconds below which the next piece may be larger."""
 SMALLEST: Final = 256
 FIRST: Final = 4096
-LARGEST: Final = 32768
+LARGEST: Final = 65536
 """Bytes of a piece: the smaller, the more work there was in the last one."""
 READ_AHEAD: Final = 65536
 """Bytes that are read, not worked off, from a peer that has to wait: the end of its connection is seen behind them."""

@@ -120,7 +120,8 @@ class WebSocket(asyncio.Protocol):
 
     def begin(self) -> None:
         """The handshake is done."""
-        self._open = self.begun = True
+        self.begun = True
+        self._open = self._end is None  # the first frames may have come with the handshake, and have been wrong
         self._ping = asyncio.get_running_loop().call_later(PING_EVERY, self._keep_alive)
         if not self.opened.done():
             self.opened.set_result(None)
