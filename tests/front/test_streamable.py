@@ -28,6 +28,7 @@ from mcpx.model.errors import (
 )
 from mcpx.wire import era
 from mcpx.wire.exchange import Exchange
+from mcpx.wire.http_client import header_lines
 from mcpx.wire.tasks import Tasks
 
 POST = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -722,7 +723,7 @@ def test_a_header_that_comes_twice_is_a_mismatch(header: str) -> None:
             lines = [*{**POST, **values}.items(), (header, values[header])]
             reply = Reply()
             pool = at.web._pool  # pyright: ignore[reportPrivateUsage]
-            pool.start("POST", "/mcp", [(k.encode(), v.encode()) for k, v in lines], body, reply)
+            pool.start("POST", "/mcp", header_lines([(k.encode(), v.encode()) for k, v in lines]), body, reply)
             message = await reply.json()
             assert (reply.status, message["id"], error_of(message)) == (400, 4, -32020)
 

@@ -14,7 +14,10 @@ from fixtures.parts import forever, run, turns, until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    OVERLOADED,
     SERVER_DIED,
     SERVER_DOWN,
     SERVER_GARBAGE,
@@ -27,7 +30,8 @@ from mcpx.transports import Http
 from mcpx.transports import http as module
 from mcpx.transports.dial import Dial
 from mcpx.transports.http import HttpConversation
-from mcpx.wire import codec, era
+from mcpx.wire import codec, era, http_client
+from mcpx.wire.framing import Patience
 from mcpx.wire.http_server import Exchange, HttpServer
 from mcpx.wire.sse import sse_frame
 
@@ -136,8 +140,10 @@ class Talking:
         limit: int = 1 << 20,
         annotations: Any = None,
         headers: Json | None = None,
+        timeout: float = 2.0,
     ) -> None:
         self.site = site
+        self._timeout = timeout
         self.owner = Owner()
         self._version = version
         self._session = session
@@ -155,7 +161,7 @@ class Talking:
 
             self.site.acts.setdefault("initialize", initialize)
         spec = Http(url=self.site.url, headers=self._headers)
-        talk = await spec.open(Dial("srv", self.owner, 2.0, self._limit, {}, self._annotations))
+        talk = await spec.open(Dial("srv", self.owner, self._timeout, self._limit, {}, self._annotations))
         assert isinstance(talk, HttpConversation)
         self.talk = talk
         if self._session is not None:
@@ -197,15 +203,92 @@ def test_a_reply_comes_as_json_or_as_a_stream() -> None:
     run(main())
 
 
-def test_a_reply_without_the_right_id_is_still_the_reply_to_its_post() -> None:
+@pytest.mark.parametrize(("status", "id"), [(200, "null"), (400, "null"), (400, '"server-error"')])
+def test_an_error_about_a_message_that_was_not_read_is_the_reply_to_its_post(status: int, id: str) -> None:
+    """PRO-6: JSON-RPC says null then; the Python SDK says "server-error", under an HTTP error."""
+
     async def main() -> None:
         def odd(exchange: Exchange, message: Json) -> None:
-            exchange.reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"theirs","data":[1]}}')
+            error = '{"code":-32000,"message":"theirs","data":[1]}'
+            exchange.reply(status, f'{{"jsonrpc":"2.0","id":{id},"error":{error}}}'.encode())
 
         async with Talking(Site(odd=odd)) as on:
             with pytest.raises(RpcError, match="theirs") as caught:
                 await on.ask("odd")
             assert caught.value.to_json() == {"code": -32000, "message": "theirs", "data": [1]}
+
+    run(main())
+
+
+def wrong_ids(asked: int) -> list[Any]:
+    return [asked - 1, asked + 1, str(asked), float(asked), True, None, "other", []]
+
+
+@pytest.mark.parametrize("which", range(8))
+@pytest.mark.parametrize("how", ["json", "stream"])
+def test_a_reply_to_another_request_is_nobodys_and_ends_its_connection(how: str, which: int) -> None:
+    """SRC-8: a server, or a proxy before it, that is one reply behind must not give anybody another's answer."""
+
+    async def main() -> None:
+        def shifted(exchange: Exchange, message: Json) -> None:
+            reply = {"id": wrong_ids(message["id"])[which], "result": {"secret": "another's"}}
+            if how == "json":
+                exchange.reply(200, json.dumps({"jsonrpc": "2.0", **reply}).encode())
+            else:
+                exchange.stream(200, EVENTS)
+                exchange.write(frame(reply))
+                exchange.write(frame({"id": message["id"], "result": {"late": True}}))
+                exchange.end()
+
+        async with Talking(Site(shifted=shifted)) as on:
+            with pytest.raises(Unavailable, match=r"^srv: answered another request") as caught:
+                await on.ask("shifted")
+            assert caught.value.code == SERVER_GARBAGE
+            await until(lambda: on.open_connections() == 0)
+            assert await on.ask() == {}
+
+    run(main())
+
+
+def test_an_http_error_that_answers_another_request_is_not_told_as_this_ones() -> None:
+    async def main() -> None:
+        def shifted(exchange: Exchange, message: Json) -> None:
+            error = {"code": -32000, "message": "another's words"}
+            exchange.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"] - 1, "error": error}).encode())
+
+        async with Talking(Site(m=shifted)) as on:
+            with pytest.raises(Unavailable, match="answered another request") as caught:
+                await on.ask()
+            assert caught.value.code == SERVER_GARBAGE
+            await until(lambda: on.open_connections() == 0)
+
+    run(main())
+
+
+def test_two_conversations_never_ask_under_the_same_id() -> None:
+    """A proxy that mixes up what it carries for two of them would else give one the other's answer."""
+
+    async def main() -> None:
+        async with Talking(Site()) as one, Talking(Site()) as two:
+            for on in (one, two, one, two):
+                await on.ask()
+            asked = [message["id"] for on in (one, two) for _, message in on.site.posts]
+            assert len(set(asked)) == 4
+
+    run(main())
+
+
+def test_a_second_reply_on_a_stream_changes_nothing_and_ends_the_connection() -> None:
+    async def main() -> None:
+        def twice(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            both = frame({"id": message["id"], "result": {"n": 1}}) + frame({"id": message["id"], "result": {"n": 2}})
+            exchange.write(both)
+            exchange.end()
+
+        async with Talking(Site(m=twice)) as on:
+            assert await on.ask() == {"n": 1}
+            await until(lambda: on.open_connections() == 0)
 
     run(main())
 
@@ -1099,13 +1182,12 @@ def test_noise_on_a_stream_is_counted_and_harms_nobody() -> None:
             for data in (b"not json", b"[]", b"5", b'{"jsonrpc":"1.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'):
                 exchange.write(sse_frame(data))
             exchange.write(sse_frame(b"ignored", event="other"))
-            exchange.write(frame({"id": 99, "result": {"wrong": True}}))
             exchange.write(frame({"id": message["id"], "result": {"right": True}}))
             exchange.end()
 
         async with Talking(Site(m=noisy)) as on:
             assert await on.ask() == {"right": True}
-            assert (on.talk.waiting.noise, on.talk.waiting.strays) == (5, 1)
+            assert on.talk.waiting.noise == 5
 
     run(main())
 
@@ -1123,5 +1205,340 @@ def test_a_method_the_server_lacks_is_its_own_error_whatever_the_status() -> Non
             with pytest.raises(RpcError) as caught:
                 await on.ask()
             assert caught.value.to_json() == {"code": METHOD_NOT_FOUND, "message": "no such method", "x": 1}
+
+    run(main())
+
+
+# --- bounds: whatever a server sends, it ends
+
+
+NOISES = [
+    pytest.param(b"\n" * 8192, id="blank lines"),
+    pytest.param(b": still here\n\n" * 600, id="comments"),
+    pytest.param(b"id: 7\n\n" * 1000, id="ids"),
+    pytest.param(b"retry: 1\n\n" * 800, id="retries"),
+    pytest.param(b"data: []\n\n" * 800, id="no messages"),
+    pytest.param(b"event: other\ndata: {}\n\n" * 400, id="other events"),
+    pytest.param(b"nonsense" * 1000, id="a line without end"),
+    pytest.param(b": " + b"x" * 8000, id="a comment without end"),
+]
+
+
+def pour(exchange: Exchange, noise: bytes) -> None:
+    """Writes noise until the other side hangs up."""
+
+    async def write() -> None:
+        while not exchange.closed:
+            exchange.write(noise)
+            await exchange.drain()
+            await asyncio.sleep(0)  # a connection that is ending does not wait
+
+    exchange.stream(200, EVENTS)
+    task = asyncio.get_running_loop().create_task(write())
+    exchange.on_disconnect = task.cancel
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_reply_of_nothing_but_noise_is_cut_and_said(noise: bytes) -> None:
+    """SRC-8 and SEC-6."""
+
+    async def main() -> None:
+        async with Talking(Site(m=lambda exchange, _: pour(exchange, noise)), limit=1 << 24) as on:
+            with pytest.raises(Unavailable, match=r"^srv: the answer carries nothing but noise") as caught:
+                await on.ask(timeout=30)
+            assert caught.value.code == SERVER_GARBAGE
+            await until(lambda: on.open_connections() == 0)
+
+    run(main())
+
+
+def test_a_large_event_in_many_lines_is_no_noise() -> None:
+    async def main() -> None:
+        def slow(exchange: Exchange, message: Json) -> None:
+            text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"x": ["y" * 9] * 100_000}}, indent=1)
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(text.encode()))
+            exchange.end()
+
+        async with Talking(Site(m=slow), limit=1 << 24) as on:
+            assert len((await on.ask(timeout=30))["x"]) == 100_000
+
+    run(main())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_standing_stream_of_nothing_but_noise_is_said_once_and_opened_with_growing_pauses(
+    noise: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SRC-8: neither ids nor `retry` among the noise make the pauses short again."""
+    monkeypatch.setattr(module, "RETRY_MS", 20)
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        if seconds > 0.03:  # else it is this test's own
+            pauses.append(seconds)
+        await sleep(min(seconds, 0.01))
+
+    async def main() -> None:
+        site = Site()
+        site.on_get = lambda exchange: pour(exchange, noise)
+        async with Talking(site, "2025-11-25", session="s", limit=1 << 24) as on:
+            monkeypatch.setattr(module.asyncio, "sleep", noted)
+            await until(lambda: len(pauses) >= 4, seconds=20)
+            monkeypatch.undo()
+            assert await on.ask() == {}
+
+    run(main())
+    assert pauses[:4] == pytest.approx([0.04, 0.08, 0.16, 0.32])
+    said = [record.message for record in caplog.records if "nothing but noise" in record.message]
+    assert len(said) == 1
+    assert said[0].startswith("[srv] ")
+
+
+def test_signs_of_life_for_days_are_no_noise() -> None:
+    patience = Patience(1000)
+    assert not patience.lost(900, 0)
+    patience._began -= 3600  # pyright: ignore[reportPrivateUsage]
+    assert not patience.lost(900, 0)
+    assert patience.lost(1100, 0)
+
+
+def test_a_standing_stream_carries_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever id they bear: they end it, and it is opened again behind them."""
+    monkeypatch.setattr(module, "RETRY_MS", 5)
+
+    async def main() -> None:
+        streams: list[Exchange] = []
+
+        def standing(exchange: Exchange) -> None:
+            exchange.stream(200, EVENTS)
+            streams.append(exchange)
+
+        site = Site(slow=lambda *_: None)
+        site.on_get = standing
+        async with Talking(site, "2025-11-25", session="s") as on:
+            call = asyncio.create_task(on.ask("slow"))
+            await until(lambda: "slow" in site.methods() and streams)
+            exchange, message = next(post for post in site.posts if post[1].get("method") == "slow")
+            streams[0].write(frame({"id": message["id"], "result": {"forged": True}}, id="e1"))
+            await until(lambda: len(streams) == 2)
+            assert streams[1].headers.get("last-event-id") == "e1"
+            assert not call.done()
+            result(exchange, message, fine=True)
+            assert await call == {"fine": True}
+
+    run(main())
+
+
+def endless(exchange: Exchange, status: int) -> None:
+    """A body that does not end."""
+
+    async def write() -> None:
+        while not exchange.closed:
+            exchange.write(b"x" * 8192)
+            await exchange.drain()
+            await asyncio.sleep(0)
+
+    exchange.stream(status, [("content-type", "text/plain")])
+    task = asyncio.get_running_loop().create_task(write())
+    exchange.on_disconnect = task.cancel
+
+
+@pytest.mark.parametrize("status", [200, 202, 400])
+def test_what_is_said_to_a_notification_is_not_read_for_ever(status: int) -> None:
+    async def main() -> None:
+        hung_up = asyncio.Event()
+
+        def talks(exchange: Exchange, message: Json) -> None:
+            endless(exchange, status)
+            stop = exchange.on_disconnect
+            exchange.on_disconnect = lambda: (stop and stop(), hung_up.set())[1]
+
+        async with Talking(Site(n=talks), "2025-11-25") as on:
+            on.talk.notify("n", None)
+            await hung_up.wait()
+            assert await on.ask() == {}
+
+    run(main())
+
+
+def test_a_notification_that_is_not_taken_is_given_up_in_time() -> None:
+    async def main() -> None:
+        hung_up = asyncio.Event()
+
+        def hangs(exchange: Exchange, message: Json) -> None:
+            exchange.on_disconnect = hung_up.set
+
+        async with Talking(Site(n=hangs), "2025-11-25", timeout=0.2) as on:
+            on.talk.notify("n", None)
+            await hung_up.wait()
+            assert on.owner.losses == []
+
+    run(main())
+
+
+def test_a_stream_that_is_not_offered_is_not_read_for_ever() -> None:
+    async def main() -> None:
+        hung_up = asyncio.Event()
+
+        def talks(exchange: Exchange) -> None:
+            endless(exchange, 405)
+            stop = exchange.on_disconnect
+            exchange.on_disconnect = lambda: (stop and stop(), hung_up.set())[1]
+
+        site = Site()
+        site.on_get = talks
+        async with Talking(site, "2025-11-25", session="s") as on:
+            await hung_up.wait()
+            assert await on.ask() == {}
+            assert len(site.gets) == 1
+
+    run(main())
+
+
+def test_an_error_page_without_end_is_told_by_its_beginning() -> None:
+    async def main() -> None:
+        async with Talking(Site(m=lambda exchange, _: endless(exchange, 502))) as on:
+            with pytest.raises(Unavailable, match="HTTP 502") as caught:
+                await on.ask(timeout=30)
+            assert caught.value.http_status == 502
+            await until(lambda: on.open_connections() == 0)
+
+    run(main())
+
+
+def test_an_error_of_the_servers_own_may_be_long() -> None:
+    """PRO-6."""
+
+    async def main() -> None:
+        def long(exchange: Exchange, message: Json) -> None:
+            error = {"code": -32602, "message": "no", "data": "x" * 200_000}
+            exchange.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
+
+        async with Talking(Site(m=long)) as on:
+            with pytest.raises(RpcError) as caught:
+                await on.ask()
+            assert len(caught.value.data) == 200_000
+
+    run(main())
+
+
+def test_a_long_event_id_is_dropped_and_a_short_one_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory by headers: an id is kept, and sent back."""
+    monkeypatch.setattr(module, "RETRY_MS", 5)
+
+    async def main() -> None:
+        def pauses(exchange: Exchange, message: Json) -> None:
+            asked.append(message["id"])
+            exchange.stream(200, EVENTS)
+            exchange.write(sse_frame(b"", id="e" * 1024) + sse_frame(b"", id="f" * 1025))
+            exchange.end()
+
+        def resumed(exchange: Exchange) -> None:
+            exchange.stream(200, EVENTS)
+            exchange.write(frame({"id": asked[0], "result": {}}))
+
+        asked: list[int] = []
+        site = Site(m=pauses)
+        site.on_get = resumed
+        async with Talking(site) as on:
+            await on.ask()
+            assert site.gets[0].headers.get("last-event-id") == "e" * 1024
+
+    run(main())
+
+
+@pytest.mark.parametrize("session", ["x" * 1025, "a b", "caf\u00e9"])
+def test_a_session_id_that_is_none_is_refused(session: str) -> None:
+    async def main() -> None:
+        def greets(exchange: Exchange, message: Json) -> None:
+            body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}).encode()
+            exchange.reply(200, body, headers=[("mcp-session-id", session)])
+
+        async with Talking(Site(initialize=greets)) as on:
+            with pytest.raises(Unavailable, match=r"^srv: gave a session id that is ") as caught:
+                await on.ask("initialize")
+            assert caught.value.code == SERVER_GARBAGE
+
+    run(main())
+
+
+def test_what_travels_as_a_header_is_bounded_and_the_argument_named() -> None:
+    async def main() -> None:
+        wanted = {("place", "city"): ("City", "string"), **{(f"a{n}",): (f"A{n}", "string") for n in range(8)}}
+        async with Talking(Site(), era.LATEST_MODERN, annotations={"t": wanted}) as on:
+            for arguments, named in (
+                ({"place": {"city": "x" * 8193}}, "'place.city'"),
+                ({"place": {"city": "\u00e9" * 4000}}, "'place.city'"),  # as base64
+                ({f"a{n}": "x" * 8000 for n in range(8)}, "'a4'"),
+            ):
+                with pytest.raises(RpcError, match=named) as caught:
+                    await on.ask("tools/call", name="t", arguments=arguments)
+                assert caught.value.code == INVALID_PARAMS
+            with pytest.raises(RpcError, match="'uri' has to travel"):
+                await on.ask("resources/read", uri="u:" + "x" * 8192)
+            assert on.site.posts == []
+            await on.ask("tools/call", name="t", arguments={"place": {"city": "x" * 8192}})
+            assert len(on.talk.waiting) == 0
+
+    run(main())
+
+
+def test_no_more_questions_are_answered_at_a_time_than_there_are_places_for() -> None:
+    async def main() -> None:
+        def asks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            for n in range(module.QUESTIONS + 1):
+                exchange.write(frame({"id": f"q{n}", "method": "roots/list"}))
+            exchange.write(frame({"id": "q0", "method": "roots/list"}))
+
+        async with Talking(Site(tools_call=asks), "2025-11-25") as on:
+            call = asyncio.create_task(on.call(Owner(forever), timeout=None))
+            await until(lambda: on.site.methods().count("answer") == 2)
+            codes = [(m["id"], m["error"]["code"]) for _, m in on.site.posts if "method" not in m]
+            assert codes == [(f"q{module.QUESTIONS}", OVERLOADED), ("q0", INVALID_REQUEST)]
+            call.cancel()
+
+    run(main())
+
+
+def test_a_server_that_asks_and_never_takes_the_answers_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_UNTAKEN", 100_000)
+
+    async def main() -> None:
+        def asks(exchange: Exchange, message: Json) -> None:
+            exchange.stream(200, EVENTS)
+            for n in range(20):
+                exchange.write(frame({"id": n, "method": "roots/list"}))
+
+        async with Talking(Site(tools_call=asks, answer=lambda *_: None), "2025-11-25") as on:
+            with pytest.raises(Unavailable, match="does not take what it is sent"):
+                await on.call(Owner({"roots": ["x" * 10_000]}), timeout=None)
+            assert on.owner.losses == ["does not take what it is sent"]
+
+    run(main())
+
+
+def test_a_call_for_which_no_connection_is_free_is_not_sent_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIF-6: hanging calls hold up neither what cancels them nor more than there are places for."""
+    for name in ("FEWEST_CONNECTIONS", "MOST_CONNECTIONS"):
+        monkeypatch.setattr(http_client, name, 2)
+
+    async def main() -> None:
+        async with Talking(Site(hang=lambda *_: None), "2025-11-25") as on:
+            hanging = [asyncio.create_task(on.ask("hang", timeout=30)) for _ in range(2)]
+            await until(lambda: on.site.methods().count("hang") == 2)
+            with pytest.raises(Unavailable, match=r"could not be sent within 0\.1 s") as caught:
+                await on.ask("late", timeout=0.1)
+            assert caught.value.code == SERVER_TIMEOUT
+            assert caught.value.unsent
+            waiting = asyncio.create_task(on.ask("next", timeout=30))
+            hanging[0].cancel()
+            assert await waiting == {}
+            await until(lambda: "notifications/cancelled" in on.site.methods())
+            assert "late" not in on.site.methods()
+            assert on.site.methods().count("notifications/cancelled") == 1
+            hanging[1].cancel()
 
     run(main())

@@ -11,6 +11,7 @@ from fixtures.parts import run, turns, until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
 from mcpx.transports import Sse
+from mcpx.transports import sse as module
 from mcpx.transports.dial import Dial
 from mcpx.wire.http_server import Exchange, HttpServer
 from mcpx.wire.peer import Conversation
@@ -422,5 +423,119 @@ def test_a_server_that_is_not_there_is_told_with_its_name() -> None:
         with pytest.raises(Unavailable, match=r"^srv: cannot connect: ") as caught:
             await Talking(site).open()
         assert caught.value.code == SERVER_DOWN
+
+    run(main())
+
+
+# --- bounds
+
+
+def pour(exchange: Exchange, data: bytes) -> None:
+    """Writes the same until the other side hangs up."""
+
+    async def write() -> None:
+        while not exchange.closed:
+            exchange.write(data)
+            await exchange.drain()
+            await asyncio.sleep(0)  # a connection that is ending does not wait
+
+    task = asyncio.get_running_loop().create_task(write())
+    exchange.on_disconnect = task.cancel
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\n" * 8192, b": hm\n\n" * 2000, b"data: []\n\n" * 800, b"event: x\ndata: {}\n\n" * 400]
+)
+def test_a_stream_of_nothing_but_noise_is_the_end_and_said(noise: bytes) -> None:
+    """SRC-8 and SEC-6."""
+
+    async def main() -> None:
+        async with Talking(Site(), limit=1 << 24) as on:
+            assert await on.ask() == {"echo": "m"}
+            assert on.site.stream is not None
+            pour(on.site.stream, noise)
+            await until(lambda: on.owner.losses)
+            assert "nothing but noise" in on.owner.losses[0]
+
+    run(main())
+
+
+def test_an_event_without_end_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENDLESS", 1 << 20)
+
+    async def main() -> None:
+        async with Talking(Site(), limit=1000) as on:
+            assert on.site.stream is not None
+            pour(on.site.stream, b"data: " + b"x" * 8000 + b"\n")
+            await until(lambda: on.owner.losses)
+            assert "without end" in on.owner.losses[0]
+
+    run(main())
+
+
+def test_what_is_no_event_stream_is_not_read_for_ever() -> None:
+    async def main() -> None:
+        hung_up = asyncio.Event()
+
+        def page(exchange: Exchange) -> None:
+            exchange.stream(200, [("content-type", "text/html")])
+            pour(exchange, b"x" * 8192)
+            exchange.on_disconnect = hung_up.set
+
+        site = Site()
+        site.on_get = page
+        with pytest.raises(Unavailable, match="HTTP 200 where an event stream was expected"):
+            async with Talking(site):
+                pass
+        await hung_up.wait()
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_what_is_said_to_a_message_is_not_read_for_ever(status: int) -> None:
+    async def main() -> None:
+        def chatty(exchange: Exchange, message: Json) -> None:
+            exchange.stream(status, [("content-type", "text/plain")])
+            pour(exchange, b"x" * 8192)
+            on.site.on_post = on.site.answer
+
+        async with Talking(Site()) as on:
+            on.site.on_post = chatty
+            assert on.talk is not None
+            on.talk.notify("n", None)
+            assert await on.ask() == {"echo": "m"}
+
+    run(main())
+
+
+def test_a_message_that_is_not_taken_in_time_fails_and_the_next_is_sent() -> None:
+    async def main() -> None:
+        async with Talking(Site(), timeout=0.3) as on:
+            on.site.on_post = lambda *_: None
+            with pytest.raises(Unavailable, match=r"did not take the message within 0\.3 s") as caught:
+                await on.ask(timeout=None)
+            assert caught.value.code == SERVER_TIMEOUT
+            on.site.on_post = on.site.answer
+            assert await on.ask() == {"echo": "m"}
+
+    run(main())
+
+
+def test_requests_wait_while_much_is_to_be_posted_and_a_server_that_takes_nothing_is_lost() -> None:
+    """SEC-6: what a server does not take is bounded."""
+
+    async def main() -> None:
+        async with Talking(Site(), timeout=30, limit=100_000) as on:
+            assert on.talk is not None
+            on.site.on_post = lambda *_: None
+            for _ in range(4):
+                on.talk.notify("n", {"x": "x" * 100_000})
+            with pytest.raises(Unavailable, match="does not read what it is sent") as caught:
+                await on.ask(timeout=0.1)
+            assert caught.value.unsent
+            for _ in range(3):
+                on.talk.notify("n", {"x": "x" * 100_000})
+            assert on.owner.losses == ["does not take what it is sent"]
 
     run(main())

@@ -768,3 +768,20 @@ def test_a_list_that_was_refused_for_now_is_read_again(monkeypatch: pytest.Monke
             await until(lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"])
 
     run(main())
+
+
+def test_a_session_that_leaves_with_the_main_link_leaves_the_server_usable() -> None:
+    """LIF-2: a link may become everybody's while it is being found out that it is one session's own."""
+
+    async def main() -> None:
+        async with Running(Toy(tools={"echo": echo})) as on:
+            caller = older("leaving")
+            link = on.upstream._links.main
+            assert link is not None
+            link.owner, link.use = caller.session, "session"
+            assert caller.session is not None
+            await on.upstream.end_session(caller.session)
+            async with asyncio.timeout(5):
+                await on.call(older("next"))
+
+    run(main())

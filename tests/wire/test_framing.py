@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fixtures.work import growth
-from mcpx.wire.framing import HEADER_LIMIT, Framing, MessageReader, frame
+from mcpx.wire.framing import HEADER_LIMIT, Framing, MessageReader, Patience, frame
 from mcpx.wire.sse import SseEvent, SseReader, sse_frame
 
 LIMIT = 64
@@ -345,3 +345,64 @@ def test_a_skipped_event_is_reported_with_the_head_of_its_data(step: int) -> Non
     for at in range(0, len(stream), step):
         reader.feed(stream[at : at + step])
     assert [head[:24] for head in heads] == [body[:24]]
+
+
+# --- how much may be noise
+
+
+@pytest.mark.parametrize(
+    ("data", "framing", "unfinished"),
+    [
+        (b'{"a":1}\n', "newline", 0),
+        (b'\n\n{"a', "newline", 3),
+        (b"x" * (LIMIT + 50), "newline", LIMIT + 50),
+        (b"Content-Length: 9\r\n\r\n1234", "content-length", 4),
+        (b"Content-Length: %d\r\n\r\n1234" % (LIMIT + 1), "content-length", 4),
+        (b"Content-Length: 4\r\n\r\n1234\r\nnonsense", "content-length", 0),
+    ],
+)
+def test_a_reader_tells_how_much_of_a_message_it_holds(data: bytes, framing: Any, unfinished: int) -> None:
+    reader = MessageReader(lambda _: None, lambda *_: None, limit=LIMIT, framing=framing)
+    reader.feed(data)
+    assert reader.unfinished == unfinished
+
+
+@pytest.mark.parametrize(
+    ("data", "holds"),
+    [
+        (b"", False),
+        (b"\n\n\n", False),
+        (b": comment", False),
+        (b"id: 7\nevent: x\nretry: 5\n", False),
+        (b"nonsense", False),
+        (b"data: x", True),
+        (b"data: x\n", True),
+        (b"data: x\n\n", False),
+        (b"data: " + b"x" * (LIMIT + 9) + b"\n", True),
+    ],
+)
+def test_an_event_is_held_only_as_far_as_it_has_data(data: bytes, holds: bool) -> None:
+    reader = SseReader(lambda _: None, limit=LIMIT, on_skipped=lambda *_: None)
+    reader.feed(data)
+    assert (reader.unfinished > 0) is holds
+
+
+def test_patience_counts_from_message_to_message_and_not_what_may_become_one() -> None:
+    patience = Patience(100)
+    assert not patience.lost(100, 0)
+    assert not patience.lost(1000, 1000)
+    patience.message()
+    assert not patience.lost(100, 0)
+    assert patience.lost(1, 0)
+    assert not patience.lost(100, 0), "whoever is tried again begins anew"
+
+
+def test_an_id_over_a_kilobyte_is_dropped_and_its_event_kept() -> None:
+    events, _ = read_events([b"id: " + b"x" * 1025 + b"\ndata: y\n\nid: " + b"x" * 1024 + b"\n\n"], limit=10_000)
+    assert [(event.data, event.id) for event in events] == [(b"y", None), (None, "x" * 1024)]
+
+
+@pytest.mark.parametrize("retry", ["²", "٣", "+5", "-1", "1e3", "", "5" * 16, " "])
+def test_a_retry_that_is_no_plain_number_is_none(retry: str) -> None:
+    events, _ = read_events([f"retry: {retry}\ndata: x\n\n".encode()])
+    assert [event.retry for event in events] == [None]

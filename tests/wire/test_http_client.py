@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -14,7 +15,9 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.wire.http_client import BadResponse, ConnectionLost, Pool
+from fixtures.parts import until
+from mcpx.wire import http_client
+from mcpx.wire.http_client import BadResponse, ConnectionLost, Crowded, Pool, header_lines
 from mcpx.wire.http_reply import HEADER_BYTES
 from mcpx.wire.http_server import Exchange, Headers, HttpServer
 
@@ -41,6 +44,7 @@ class Recorder:
         self.bodies: list[bytes] = []
         self.calls: list[str] = []
         self.error: Exception | None = None
+        self.trusts = True
         self.done = asyncio.Event()
         self.begun = asyncio.Event()
 
@@ -53,6 +57,9 @@ class Recorder:
     def body(self, data: bytes) -> None:
         self.calls.append("body")
         self.bodies.append(data)
+
+    def trusted(self) -> bool:
+        return self.trusts
 
     def end(self) -> None:
         self.calls.append("end")
@@ -72,7 +79,7 @@ async def fetch(
     headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> Recorder:
     sink = Recorder()
-    pool.start(method, target, headers, body, sink)
+    pool.start(method, target, header_lines(headers), body, sink)
     assert sink.calls == [], "never from inside start"
     await sink.done.wait()
     assert sink.calls[-1] in ("end", "failed")
@@ -245,10 +252,10 @@ def test_a_connection_is_used_again_also_from_inside_end(run: Run) -> None:
 
             class First(Recorder):
                 def end(self) -> None:
-                    pool.start("POST", "/", (), b"", second)
+                    pool.start("POST", "/", b"", b"", second)
                     super().end()
 
-            pool.start("POST", "/", (), b"", First())
+            pool.start("POST", "/", b"", b"", First())
             await second.done.wait()
             await fetch(pool)
 
@@ -331,6 +338,193 @@ def test_words_from_an_idle_server_end_the_connection(run: Run) -> None:
             await ended.wait()
 
     run(main())
+
+
+def test_words_that_came_but_were_not_read_yet_end_the_connection_before_it_is_used_again(run: Run) -> None:
+    """They lie in the system's buffer when the next request is made, and would be taken for its reply."""
+    connections: list[asyncio.StreamWriter] = []
+
+    async def main() -> None:
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(writer)
+            while True:
+                await read_request(reader)
+                writer.write(OK)
+
+        async with scripted(script) as pool:
+            await fetch(pool)
+            sink = Recorder()
+            socket = connections[0].get_extra_info("socket")
+            os.write(socket.fileno(), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+            pool.start("POST", "/", b"", b"", sink)
+            await sink.done.wait()
+            assert (b"".join(sink.bodies), len(connections)) == (b"ok", 2)
+
+    run(main())
+
+
+def test_a_reply_that_its_sink_does_not_trust_ends_the_connection(run: Run) -> None:
+    connections: list[int] = []
+
+    async def main() -> None:
+        async with scripted(counting(connections)) as pool:
+            for trusts in (False, True, True):
+                sink = Recorder()
+                sink.trusts = trusts
+                pool.start("POST", "/", b"", b"", sink)
+                await sink.done.wait()
+                assert sink.calls == ["head", "body", "end"]
+
+    run(main())
+    assert connections == [1, 2]
+
+
+# --- more requests than connections
+
+
+class Holding:
+    """A server that answers each request when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.connections = 0
+        self._go: list[asyncio.Event] = []
+
+    async def script(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        while True:
+            request = await read_request(reader)
+            self.asked.append(request.partition(b"\r\n\r\n")[2])
+            go = asyncio.Event()
+            self._go.append(go)
+            await go.wait()
+            writer.write(OK)
+
+    def answer(self, number: int) -> None:
+        self._go[number].set()
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of two connections."""
+    for name in ("FEWEST_CONNECTIONS", "MOST_CONNECTIONS"):
+        monkeypatch.setattr(http_client, name, 2)
+
+
+@pytest.mark.usefixtures("two")
+def test_so_many_connections_and_no_more_and_the_others_wait_in_order(run: Run) -> None:
+    async def main() -> None:
+        server = Holding()
+        async with scripted(server.script) as pool:
+            sinks = [Recorder() for _ in range(6)]
+            calls = [pool.start("POST", "/", b"", b"%d" % n, sink) for n, sink in enumerate(sinks)]
+            await until(lambda: len(server.asked) == 2)
+            calls[3].abort()  # it leaves the line, and was never sent
+            assert [call.sent for call in calls] == [True, True, False, False, False, False]
+            for n in range(5):
+                await until(lambda n=n: len(server.asked) > n)
+                server.answer(n)
+            await until(lambda: all(sink.done.is_set() for n, sink in enumerate(sinks) if n != 3))
+            assert sorted(server.asked[:2]) == [b"0", b"1"]
+            assert server.asked[2:] == [b"2", b"4", b"5"]
+            assert server.connections == 2
+            assert sinks[3].calls == []
+
+    run(main())
+
+
+@pytest.mark.usefixtures("two")
+def test_what_is_brief_does_not_wait_for_what_hangs(run: Run) -> None:
+    async def main() -> None:
+        server = Holding()
+        async with scripted(server.script) as pool:
+            for _ in range(5):
+                pool.start("POST", "/", b"", b"hangs", Recorder())
+            await until(lambda: len(server.asked) == 2)
+            for _ in range(http_client.BRIEF + 3):
+                pool.start("POST", "/", b"", b"brief", Recorder(), brief=True)
+            await until(lambda: len(server.asked) == 2 + http_client.BRIEF)
+            assert server.connections == 2 + http_client.BRIEF
+            server.answer(2)
+            await until(lambda: len(server.asked) == 3 + http_client.BRIEF)
+            assert server.asked[2:] == [b"brief"] * (http_client.BRIEF + 1)
+
+    run(main())
+
+
+@pytest.mark.usefixtures("two")
+def test_a_place_is_free_again_however_its_request_ended(run: Run) -> None:
+    async def main() -> None:
+        times = 0
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal times
+            await read_request(reader)
+            times += 1
+            if times % 3 == 0:
+                writer.write(b"no HTTP")
+            elif times % 3 == 1:
+                writer.write(OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"))
+
+        async with scripted(script) as pool:
+            sinks = await asyncio.gather(*(fetch(pool) for _ in range(30)))
+            assert sum(sink.error is None for sink in sinks) == 10
+            aborted = [pool.start("POST", "/", b"", b"", Recorder()) for _ in range(9)]
+            await asyncio.sleep(0)
+            for call in aborted:
+                call.abort()
+            assert len((await fetch(pool)).calls) > 0
+
+        gone = Pool("http://127.0.0.1:1")
+        sinks = await asyncio.gather(*(fetch(gone) for _ in range(9)))
+        assert all(isinstance(sink.error, ConnectionLost) and not sink.error.sent for sink in sinks)
+
+    run(main())
+
+
+@pytest.mark.usefixtures("two")
+def test_what_waits_when_the_pool_is_retired_was_not_sent(run: Run) -> None:
+    async def main() -> None:
+        server = Holding()
+        async with scripted(server.script) as pool:
+            sinks = [Recorder() for _ in range(4)]
+            for sink in sinks:
+                pool.start("POST", "/", b"", b"", sink)
+            await until(lambda: len(server.asked) == 2)
+            pool.retire()
+            for sink in sinks[2:]:
+                await sink.done.wait()
+                assert isinstance(sink.error, ConnectionLost)
+                assert not sink.error.sent
+            assert not sinks[0].done.is_set()
+
+    run(main())
+
+
+@pytest.mark.usefixtures("two")
+def test_the_line_is_bounded_in_number_and_in_bytes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "MOST_WAITING", 3)
+    monkeypatch.setattr(http_client, "MOST_BYTES_WAITING", 3000)
+
+    async def main() -> None:
+        for size, fitting in ((0, 3), (1000, 2)):
+            server = Holding()
+            async with scripted(server.script) as pool:
+                sinks = [Recorder() for _ in range(2 + fitting + 1)]
+                for sink in sinks:
+                    pool.start("POST", "/", b"", b"x" * size, sink)
+                await sinks[-1].done.wait()
+                assert isinstance(sinks[-1].error, Crowded)
+                assert not any(sink.done.is_set() for sink in sinks[:-1])
+
+    run(main())
+
+
+def test_connections_are_a_share_of_what_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed, most in ((40, 16), (256, 64), (1024, 256), (65_536, 256)):
+        monkeypatch.setattr(http_client.descriptors, "soft_limit", lambda allowed=allowed: allowed)
+        pool = Pool("http://127.0.0.1:1")
+        assert pool._calls.most == most  # pyright: ignore[reportPrivateUsage]
 
 
 # --- failures
@@ -445,7 +639,7 @@ def test_a_sink_that_raises_fails_alone(run: Run, where: str, caplog: pytest.Log
         async with scripted(answering(answer)) as pool:
             sink = Broken()
             setattr(sink, where, raising)
-            pool.start("POST", "/", (), b"", sink)
+            pool.start("POST", "/", b"", b"", sink)
             await sink.done.wait()
             if where in ("head", "body"):
                 assert isinstance(sink.error, RuntimeError)
@@ -474,7 +668,7 @@ def test_abort_drops_the_connection_and_silences_the_sink(run: Run) -> None:
 
         async with scripted(script) as pool:
             sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
+            call = pool.start("POST", "/", b"", b"", sink)
             await sink.begun.wait()
             before = list(sink.calls)
             call.abort()
@@ -495,7 +689,7 @@ def test_abort_while_connecting_is_silent_and_sends_nothing(run: Run, turns: int
 
         async with scripted(script) as pool:
             sink = Recorder()
-            call = pool.start("POST", "/", (), b"", sink)
+            call = pool.start("POST", "/", b"", b"", sink)
             for _ in range(turns):
                 await asyncio.sleep(0)
             call.abort()
@@ -518,7 +712,7 @@ def test_abort_from_inside_the_sink_is_obeyed(run: Run) -> None:
                     calls[0].abort()
 
             sink = Impatient()
-            calls.append(pool.start("POST", "/", (), b"", sink))
+            calls.append(pool.start("POST", "/", b"", b"", sink))
             await sink.begun.wait()
             assert (await fetch(pool)).error is None
             assert sink.calls == ["head"]
@@ -540,9 +734,9 @@ def test_abort_after_the_end_does_not_touch_the_next_call(run: Run) -> None:
 
         async with scripted(script) as pool:
             first, second = Recorder(), Recorder()
-            call = pool.start("POST", "/", (), b"", first)
+            call = pool.start("POST", "/", b"", b"", first)
             await first.done.wait()
-            pool.start("POST", "/", (), b"", second)
+            pool.start("POST", "/", b"", b"", second)
             call.abort()
             go.set()
             await second.done.wait()
@@ -563,9 +757,9 @@ def test_a_retired_pool_takes_no_more_but_finishes_what_is_under_way(run: Run) -
 
         async with scripted(script) as pool:
             under_way, later = Recorder(), Recorder()
-            pool.start("POST", "/", (), b"", under_way)
+            pool.start("POST", "/", b"", b"", under_way)
             pool.retire()
-            pool.start("POST", "/", (), b"", later)
+            pool.start("POST", "/", b"", b"", later)
             await later.done.wait()
             assert isinstance(later.error, ConnectionLost)
             assert not later.error.sent
@@ -588,11 +782,11 @@ def test_close_fails_what_is_under_way(run: Run) -> None:
 
         async with scripted(script) as pool:
             waiting, connecting, late = Recorder(), Recorder(), Recorder()
-            pool.start("POST", "/", (), b"", waiting)
+            pool.start("POST", "/", b"", b"", waiting)
             await asked.wait()
-            pool.start("POST", "/", (), b"", connecting)
+            pool.start("POST", "/", b"", b"", connecting)
             await pool.close()
-            pool.start("POST", "/", (), b"", late)
+            pool.start("POST", "/", b"", b"", late)
             for sink, sent in ((waiting, True), (connecting, False), (late, False)):
                 await sink.done.wait()
                 assert sink.calls == ["failed"]
@@ -644,7 +838,7 @@ def test_a_request_cannot_be_split(run: Run, target: str, headers: Any) -> None:
     async def main() -> None:
         pool = Pool("http://127.0.0.1:1")
         with pytest.raises(ValueError):
-            pool.start("POST", target, headers, b"", Recorder())
+            pool.start("POST", target, header_lines(headers), b"", Recorder())
 
     run(main())
 

@@ -341,10 +341,18 @@ def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcEr
     exchange.reply(status, encoded(jsonrpc.failure(rid, error)))
 
 
-@lru_cache(64)
 def _accepts(header: str | None, *kinds: str) -> bool:
     """Whether `Accept` admits all of `kinds`; its absence admits anything."""
     if header is None:
         return True
+    return (_admits_again if len(header) <= ORDINARY else _admits)(header, kinds)
+
+
+def _admits(header: str, kinds: tuple[str, ...]) -> bool:
     offered = {part.partition(";")[0].strip().lower() for part in header.split(",")}
     return "*/*" in offered or all(kind in offered or kind.split("/")[0] + "/*" in offered for kind in kinds)
+
+
+_admits_again = lru_cache(64)(_admits)
+ORDINARY = 256
+"""Characters of an `Accept` that is worth remembering."""

@@ -33,11 +33,16 @@ class Carried:
         """A server that stops reading must not grow our memory: wait for it, inside the request's own time."""
         try:
             async with asyncio.timeout(timeout):
-                await backlog
+                waiting: Awaitable[None] | None = backlog
+                while waiting is not None:  # those that waited with this one may have been quicker
+                    await waiting
+                    waiting = self._backlog()
         except BaseException as error:
             sent.close()
             if isinstance(error, TimeoutError):
-                raise Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent") from None
+                problem = Unavailable(self._dial.name, SERVER_TIMEOUT, "does not read what it is sent")
+                problem.unsent = True
+                raise problem from None
             raise
         return await sent
 

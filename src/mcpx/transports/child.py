@@ -11,9 +11,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from mcpx.transports import descendants
 from mcpx.transports.descendants import Tree
+from mcpx.wire.flow import Intake
 from mcpx.wire.pipes import Gathered, handed_over
 
 _log = logging.getLogger("mcpx.process")
@@ -80,6 +82,11 @@ class Child:
     def congested(self) -> bool:
         """More is waiting for the child to read than should."""
         return not self._room.is_set()
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the child to read them."""
+        return 0 if self._stdin is None else self._stdin.get_write_buffer_size()
 
     async def drain(self) -> None:
         """Wait until it is not congested, or gone."""
@@ -280,9 +287,18 @@ class _Input(asyncio.BaseProtocol):
 class _Output(asyncio.Protocol):
     def __init__(self, on_data: _Sink, on_end: Callable[[], None]) -> None:
         self._on_data, self._on_end = on_data, on_end
+        self._intake = Intake(on_data)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._intake.read_from(cast(asyncio.ReadTransport, transport))
 
     def data_received(self, data: bytes) -> None:
-        self._on_data(data)
+        self._intake.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._on_end()
+        rest = self._intake.let_go()
+        try:
+            if rest:
+                self._on_data(rest)  # its last words
+        finally:
+            self._on_end()

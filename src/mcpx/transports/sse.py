@@ -1,23 +1,34 @@
-"""A server over HTTP+SSE, the transport of 2024-11-05: one GET stream down, a POST for each message up."""
+"""A server over HTTP+SSE, the transport of 2024-11-05: one GET stream down, a POST for each message up.
+
+What the server has not taken yet is bounded in bytes, each POST in time and in what is said to it, the stream in what
+it carries that is no message.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
 
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.refusals import BODY, refusal
 from mcpx.wire import codec
 from mcpx.wire.address import target_of
 from mcpx.wire.exchange import Headers
-from mcpx.wire.http_client import Abortable, ConnectionLost
+from mcpx.wire.framing import Patience
+from mcpx.wire.http_client import Abortable, ConnectionLost, Pool, header_lines
 from mcpx.wire.peer import Conversation
 from mcpx.wire.sse import SseEvent, SseReader
 
+NOISE = 2**20
+"""Bytes of comments, blank lines and nonsense that the stream may carry from one message to the next."""
+ENDLESS = 16 * 2**20
+"""Bytes over the limit after which the end of an event is not waited for."""
+HIGH_WATER = 256 * 1024
+"""Bytes that may wait to be posted before requests wait, too."""
 SHOWN = 200
 """Characters of an address that is complained of."""
 
@@ -32,7 +43,10 @@ class Sse:
     """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""
 
     async def open(self, dial: Dial) -> Conversation:
-        talk = SseConversation(self, dial)
+        try:
+            talk = SseConversation(self, dial)
+        except ValueError as error:
+            raise Unavailable(dial.name, SERVER_DOWN, f"cannot connect: {error}") from None
         await talk.start()
         return talk
 
@@ -41,16 +55,24 @@ class SseConversation(Carried):
     def __init__(self, spec: Sse, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._spec = spec
-        self._headers = dial.headers(spec.headers)
+        own = dial.headers(spec.headers)
+        stream = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+        self._stream_lines = header_lines([*own, *stream])
+        self._lines = header_lines([*own, (b"content-type", b"application/json"), (b"accept", b"application/json")])
         self._pool = dial.pool(spec.url)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stream: Abortable | None = None
         self._outbox: deque[bytes] = deque()
+        self._waiting = 0
+        """Bytes in it."""
+        self._room = asyncio.Event()
+        self._room.set()
         self._posting: _Post | None = None
 
     async def start(self) -> None:
-        headers = [*self._headers, (b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
-        self._stream = self._pool.start("GET", self._pool.target, headers, b"", _Down(self, self._dial.limit))
+        self._stream = self._pool.start(
+            "GET", self._pool.target, self._stream_lines, b"", _Down(self, self._dial.limit)
+        )
         try:
             async with asyncio.timeout(self._dial.timeout):
                 await self._endpoint
@@ -61,11 +83,22 @@ class SseConversation(Carried):
             await self.close()
             raise
 
-    def event(self, event: SseEvent) -> None:
+    @property
+    def timeout(self) -> float:
+        return self._dial.timeout
+
+    def event(self, event: SseEvent) -> bool:
+        """False: it carried no message."""
+        if self._peer.lost is not None:
+            return False
         if event.event == "endpoint" and not self._endpoint.done():
             self._set_endpoint((event.data or b"").decode("utf-8", "replace"))
-        elif event.event == "message" and event.data:
-            self._peer.receive(event.data)
+            return True
+        if event.event != "message" or not event.data:
+            return False
+        noise = self._peer.waiting.noise
+        self._peer.receive(event.data)
+        return self._peer.waiting.noise == noise
 
     def _set_endpoint(self, given: str) -> None:
         shown = repr(given[:SHOWN]) + "…" * (len(given) > SHOWN)
@@ -82,8 +115,9 @@ class SseConversation(Carried):
             return
         self._endpoint.set_result(target)
 
-    def skipped(self, head: bytes) -> None:
-        self._peer.waiting.too_large(head, self._dial.limit)
+    def skipped(self, head: bytes) -> bool:
+        """An event over the limit. False: no request was waiting for it."""
+        return self._peer.waiting.too_large(head, self._dial.limit)
 
     def down(self, reason: str, problem: RpcError | None = None) -> None:
         """The stream is no more, or never was; `problem` is what is told if it never was."""
@@ -91,6 +125,9 @@ class SseConversation(Carried):
             problem = problem or Unavailable(self._dial.name, SERVER_DOWN, f"cannot connect: {reason}")
             self._endpoint.set_exception(problem)
         self._peer.lose(reason, SERVER_DIED)
+        self._room.set()
+        if self._stream is not None:
+            self._stream.abort()
 
     def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
         other = "" if self._endpoint.done() else "http"
@@ -98,18 +135,32 @@ class SseConversation(Carried):
 
     def _transmit(self, raw: bytes) -> None:
         # One POST at a time: on several connections messages could overtake each other.
+        if self._waiting > HIGH_WATER + self._dial.limit:
+            self.down("does not take what it is sent")
+            return
         self._outbox.append(raw)
+        self._waiting += len(raw)
+        if self._waiting > HIGH_WATER:
+            self._room.clear()
         if self._posting is None:
             self._post_next()
+
+    def _backlog(self) -> Awaitable[None] | None:
+        return self._has_room() if self._waiting > HIGH_WATER and self._peer.lost is None else None
+
+    async def _has_room(self) -> None:
+        await self._room.wait()
 
     def _post_next(self) -> None:
         if not self._outbox or self._peer.lost is not None:
             self._posting = None
             return
         raw = self._outbox.popleft()
+        self._waiting -= len(raw)
+        if self._waiting <= HIGH_WATER:
+            self._room.set()
         self._posting = _Post(self, raw)
-        headers = [*self._headers, (b"content-type", b"application/json"), (b"accept", b"application/json")]
-        self._pool.start("POST", self._endpoint.result(), headers, raw, self._posting)
+        self._posting.start(self._pool, self._endpoint.result(), self._lines)
 
     def posted(self, raw: bytes, problem: RpcError | None) -> None:
         if problem is not None:
@@ -117,6 +168,10 @@ class SseConversation(Carried):
             if "method" in message and "id" in message:  # else it is an answer, under an id of the server's
                 self._peer.waiting.fail(message["id"], problem)
         self._post_next()
+
+    def post_late(self, raw: bytes) -> None:
+        what = f"did not take the message within {self._dial.timeout:g} s"
+        self.posted(raw, Unavailable(self._dial.name, SERVER_TIMEOUT, what))
 
     def post_failed(self, raw: bytes, error: Exception) -> None:
         problem = Unavailable(self._dial.name, SERVER_DOWN, str(error) or "the connection broke")
@@ -137,7 +192,9 @@ class _Down:
 
     def __init__(self, talk: SseConversation, limit: int) -> None:
         self._talk = talk
-        self._reader = SseReader(talk.event, limit=limit, on_skipped=lambda size, reason, head: talk.skipped(head))
+        self._limit = limit
+        self._patience = Patience(NOISE)
+        self._reader = SseReader(self._event, limit=limit, on_skipped=self._skipped)
         self._refused: _Refused | None = None
 
     def head(self, status: int, headers: Headers) -> None:
@@ -148,9 +205,26 @@ class _Down:
 
     def body(self, data: bytes) -> None:
         if self._refused is not None:
-            self._refused.take(data)
-        else:
-            self._reader.feed(data)
+            if self._refused.take(data):
+                self.end()
+            return
+        self._reader.feed(data)
+        pending = self._reader.unfinished
+        if pending > self._limit + ENDLESS:
+            self._talk.down("the event stream carries an event without end")
+        elif self._patience.lost(len(data), pending):
+            self._talk.down(f"the event stream carries nothing but noise, {NOISE:,} bytes of it")
+
+    def _event(self, event: SseEvent) -> None:
+        if self._talk.event(event):
+            self._patience.message()
+
+    def _skipped(self, size: int, reason: str, head: bytes) -> None:
+        if self._talk.skipped(head):
+            self._patience.message()
+
+    def trusted(self) -> bool:
+        return True
 
     def end(self) -> None:
         if self._refused is None:
@@ -163,26 +237,59 @@ class _Down:
 
 
 class _Post:
-    """One message up."""
+    """One message up, for so long, and to so many words in return."""
 
     def __init__(self, talk: SseConversation, raw: bytes) -> None:
         self._talk = talk
         self._raw = raw
         self._refused: _Refused | None = None
+        self._taken = False
+        self._answer = 0
+        self._carrier: Abortable | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, pool: Pool, target: str, lines: bytes) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self._late)
+        self._carrier = pool.start("POST", target, lines, self._raw, self)
+
+    def _late(self) -> None:
+        self._abort()
+        if self._taken:
+            self.end()
+        else:
+            self._talk.post_late(self._raw)
+
+    def _abort(self) -> None:
+        if self._carrier is not None:
+            self._carrier.abort()
 
     def head(self, status: int, headers: Headers) -> None:
         if status >= 300:
             self._refused = _Refused(status, headers)
+        self._taken = True
 
     def body(self, data: bytes) -> None:
+        self._answer += len(data)
         if self._refused is not None:
             self._refused.take(data)
+        if self._answer > BODY:
+            self._abort()
+            self.end()
+
+    def trusted(self) -> bool:
+        return True
 
     def end(self) -> None:
+        self._stop()
         self._talk.posted(self._raw, None if self._refused is None else self._refused.problem(self._talk))
 
     def failed(self, error: Exception) -> None:
+        self._stop()
         self._talk.post_failed(self._raw, error)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class _Refused:
@@ -191,11 +298,12 @@ class _Refused:
     def __init__(self, status: int, headers: Headers) -> None:
         self._status = status
         self._headers = headers
-        self._body = b""
+        self._body = bytearray()
 
-    def take(self, data: bytes) -> None:
-        if len(self._body) < BODY:
-            self._body += data[:BODY]
+    def take(self, data: bytes) -> bool:
+        """Whether that was more than is worth reading."""
+        self._body += data[: BODY - len(self._body)]
+        return len(self._body) >= BODY
 
     def problem(self, talk: SseConversation) -> RpcError:
-        return talk.refused(self._status, self._headers, self._body)
+        return talk.refused(self._status, self._headers, bytes(self._body))

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_GARBAGE, Unavailable
 from mcpx.transports import process
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.transports.stderrlog import Allowance, StderrLog, readable, shortened
-from mcpx.wire.framing import MessageReader, frame
+from mcpx.wire.framing import MessageReader, Patience, frame
 from mcpx.wire.peer import Conversation
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,11 @@ SECRET_LENGTH = 6
 NO_SERVER = 1_000
 """Lines on standard output that are no messages, before the first one that is: no program that is an MCP server prints
 so many, and one that prints for ever would take the time of all others."""
+NOISE = 16 * 2**20
+"""Bytes of what is no message, from one message to the next; and of a line over the limit whose end is not waited for.
+"""
+MOST_UNREAD = 16 * 2**20
+"""Bytes that a process may leave unread."""
 REMEMBERED = 512
 """Servers whose allowance in the log outlives a process."""
 
@@ -74,6 +79,9 @@ class ChildConversation(Carried):
         self._opening = b""
         """The first message it was sent."""
         self._child: process.Child | None = None
+        self._patience = Patience(NOISE)
+        self._endless = dial.limit + NOISE
+        self._skips = Allowance()
         self._reader = MessageReader(self._received, self._skipped, limit=dial.limit, framing=spec.framing)
 
     async def start(self) -> None:
@@ -100,12 +108,26 @@ class ChildConversation(Carried):
 
     def _transmit(self, raw: bytes) -> None:
         self._opening = self._opening or raw
-        if self._child is not None:
-            self._child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
+        child = self._child
+        if child is None:
+            return
+        if child.congested and child.unread > MOST_UNREAD:
+            self._peer.lose("does not read what it is sent", SERVER_DIED)  # and asks so much that answers fill memory
+        else:
+            child.write(frame(raw, self._spec.framing), more_to_come=self._peer.busy)
 
     def _read(self, data: bytes) -> None:
-        if self._peer.lost is None:  # else nobody waits for it, and it may be endless
-            self._reader.feed(data)
+        if self._peer.lost is not None:
+            return  # nobody waits for it, and it may be endless
+        reader = self._reader
+        reader.feed(data)
+        unfinished = reader.unfinished
+        if unfinished > self._endless:
+            self._peer.waiting.too_large(reader.head, self._dial.limit)
+            self._peer.lose("prints a line without end", SERVER_GARBAGE)
+        elif self._patience.lost(len(data), unfinished):
+            what = f"prints nothing but what is no message, {NOISE:,} bytes of it"
+            self._peer.lose(what, SERVER_GARBAGE)
 
     def _received(self, raw: bytes) -> None:
         if self._heard is None and (self._peer.lost is not None or self._is_no_server(raw)):
@@ -114,6 +136,7 @@ class ChildConversation(Carried):
         noise = waiting.noise
         self._peer.receive(raw)
         if waiting.noise == noise:
+            self._patience.message()
             self._heard = self._stderr.total
         elif not self._noise:
             self._noise = shortened(self._redact(readable(raw[:1000])))
@@ -132,8 +155,10 @@ class ChildConversation(Carried):
         return self._peer.lost is not None
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
-        log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
-        self._peer.waiting.too_large(head, self._dial.limit)
+        if self._skips.take(1):
+            log.warning("[%s] skipped %d bytes of its output: %s", self._dial.name, size, reason)
+        if self._peer.waiting.too_large(head, self._dial.limit):
+            self._patience.message()
 
     def _exited(self, code: int) -> None:
         self._stderr.close(died=self._peer.lost is None)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import SERVER_DIED, RpcError, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind
 from mcpx.transports import starts_process
 from mcpx.upstreams.chatter import Chatter
@@ -40,6 +40,9 @@ LONGEST_REST = 30.0
 changes is read less and less often, at least twice a minute."""
 STORM = 1.5
 """How the rest grows while there is no rest."""
+
+PROOF = 5.0
+"""Seconds for a sign of life from a server that did not list its tools."""
 
 READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
 """Seconds before a list that could not be read is tried again."""
@@ -94,6 +97,8 @@ class Connections:
             self.book.instructions = link.terms.instructions
             await link.listen()
             unread = await self.book.read(link, KINDS, said_so=False)
+            if "tools" in unread:
+                await self._prove_alive(link)
             if self._level is not None:
                 await link.set_level(self._level)
             await self.subscriptions.carry(self.links, link)
@@ -103,6 +108,15 @@ class Connections:
         if unread:
             self._tasks.start(self._read_again(link, unread))
         return link
+
+    async def _prove_alive(self, link: Link) -> None:
+        """A server that tells nothing of its tools may have stopped reading: that is not connected, with no tools."""
+        try:
+            await link.probe(min(PROOF, self._server.timeout))
+        except Unavailable:
+            raise Unavailable(self.name, SERVER_TIMEOUT, "answers neither what it offers nor a probe") from None
+        except RpcError:
+            pass  # an error is a sign of life
 
     async def _read_again(self, link: Link, kinds: tuple[Kind, ...]) -> None:
         """A list that could not be read may have been refused only for now."""
@@ -225,6 +239,7 @@ class Connections:
                             "session",
                             "the server keeps something for this client",
                         )
+                        self.bound(link)  # it may have become the main one meanwhile
                     link.lasting = True
                 await pause.rest(lambda: bool(changed))
         finally:

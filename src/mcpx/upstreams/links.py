@@ -444,7 +444,7 @@ class Links:
         for link in tuple(self._open):
             link.users.discard(session)
             if link.owner == session:
-                self.retire(link)
+                self._spoil(link)
             elif session in link.ghosts:
                 link.ghosts.discard(session)
                 if not self._traits.quiet:

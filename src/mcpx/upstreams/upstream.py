@@ -10,7 +10,7 @@ import re
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
+from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
 from mcpx.upstreams.bridges import Parked, Parking
@@ -24,6 +24,8 @@ from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
+TOLD = 1000
+"""Characters of a server's own words that are kept as the reason why it is not connected."""
 LONGEST_WISH = 10.0
 """Seconds of a server's `Retry-After` that a call waits for before it is sent once more."""
 
@@ -104,7 +106,7 @@ class Upstream:
         try:
             link = await self._connections.connect(self._solo)
         except RpcError as error:
-            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message}"
+            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message[:TOLD]}"
             if isinstance(error, Unavailable):
                 if error.retry_after:
                     self._life.hold_off(error.retry_after)
@@ -254,7 +256,7 @@ class Upstream:
             except Unavailable as error:
                 if error.retry_after is not None and error.retry_after <= LONGEST_WISH:
                     await asyncio.sleep(error.retry_after)
-                elif not error.unsent and not (repeatable and error.code == SERVER_DIED):
+                elif not _again(error, repeatable):
                     raise
                 result = await self._forward(call, params)
         except RpcError as error:
@@ -343,6 +345,13 @@ class Upstream:
 
     async def set_level(self, level: str, caller: Caller) -> None:
         await self._connections.set_level(level, caller)
+
+
+def _again(error: Unavailable, repeatable: bool) -> bool:
+    """Whether to send a call once more: not one that waited for its turn in vain, its time is up."""
+    return (error.unsent and error.code not in (SERVER_TIMEOUT, OVERLOADED)) or (
+        repeatable and error.code == SERVER_DIED
+    )
 
 
 def _first_sentence(text: str) -> str:

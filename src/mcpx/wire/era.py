@@ -190,7 +190,12 @@ _Chain = tuple[Any, str] | tuple[()] | None
 """A path as (the path before, last name): a tuple of names for each position would be quadratic in a deep schema."""
 
 _MOST_HEADERS = 100
-"""Fields a request may have with common servers; a tool that asks for more could not be called anyway."""
+_LONGEST_TOKEN = 256
+"""Fields a request may have with common servers, and characters of a name; a tool that asks for more could not be
+called anyway."""
+LONGEST_VALUE = 8192
+MOST_IN_HEADERS = 32768
+"""Bytes of a call that are repeated in its headers, of one value and of all: common servers take no more."""
 
 
 def _positions(root: Any) -> Iterator[tuple[_Chain, Json]]:
@@ -230,7 +235,7 @@ def param_headers(schema: Any) -> ParamHeaders | None:
         if "x-mcp-header" not in position:
             continue
         token, kind = position["x-mcp-header"], position.get("type")
-        if not path or not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        if not path or not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
             return None
         if kind not in ("string", "integer", "boolean") or token.lower() in seen or len(seen) == _MOST_HEADERS:
             return None
@@ -254,13 +259,29 @@ def _as_header(value: Any) -> str | None:
 
 
 def headers_for(annotations: ParamHeaders, arguments: Any) -> list[tuple[str, str]]:
-    """The `Mcp-Param-*` headers a call sends along."""
+    """The `Mcp-Param-*` headers a call sends along. What is too long for one is refused."""
     pairs: list[tuple[str, str]] = []
+    size = 0
     for path, (token, _) in annotations.items():
         text = _as_header(_argument(arguments, path))
         if text is not None:
-            pairs.append((f"Mcp-Param-{token}", encode_header(text)))
+            where = ".".join(path)[:200]
+            value = bounded_header(text, where)
+            size += len(token) + len(value)
+            if size > MOST_IN_HEADERS:
+                what = f"with the argument {where!r} the arguments that this server wants as headers"
+                raise RpcError(INVALID_PARAMS, f"{what} are more than {MOST_IN_HEADERS:,} bytes")
+            pairs.append((f"Mcp-Param-{token}", value))
     return pairs
+
+
+def bounded_header(text: str, what: str) -> str:
+    """A value of a request as a header repeats it, all of it printable ASCII; `what` is its name."""
+    value = encode_header(text) if len(text) <= LONGEST_VALUE else text
+    if len(value) > LONGEST_VALUE:
+        text = f"{what!r} has to travel as a header too, and takes more than {LONGEST_VALUE:,} bytes there"
+        raise RpcError(INVALID_PARAMS, text)
+    return value
 
 
 def check_param_headers(annotations: ParamHeaders, arguments: Any, headers: Mapping[str, list[str]]) -> None:

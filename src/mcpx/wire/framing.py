@@ -10,10 +10,11 @@ No promise: that a message is JSON; that is the codec's business.
 """
 
 import re
+import time
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
-__all__ = ["BOM", "HEAD", "Framing", "MessageReader", "Outlet", "Splitter", "frame"]
+__all__ = ["BOM", "HEAD", "Framing", "MessageReader", "Outlet", "Patience", "Splitter", "frame"]
 
 Framing = Literal["newline", "content-length"]
 
@@ -23,6 +24,9 @@ HEAD = 256
 """Bytes of a skipped message that are reported with it: enough to tell which request it answered."""
 LONGEST_BODY = 2**32
 """A declared length beyond this is nonsense: nobody waits for its end, the next header is sought at once."""
+
+NOISE_TIME = 3600.0
+"""Seconds in which `Patience` is lost: signs of life that come for days are none of the noise it is about."""
 
 BOM = b"\xef\xbb\xbf"
 _TOKEN = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,63}")
@@ -34,6 +38,30 @@ def frame(body: bytes, framing: Framing) -> bytes:
     if framing == "newline":
         return body + b"\n"
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class Patience:
+    """What a peer may send that is no message: so many bytes, and as many again with every message or every hour."""
+
+    __slots__ = ("_began", "_most", "_size")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._began = time.monotonic()
+
+    def message(self) -> None:
+        """One came."""
+        self._size = 0
+
+    def lost(self, arrived: int, pending: int) -> bool:
+        """Whether with so many bytes more it is enough; `pending` of them and those before may yet be a message."""
+        self._size += arrived
+        if self._size - pending <= self._most:
+            return False
+        now = time.monotonic()
+        lasted, self._began, self._size = now - self._began, now, pending
+        return lasted < NOISE_TIME
 
 
 T = TypeVar("T")
@@ -103,6 +131,20 @@ class Splitter:
         if tail:
             self._keep(tail)
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of the present line."""
+        return self._size or len(self._kept)
+
+    def starts_with(self, start: bytes) -> bool:
+        """Of the present line."""
+        return self._head.startswith(start) if self._size else self._kept.startswith(start)
+
+    @property
+    def head(self) -> bytes:
+        """What the present line begins with."""
+        return self._head if self._size else bytes(self._kept[:HEAD])
+
     def finish(self) -> None:
         """A last line without an end is a line too."""
         if self._size or self._kept:
@@ -152,6 +194,17 @@ class _Blocks:
         self._length: int | None = None
         self._lost: str | None = None  # why headers are being looked for
         self._skipped = 0
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of the present body."""
+        if not self._left:
+            return 0
+        return self._skipped if self._too_large else len(self._kept)
+
+    @property
+    def head(self) -> bytes:
+        return bytes(self._kept[:HEAD]) if self._left else b""
 
     def feed(self, data: bytes) -> None:
         at = 0
@@ -280,6 +333,16 @@ class MessageReader:
         else:
             self._inner.feed(data)
         self._out.reraise()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of what may become a message, or is too large to become one, and is not over."""
+        return len(self._kept) if self._inner is None else self._inner.unfinished
+
+    @property
+    def head(self) -> bytes:
+        """What that begins with."""
+        return self._kept[:HEAD] if self._inner is None else self._inner.head
 
     def finish(self) -> None:
         """End of the stream: a last line without newline is still a message."""

@@ -2,46 +2,79 @@
 
 Promise: a request is sent at most once; whatever happens, its sink gets exactly one `end` or `failed` as the
 last call, and none after `abort`. A connection goes back to the pool before `end` is called, so that a reply
-that causes the next request finds it there. A sink that raises is logged and fails its own call only.
+that causes the next request finds it there; one that brought anything nobody asked for does not go back. A sink that
+raises is logged and fails its own call only. So many connections and no more are open at a time; who finds none waits
+in order.
 
 No promise: redirects (the caller sees the 3xx), compression (refused), limits on the size or the time of a
-reply (the sink's: `abort`), HTTP/2.
+reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
 import base64
 import functools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+import select
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, cast
 
+from mcpx.wire import descriptors
 from mcpx.wire.address import Address, parse, proxy_for
-from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Request, Sink
+from mcpx.wire.flow import Intake
+from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Request, Sink
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Pool", "Sink"]
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Pool", "Sink", "header_lines"]
+
+MOST_CONNECTIONS: Final = 256
+FEWEST_CONNECTIONS: Final = 16
+"""Calls that a pool carries at a time, the more the more descriptors the system allows."""
+FEW: Final = 4
+"""Connections that every pool may have, however many all of them have together."""
+BRIEF: Final = 8
+"""Places beside those for calls, for what takes no time unless the server has none."""
+MOST_WAITING: Final = 10_000
+MOST_BYTES_WAITING: Final = 64 * 2**20
+"""Requests that wait for a connection."""
+
+
+class _Everywhere:
+    """Sockets of all pools together."""
+
+    open = 0
 
 
 class _Connection(asyncio.Protocol):
     """One socket: idle, or with one call."""
 
-    __slots__ = ("_call", "_clean", "_pool", "_transport", "idle_since")
+    __slots__ = ("_call", "_clean", "_intake", "_poll", "_pool", "_transport", "data_received", "idle_since")
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._call: Request | None = None
         self._clean = False
+        self._intake = Intake(self._feed)
+        self.data_received = self._intake.take
+        self._poll: Callable[[int], object] | None = None
         self.idle_since = 0.0
 
     @property
     def usable(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        """Whether it stands, and nothing came that nobody asked for: also nothing that is yet to be read."""
+        transport, poll = self._transport, self._poll
+        return transport is not None and not transport.is_closing() and (poll is None or not poll(0))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._pool.opened(self)
+        self._intake.read_from(self._transport)
+        socket = transport.get_extra_info("socket")
+        if socket is not None and hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(socket.fileno(), select.POLLIN)
+            self._poll = poll.poll
 
     def send(self, call: Request) -> None:
         assert self._transport is not None
@@ -50,11 +83,12 @@ class _Connection(asyncio.Protocol):
         call.sent_on(self)
         self._transport.write(request)
 
-    def data_received(self, data: bytes) -> None:
-        if self._call is None:
+    def _feed(self, data: bytes) -> None:
+        call = self._call
+        if call is None:
             self.drop()  # nobody asked
         else:
-            self._call.feed(data)
+            call.feed(data)
 
     def eof_received(self) -> None:
         self._clean = True
@@ -67,11 +101,13 @@ class _Connection(asyncio.Protocol):
 
     def release(self, keep: bool) -> None:
         self._call = None
-        if not keep or not self.usable or not self._pool.put(self):
+        standing = self._transport is not None and not self._transport.is_closing()
+        if not keep or not standing or self._intake.waiting or not self._pool.put(self):
             self.drop()
 
     def drop(self) -> None:
         self._call = None
+        self._intake.clear()
         self.abort()
 
     def abort(self) -> None:
@@ -79,13 +115,44 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-@functools.lru_cache(256)
-def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """Kept, for a link sends the same ones with nearly every request."""
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers) or b"\0" in lines:
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as `Pool.start` takes them; who sends the same ones with every request keeps them so. A line break would
+    let a value write headers of its own: ValueError."""
+    made = [b"%b: %b\r\n" % header for header in headers]
+    lines = b"".join(made)
+    if lines.count(b"\n") != len(made) or lines.count(b"\r") != len(made) or b"\0" in lines:
         raise ValueError("a line break in a header")
     return lines
+
+
+class _Places:
+    """So many requests at a time; the others in line."""
+
+    __slots__ = ("_bytes", "most", "taken", "waiting")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+        self.waiting: OrderedDict[Request, None] = OrderedDict()
+        self._bytes = 0
+
+    def stand_in_line(self, call: Request) -> bool:
+        """False: too much does already."""
+        size = self._bytes + len(call.request)
+        if len(self.waiting) >= MOST_WAITING or (size > MOST_BYTES_WAITING and self.waiting):
+            return False
+        self._bytes = size
+        self.waiting[call] = None
+        return True
+
+    def leave_line(self, call: Request) -> None:
+        del self.waiting[call]
+        self._bytes -= len(call.request)
+
+    def first(self) -> Request:
+        call = next(iter(self.waiting))
+        self.leave_line(call)
+        return call
 
 
 class Pool:
@@ -122,6 +189,11 @@ class Pool:
         self._idle: list[_Connection] = []
         """The one used last at the end."""
         self._open: set[_Connection] = set()
+        """Those that are being made too."""
+        allowed = descriptors.soft_limit()
+        self._calls = _Places(max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, allowed // 4)))
+        self._brief = _Places(BRIEF)
+        self._most_in_all = allowed // 3
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -130,38 +202,66 @@ class Pool:
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
 
     def start(
-        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes, sink: Sink
+        self, method: str, target: str, headers: bytes, body: bytes, sink: Sink, *, brief: bool = False
     ) -> Abortable:
-        """Send a request. The sink is never called from in here."""
+        """Send a request; `headers` as `header_lines` makes them. The sink is never called from in here. `brief`: it
+        asks for nothing that takes time, so it does not wait for the calls that do."""
         if target != self._checked:
             if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
                 raise ValueError("the target of a request must be a path in printable ASCII")
             self._checked = target
-        lines = _header_lines(tuple(headers))
+        verb, where, common = method.encode(), target.encode(), self._common
         if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
-            lines += b"content-length: %d\r\n" % len(body)
-        start = b"%b %b%b%b" % (method.encode(), self._prefix, target.encode(), self._common)
-        call = Request(b"%b%b\r\n%b" % (start, lines, body), sink, method == "HEAD")
+            parts = (verb, self._prefix, where, common, headers, len(body), body)
+            request = b"%b %b%b%b%bcontent-length: %d\r\n\r\n%b" % parts
+        else:
+            request = b"%b %b%b%b%b\r\n" % (verb, self._prefix, where, common, headers)
+        call = Request(request, sink, method == "HEAD", brief)
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         if self._closed:
             loop.call_soon(call.fail, ConnectionLost("the pool is closed", sent=False))
             return call
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and loop.time() - connection.idle_since < self._idle_limit:
-                connection.send(call)
-                return call
-            connection.drop()
-        call.task = task = loop.create_task(self._connect(call))
-        self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._connected, call))
+        places = self._brief if brief else self._calls
+        if not places.waiting and self._has_room(places):
+            self._begin(call, places, loop)
+        elif places.stand_in_line(call):
+            call.keeper = self
+        else:
+            loop.call_soon(call.fail, Crowded(f"too much waits for a connection to {self.authority} already"))
         return call
 
+    def _has_room(self, places: _Places) -> bool:
+        if places.taken >= places.most:
+            return False
+        return places.taken < FEW or _Everywhere.open < self._most_in_all or bool(self._idle)
+
+    def _begin(self, call: Request, places: _Places, loop: asyncio.AbstractEventLoop) -> None:
+        places.taken += 1
+        call.keeper = self
+        while self._idle:
+            connection = self._idle.pop()
+            if loop.time() - connection.idle_since < self._idle_limit and connection.usable:
+                connection.send(call)
+                return
+            connection.drop()
+        connection = _Connection(self)
+        self._open.add(connection)
+        _Everywhere.open += 1
+        call.task = task = loop.create_task(self._connect(call, connection))
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._connected, call, connection))
+
     def retire(self) -> None:
-        """Take no more calls; what is under way goes on, and each connection ends with its call."""
+        """Take no more calls; what is under way goes on, and each connection ends with its call. What waits for one is
+        not under way."""
         self._closed = True
+        for places in (self._calls, self._brief):
+            while places.waiting:
+                call = places.first()
+                call.keeper = None
+                call.fail(ConnectionLost("the pool is closed", sent=False))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -185,8 +285,23 @@ class Pool:
 
     # --- for the connections
 
-    def opened(self, connection: _Connection) -> None:
-        self._open.add(connection)
+    def over(self, request: Request) -> None:
+        """A request has ended, or was given up while it stood in line: its place is the next one's."""
+        places = self._brief if request.brief else self._calls
+        if places.waiting:
+            if request in places.waiting:
+                places.leave_line(request)
+                return
+            places.taken -= 1
+            if self._loop is not None:
+                self._loop.call_soon(self._serve, places)  # a server that closes behind its reply is seen to by then
+        else:
+            places.taken -= 1
+
+    def _serve(self, places: _Places) -> None:
+        """Those who wait, as far as there are places."""
+        while places.waiting and not self._closed and self._loop is not None and self._has_room(places):
+            self._begin(places.first(), places, self._loop)
 
     def put(self, connection: _Connection) -> bool:
         """Take back a connection that can be used again."""
@@ -200,7 +315,9 @@ class Pool:
         return True
 
     def gone(self, connection: _Connection) -> None:
-        self._open.discard(connection)
+        if connection in self._open:
+            self._open.discard(connection)
+            _Everywhere.open -= 1
         if connection in self._idle:
             self._idle.remove(connection)
         if self._closed and not self._open:
@@ -219,8 +336,7 @@ class Pool:
 
     # --- connecting
 
-    async def _connect(self, call: Request) -> None:
-        connection = _Connection(self)
+    async def _connect(self, call: Request, connection: _Connection) -> None:
         error = f"no connection to {self.authority}"
         try:
             async with asyncio.timeout(self._connect_timeout):
@@ -240,9 +356,10 @@ class Pool:
             else:
                 connection.send(call)
 
-    def _connected(self, call: Request, task: asyncio.Task[None]) -> None:
+    def _connected(self, call: Request, connection: _Connection, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # perhaps before it began to run; an aborted call hears nothing of it
+            self.gone(connection)
             call.fail(ConnectionLost("the pool is closed", sent=False))
 
     async def _dial(self, connection: _Connection) -> None:

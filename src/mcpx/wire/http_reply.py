@@ -8,7 +8,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from mcpx.wire.exchange import Headers
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Request", "Sink"]
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Request", "Sink"]
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,10 @@ class ConnectionLost(ConnectionError):
         self.sent = sent
 
 
+class Crowded(ConnectionError):
+    """Too much waits for a connection to this server already: the request was not even put in line."""
+
+
 class BadResponse(ConnectionError):
     """What came back is not the HTTP that was asked for."""
 
@@ -33,12 +37,23 @@ class Sink(Protocol):
 
     def head(self, status: int, headers: Headers) -> None: ...
     def body(self, data: bytes) -> None: ...
+
+    def trusted(self) -> bool:
+        """The reply is complete: whether it is what was asked for. If not, the connection may be out of step, and is
+        ended; asked once, before `end`."""
+        ...
+
     def end(self) -> None: ...
     def failed(self, error: Exception) -> None: ...
 
 
 class Abortable(Protocol):
     """A request under way."""
+
+    @property
+    def sent(self) -> bool:
+        """Whether any of it may have reached the server; not while it waits for a connection."""
+        ...
 
     def abort(self) -> None:
         """Drop it, and its connection; the sink hears nothing more."""
@@ -51,6 +66,13 @@ class Line(Protocol):
         """The reply is complete; `keep`: the connection can carry another."""
 
     def drop(self) -> None: ...
+
+
+class Keeper(Protocol):
+    """Who gave a request its place."""
+
+    def over(self, request: "Request") -> None:
+        """It needs its place no more, nor waits for one."""
 
 
 class _Stop(Exception):
@@ -66,11 +88,13 @@ class Request:
 
     __slots__ = (
         *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_parser"),
-        *("_surplus", "_until_eof", "connection", "request", "sink", "task"),
+        *("_surplus", "_until_eof", "brief", "connection", "keeper", "request", "sink", "task"),
     )
 
-    def __init__(self, request: bytes, sink: Sink, bare: bool) -> None:
+    def __init__(self, request: bytes, sink: Sink, bare: bool, brief: bool) -> None:
         self.request = request
+        self.brief = brief
+        self.keeper: Keeper | None = None
         self.sink: Sink | None = sink
         """None once it has had its last call."""
         self.task: asyncio.Task[None] | None = None
@@ -88,6 +112,10 @@ class Request:
 
     # --- for the caller
 
+    @property
+    def sent(self) -> bool:
+        return not self.request
+
     def abort(self) -> None:
         self.sink = None
         connection = self._detach()
@@ -95,6 +123,7 @@ class Request:
             connection.drop()
         elif self.task is not None:
             self.task.cancel()
+        self._over()
 
     # --- for the connection
 
@@ -125,10 +154,17 @@ class Request:
             self.fail(BadResponse(f"headers of more than {HEADER_BYTES} bytes"))
 
     def finish(self, keep: bool) -> None:
+        sink, self.sink = self.sink, None
+        trusted = False
+        if sink is not None:
+            try:
+                trusted = sink.trusted()
+            except Exception:
+                log.exception("a sink failed to judge a reply")
         connection = self._detach()
         if connection is not None:
-            connection.release(keep)
-        sink, self.sink = self.sink, None
+            connection.release(keep and trusted)
+        self._over()
         if sink is not None:
             try:
                 sink.end()
@@ -139,6 +175,7 @@ class Request:
         connection = self._detach()
         if connection is not None:
             connection.drop()
+        self._over()
         sink, self.sink = self.sink, None
         if sink is not None:
             try:
@@ -157,6 +194,11 @@ class Request:
         self._parser = None  # they refer to each other
         connection, self.connection = self.connection, None
         return connection
+
+    def _over(self) -> None:
+        keeper, self.keeper = self.keeper, None
+        if keeper is not None:
+            keeper.over(self)
 
     # --- the parser
 

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, cast
 
 from mcpx.model.call import Json
@@ -114,11 +114,12 @@ class Wait:
 class Waiting:
     """The requests one side has in flight, by id. Replies, progress and deadlines find their request here."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ids: Iterator[int] | None = None) -> None:
+        """`ids`: where the ids of requests come from, if not from one on."""
         self.name = name
         """The peer's configured name; it stands in every error made on its behalf."""
         self._waits: dict[str | int, Wait] = {}
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1) if ids is None else ids
         self._loop: asyncio.AbstractEventLoop | None = None
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
         self._timer: asyncio.TimerHandle | None = None
@@ -228,8 +229,8 @@ class Waiting:
         if wait is not None and not wait.future.done():
             wait.future.set_exception(error)
 
-    def too_large(self, head: bytes, limit: int) -> None:
-        """A message over the limit was skipped: fail the request it answered, if that can be told."""
+    def too_large(self, head: bytes, limit: int) -> bool:
+        """A message over the limit was skipped: fail the request it answered. Whether that could be told."""
         rid: int | str | None = None
         if (found := _ANSWERED_ID.match(head)) is not None:
             rid = int(found[1])
@@ -237,8 +238,9 @@ class Waiting:
             rid = next(iter(self._waits))
         if rid in self._waits:
             self.fail(rid, Unavailable(self.name, SERVER_TOO_LARGE, f"the answer is larger than {limit:,} bytes"))
-        else:
-            self.strays += 1
+            return True
+        self.strays += 1
+        return False
 
     def unreadable(self, head: bytes, why: str) -> None:
         """A message that is no JSON: if it answered a request, that request has failed."""

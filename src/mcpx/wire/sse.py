@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from mcpx.wire.framing import BOM, HEAD, Outlet, Splitter
 
-__all__ = ["SseEvent", "SseReader", "sse_frame"]
+__all__ = ["LONGEST_ID", "SseEvent", "SseReader", "sse_frame"]
+
+LONGEST_ID = 1024
+"""Bytes of an event's id; a longer one is dropped, for it would be kept, and sent back in a header."""
 
 
 class SseEvent(NamedTuple):
@@ -23,6 +26,7 @@ class SseReader:
 
     __slots__ = (
         *("_data", "_event", "_head", "_id", "_limit", "_lines", "_out", "_retry", "_size", "_skipping", "_start"),
+        "_told",
     )
 
     def __init__(
@@ -36,6 +40,7 @@ class SseReader:
 
     def _clear(self) -> None:
         self._size = 0
+        self._told = 0  # of it, bytes of data
         self._skipping = False  # the present event is over the limit: its lines are only counted
         self._head = b""  # ... and this is what its data began with
         self._lines.limit = self._limit
@@ -55,9 +60,17 @@ class SseReader:
         self._lines.feed(data)
         self._out.reraise()
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of data of an event that is not over."""
+        if self._skipping:
+            return self._size + self._lines.unfinished
+        return self._told + (self._lines.unfinished if self._lines.starts_with(b"data") else 0)
+
     def _line(self, line: bytes) -> None:
         if not line:
-            self._dispatch()
+            if self._size:  # else it ends nothing
+                self._dispatch()
         elif not line.startswith(b":"):  # comments are free
             self._size += len(line)
             self._lines.limit = self._limit - self._size
@@ -78,6 +91,7 @@ class SseReader:
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":
+            self._told += len(line) + 2  # and its end
             if self._data is None:
                 self._data = value
             else:
@@ -86,7 +100,7 @@ class SseReader:
                 self._data += b"\n" + value
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name == b"id" and b"\0" not in value:
+        elif name == b"id" and b"\0" not in value and len(value) <= LONGEST_ID:
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self._retry = int(value)
