@@ -251,6 +251,8 @@ class Fuzz:
                     await self.found("another's answer", f"{server}: asked {text}, got {foreign}")
                 elif "refused" not in result:
                     self.outcomes["calls answered"] += 1
+            if client.era == "older":
+                await client.end_session()
         except Refused:
             self.outcomes["sessions refused"] += 1
         finally:
@@ -259,9 +261,14 @@ class Fuzz:
     # -- raw clients
 
     async def _http(self, rng: Random, name: str) -> None:
-        session = await self._session() if rng.random() < 0.7 else ""
+        session = await self._session() if rng.random() < 0.8 else ""
         for _ in range(rng.randrange(1, 40)):
             await self._http_connection(rng, session)
+        if session and rng.random() < 0.9:  # sessions are kept for half an hour, which is not what is looked for here
+            connections = Connections(self.port)
+            with contextlib.suppress(Refused):
+                await connections.send("DELETE", "/mcp", f"mcp-session-id: {session}\r\n", b"")
+            connections.close()
 
     async def _session(self) -> str:
         """The id of a new one."""

@@ -218,8 +218,10 @@ def chunks(rng: Random, body: bytes) -> bytes:
 
 
 def http(rng: Random, port: int, tools: Sequence[str], session: str, paths: Sequence[str] = ()) -> bytes:
-    """One request on the wire."""
+    """One request on the wire; about half of them are wrong in their message only."""
     host = f"127.0.0.1:{port}"
+    if rng.random() < 0.5:
+        return tame(rng, host, tools, session)
     method = rng.choice(("POST",) * 12 + ("GET", "GET", "DELETE", "OPTIONS", "HEAD", "PUT", "CONNECT", "G\0T", ""))
     target = rng.choice(("/mcp",) * 10 + ("/health", "/sse", "/ws", "/mcp/search", "/mcp/x", "*", "/", *paths))
     match rng.randrange(30):
@@ -251,6 +253,35 @@ def http(rng: Random, port: int, tools: Sequence[str], session: str, paths: Sequ
     head += "".join(f"{name}: {value}\r\n" for name, value in headers)
     whole = head.encode("utf-8", "replace") + b"\r\n" + framed
     return mutated(rng, whole) if rng.random() < 0.1 else whole
+
+
+def tame(rng: Random, host: str, tools: Sequence[str], session: str) -> bytes:
+    """A request that gets as far as its message is read."""
+    modern = not session or rng.random() < 0.3
+    body = message(rng, tools, modern)
+    headers = [("Host", host), ("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")]
+    if modern:
+        headers += [("MCP-Protocol-Version", MODERN), ("Mcp-Method", _method_of(body))]
+        if name := _name_of(body):
+            headers.append(("Mcp-Name", name))
+    else:
+        headers += [("Mcp-Session-Id", session), ("MCP-Protocol-Version", rng.choice(VERSIONS[1:4]))]
+    if rng.random() < 0.2:
+        framed = chunks(rng, body)
+        headers.append(("Transfer-Encoding", "chunked"))
+    else:
+        framed = body
+        headers.append(("Content-Length", str(len(body))))
+    head = "POST /mcp HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers)
+    return head.encode("utf-8", "replace") + b"\r\n" + framed
+
+
+def _name_of(body: bytes) -> str:
+    try:
+        params = json.loads(body)["params"]
+        return str(params.get("name", params.get("uri", "")))[:300].replace("\r", "").replace("\n", "")
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return ""
 
 
 def _method_of(body: bytes) -> str:
