@@ -11,8 +11,8 @@ settings.load_profile("calm")
 
 HERE = Path(__file__).parent
 SMOKE = ("bench/test_bench_smoke.py", "bench/test_soak_smoke.py", "bench/test_fuzz_smoke.py")
-SLOW = [HERE / part for part in ("e2e", "conformance", "behaviour/test_matrix.py", *SMOKE)]
-"""Many processes, or other people's programs: left out of the quick suite (`-m "not slow"`)."""
+SLOW = [HERE / part for part in ("attacks", "e2e", "conformance", "behaviour/test_matrix.py", *SMOKE)]
+"""Many processes, all of the machine, or other people's programs: left out of the quick suite (`-m "not slow"`)."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,7 +31,7 @@ PROMISED = {
 }
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 
-THROUGH_THE_PROGRAM = ("behaviour", "conformance", "e2e")
+THROUGH_THE_PROGRAM = ("attacks", "behaviour", "conformance", "e2e")
 """Folders whose tests speak to mcpx running as a process of its own."""
 
 ID = re.compile(r"\b[A-Z]{3}-[0-9]{1,2}\b")
