@@ -14,7 +14,7 @@ import pytest
 from mcpx.wire import logs
 from mcpx.wire.logs import OURS, Brief, LogFile, Outlet, Plain
 
-NASTY = "\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line\u2029par\u202egnp\x9b2J\ud800\x00\x07 文字"
+NASTY = "\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line\u2029par\u202egnp\x9b2J\x00\x07 文字"
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def test_what_a_peer_wrote_is_one_line_of_plain_text(log: logging.Logger, stream
     assert told.replace("\n", "").isprintable()
     assert "文字" in told
     assert r"\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line" in told
+    assert logs.plain("half \ud800 an emoji") == r"half \ud800 an emoji"  # not logged here: reports of tests are UTF-8
 
 
 def test_a_traceback_keeps_its_lines_and_what_the_error_says_is_one_of_them(
