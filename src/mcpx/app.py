@@ -6,6 +6,7 @@ everything it started.
 
 import asyncio
 import gc
+import itertools
 import logging
 import os
 import signal
@@ -26,7 +27,7 @@ from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.transports import process
-from mcpx.wire import descriptors
+from mcpx.wire import descriptors, memory
 from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
 from mcpx.wire.tasks import Tasks
 
@@ -38,6 +39,8 @@ NAMED = 20
 """Servers that are greeted by name."""
 ROOM = 2.0
 """Seconds between looks whether anything more can be opened."""
+TIDY = 5
+"""So many looks between two occasions to hand back memory."""
 ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
@@ -310,9 +313,12 @@ def _set_level(name: str) -> None:
 
 
 async def _watch_room() -> None:
-    """Says when no more can be opened. uvloop closes a connection that it can take no longer, and tells nobody."""
-    while True:
+    """Says when no more can be opened: uvloop closes a connection that it can take no longer, and tells nobody. Hands
+    back memory that nobody needs any more."""
+    for tick in itertools.count(1):
         await asyncio.sleep(ROOM)
+        if tick % TIDY == 0:
+            memory.give_back()
         try:
             os.close(os.dup(2))
         except OSError as error:

@@ -18,6 +18,8 @@ from orjson import JSONDecodeError
 from orjson import dumps as _dumps
 from orjson import loads as _loads
 
+from mcpx.wire import memory
+
 __all__ = ["BadJson", "Unencodable", "dump", "load"]
 
 
@@ -75,6 +77,7 @@ def load(data: bytes | bytearray | memoryview, *, mend: bool = False, strict: bo
 
 
 def _load_large(data: bytes | bytearray) -> Any:
+    memory.took(len(data))
     if len(data) > 3 * MOST_CONTAINERS and _containers(data) > MOST_CONTAINERS:  # the least of each is `[],`
         raise BadJson(f"more than {MOST_CONTAINERS:,} arrays and objects")
     # Of millions of small lists all but one are young: a collector that looks at them again and again while they are

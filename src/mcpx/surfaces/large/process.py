@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from mcpx.wire import memory
+
 log = logging.getLogger(__name__)
 
 SLICE = 128 * 1024
@@ -140,7 +142,7 @@ class Process:
 
     def _rest(self) -> None:
         self._end("nothing to do")
-        give_back()
+        memory.give_back(surely=True)
 
     # The process -------------------------------------------------------------------------------------------------
 
@@ -210,16 +212,6 @@ class Process:
         elif process in self._ended:
             with suppress(RuntimeError):  # the loop has ended before: `close` waits for it
                 asyncio.get_running_loop().call_later(0.05, self._reap, process)
-
-
-def give_back() -> None:
-    """Hand the memory of large results, which are gone, back to the system: the allocator keeps it otherwise."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
-    except (ImportError, OSError, AttributeError):  # not glibc
-        pass
 
 
 async def _send(writer: asyncio.StreamWriter, head: Any, parts: Sequence[bytes]) -> None:
