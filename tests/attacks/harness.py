@@ -46,7 +46,7 @@ Json = dict[str, Any]
 HERE = Path(__file__).resolve().parent
 MIB = 2**20
 
-FLOOR, CEILING, FREEZE = 100.0, 300.0, 1000.0
+FLOOR, CEILING, FREEZE = 200.0, 300.0, 1000.0
 """Milliseconds."""
 BEAT = 5.0
 """Milliseconds between two calls of the healthy client."""
