@@ -52,7 +52,7 @@ class Limits:
     connections: int = 4096
     write_timeout: float = 30.0
     """A reader that takes next to nothing for so long is dropped."""
-    waiting_bytes: int = 256 * 2**20
+    waiting_bytes: int = 128 * 2**20
     """What may wait to be read by all clients together."""
     bodies_bytes: int = 256 * 2**20
     """The bodies of all requests that are being read or answered. Beyond it the next large one is refused."""
