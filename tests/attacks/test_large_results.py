@@ -24,6 +24,7 @@ from fixtures.gateway import Gateway
 
 SERVER = Path(__file__).with_name("large_server.py")
 WORKER = b"mcpx.surfaces.large.jobs"
+ATTEMPTS = 3
 PATIENCE = 300.0
 """Milliseconds a healthy client may wait in 99 of 100 calls, unless it waits long by itself on this machine."""
 ALONE, BESIDE = 0.4, 1.2
@@ -109,11 +110,17 @@ def meanwhile(*works: Callable[[], object]) -> Iterator[list[int]]:
 
 
 def unharmed(call: Callable[[], object], *works: Callable[[], object]) -> None:
-    alone = timed(call, ALONE)
-    with meanwhile(*works) as done:
-        beside = timed(call, BESIDE)
-    assert all(done), f"nothing was done beside it: {done}"
-    assert beside <= max(PATIENCE, 20 * alone), f"{beside:.0f} ms, alone {alone:.0f} ms"
+    """Tried again before it fails: on a machine with more to do than cores everybody waits now and then."""
+    said = ""
+    for _ in range(ATTEMPTS):
+        alone = timed(call, ALONE)
+        with meanwhile(*works) as done:
+            beside = timed(call, BESIDE)
+        assert all(done), f"nothing was done beside it: {done}"
+        if beside <= max(PATIENCE, 20 * alone):
+            return
+        said += f"{beside:.0f} ms, alone {alone:.0f} ms; "
+    pytest.fail(said)
 
 
 CASES = [
