@@ -154,15 +154,16 @@ class Process:
             async with asyncio.timeout(self._bounds.longest):
                 reader, writer = await self._started()
                 await _send(writer, (job, given), parts)
-                (went_well, said), back = await _receive(reader)
+                (went_well, last, said), back = await _receive(reader)
         except (OSError, EOFError) as error:  # TimeoutError is an OSError
             self._end(type(error).__name__)
             raise Overrun(str(error)) from None
         except BaseException:
             self._end("its job was cancelled")
             raise
+        if last:
+            self._end("it grew large" if went_well else said)
         if not went_well:
-            self._end(said)
             raise Overrun(said)
         return said, back
 
