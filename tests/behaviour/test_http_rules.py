@@ -993,7 +993,7 @@ def test_health_tells_the_state_of_every_server(port: int) -> None:
     assert set(found) == {"status", "version", "servers"} and found["status"] == "ok"
     assert set(found["servers"]) == {"good", "odd"}
     for entry in found["servers"].values():
-        assert set(entry) == {"status", "since", "last_error", "restarts", "latency_ms", "processes", "links"}
+        assert set(entry) == {"status", "since", "last_error", "restarts", "latency_ms", "processes", "links", "notes"}
         assert (entry["status"], entry["last_error"]) == ("connected", None)
         assert time.strptime(entry["since"], "%Y-%m-%dT%H:%M:%SZ")
     head = ask(port, "HEAD", "/health")

@@ -1130,6 +1130,9 @@ def _processor(work: Any) -> float:
 
 WIDE = {f"p{n}": {"type": "string", "description": "x" * 200} for n in range(4_000)}
 IN_A_ROW = {f"d{n}": of(**{f"x{k}": {"$ref": f"#/$defs/d{(7 * n + k) % 400}"} for k in range(8)}) for n in range(400)}
+BOUND = 0.5
+"""Seconds of processor time: several times what it takes, less than what made it worth a test (seconds)."""
+
 MEGABYTES: list[Json] = [
     {"type": "object", "properties": WIDE},
     {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": IN_A_ROW},
@@ -1145,7 +1148,7 @@ MEGABYTES: list[Json] = [
 def test_a_schema_of_a_megabyte_does_not_hold_up_everybody(schema: Json) -> None:
     """SEC-6: compiling it, judging by it, explaining by it."""
     wrong: Json = {"a": 5, "p1": [], **{f"q{n}": n for n in range(3_000)}}
-    assert _processor(lambda: Checker().check(schema, wrong)) < 0.1
+    assert _processor(lambda: Checker().check(schema, wrong)) < BOUND
 
 
 def test_large_arguments_do_not_hold_up_everybody() -> None:
@@ -1156,7 +1159,7 @@ def test_large_arguments_do_not_hold_up_everybody() -> None:
     for cell in ("abc", 5, [], None, "5" * 20):
         for count in (900, 50_000):
             rows = [{f"f{n}": cell for n in range(10)} for _ in range(count)]
-            assert _processor(lambda rows=rows: checker.check(schema, {"rows": rows})) < 0.1
+            assert _processor(lambda rows=rows: checker.check(schema, {"rows": rows})) < BOUND
     text = json.dumps({"rows": [{"f1": "abc"}] * 200_000})
-    assert _processor(lambda: checker.check(schema, text)) < 0.1
+    assert _processor(lambda: checker.check(schema, text)) < BOUND
     assert checker.check(schema, text).problems

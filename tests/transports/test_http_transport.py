@@ -1285,7 +1285,7 @@ def test_a_standing_stream_of_nothing_but_noise_is_said_once_and_opened_with_gro
         site.on_get = lambda exchange: pour(exchange, noise)
         async with Talking(site, "2025-11-25", session="s", limit=1 << 24) as on:
             monkeypatch.setattr(module.asyncio, "sleep", noted)
-            await until(lambda: len(pauses) >= 4, seconds=20)
+            await until(lambda: len(pauses) >= 4, seconds=60)
             monkeypatch.undo()
             assert await on.ask() == {}
 
