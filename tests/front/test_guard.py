@@ -291,3 +291,12 @@ def test_bytes_that_are_no_text_make_a_stranger_and_no_error() -> None:
 def test_where_no_tokens_are_configured_everybody_is_anonymous() -> None:
     assert LOCAL.principal(headers()) == "anonymous"
     assert LOCAL.principal(headers(("authorization", "Bearer whatever"))) == "anonymous"
+
+
+def test_a_host_that_was_let_in_opens_the_door_for_no_other() -> None:
+    """SEC-2"""
+    fresh = Guard("127.0.0.1", {})
+    for host in ("", "evil.example", "localhost.evil.example"):
+        assert not fresh.host_allowed(asked(("host", host)))
+        assert fresh.host_allowed(asked(("host", "localhost:8000")))
+        assert not fresh.host_allowed(asked(("host", host)))

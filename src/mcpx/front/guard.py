@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from mcpx.model.origin import Origin
 from mcpx.wire.exchange import Exchange, Headers, whole_number
 
+LONGEST_HOST = 255
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -21,11 +22,20 @@ class Guard:
         # Bound to every address we cannot know our names; a token is required there (the app sees to it).
         self._any_host = host in ("0.0.0.0", "::", "")
         self._hosts = {*LOOPBACK, bound.lower()}
+        self._met: str | None = None
+        """The last host that was allowed: nearly always the next one too."""
         self._origins = {Origin.parse(text) for text in allowed_origins} - {None}
 
     def host_allowed(self, exchange: Exchange) -> bool:
         host = exchange.host
-        return host is not None and (self._any_host or _name(host) in self._hosts)
+        if host is None:
+            return False
+        if host == self._met:
+            return True
+        allowed = self._any_host or _name(host) in self._hosts
+        if allowed and len(host) <= LONGEST_HOST:
+            self._met = host
+        return allowed
 
     def origin_allowed(self, exchange: Exchange) -> bool:
         """A browser always says where a page came from; programs do not, and need not. Other pages of this machine
