@@ -294,7 +294,7 @@ def test_where_no_tokens_are_configured_everybody_is_anonymous() -> None:
 
 
 def test_a_host_that_was_let_in_opens_the_door_for_no_other() -> None:
-    """SEC-2"""
+    """SEC-1"""
     fresh = Guard("127.0.0.1", {})
     for host in ("", "evil.example", "localhost.evil.example"):
         assert not fresh.host_allowed(asked(("host", host)))
