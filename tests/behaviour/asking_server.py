@@ -16,7 +16,7 @@ import time
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
-TOOLS = ("echo", "who", "wait", "ask", "ask_later", "log", "touch", "die")
+TOOLS = ("echo", "who", "wait", "ask", "ask_later", "log", "touch", "die", "steps")
 URI = "asking://one"
 
 
@@ -89,6 +89,7 @@ class Server:
         if method == "resources/read":
             return {"contents": [{"uri": params["uri"], "text": str(os.getpid())}]}
         if method == "tools/call":
+            self.token = (params.get("_meta") or {}).get("progressToken")
             return getattr(self, params["name"])(params.get("arguments") or {})
         raise KeyError(method)
 
@@ -136,6 +137,24 @@ class Server:
     def touch(self, arguments):
         self.send({"method": "notifications/resources/updated", "params": {"uri": arguments.get("uri", URI)}})
         return said(str(os.getpid()))
+
+    def steps(self, arguments):
+        """Progress before a question, while it is open (when the file is there), and after its answer."""
+        token = self.token
+
+        def step(number):
+            self.send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+
+        def meanwhile():
+            self.until(arguments)
+            step(2)
+            self.record({"method": "stepped"})
+
+        step(1)
+        threading.Thread(target=meanwhile, daemon=True).start()
+        self.question(arguments)
+        step(3)
+        return said("done")
 
     def die(self, arguments):
         os._exit(3)

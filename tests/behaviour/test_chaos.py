@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -56,6 +57,9 @@ CALL, CONNECT = 3, 5
 """`call_timeout` and `timeout` of every server that is hit; the others get as long as a busy machine takes."""
 DEADLINE = 2 * (CALL + CONNECT) + 4
 """Seconds a call may take at the very worst: connect, die, connect, time out; and a busy machine."""
+
+LONGEST_PAUSE = 60
+"""Seconds between two tries of a server, at most."""
 
 CLIENTS = 6
 CALM = ("calm", "noisy", "still")
@@ -330,6 +334,22 @@ def zombies(pid: int) -> list[int]:
     return found
 
 
+def not_back(session: Session, name: str, seconds: float) -> Any:
+    """The last error of a server that does not answer within so many seconds; of one whose circuit is open, within
+    so many of the try that its error announces (LIF-4)."""
+    began = time.monotonic()
+    deadline = began + seconds
+    while "error" in (message := session.call(f"{name}_echo", text="back")):
+        announced = re.search(r"next try in (\d+) s", message["error"]["message"])
+        if announced is not None:
+            sys.stdout.write(f"{name}: {message['error']['message']}\n")
+            deadline = max(deadline, min(time.monotonic() + int(announced[1]), began + LONGEST_PAUSE) + seconds)
+        if time.monotonic() > deadline:
+            return message["error"]
+        time.sleep(0.05)
+    return None
+
+
 @contextmanager
 def house() -> Iterator[tuple[Gateway, Remote]]:
     with ExitStack() as stack:
@@ -379,7 +399,7 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
         assert load.longest[0] < DEADLINE, load.longest
         assert all(load.answered[name] > 0 for name in names), load.answered
         for name in names:
-            eventually(lambda name=name: "result" in first.call(f"{name}_echo", text="back"), 30)
+            assert (trouble := not_back(first, name, 30)) is None, trouble
         eventually(lambda: zombies(pid) == [])
         # Each client that can be asked holds a link of its own to each older server: some descriptors a link.
         assert descriptors(pid) <= open_before + 8 * len(names) * CLIENTS

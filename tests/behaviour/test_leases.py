@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import MESSAGE, UPDATED, Client, Door, Front, Person, RefusedError, raw_client
+from behaviour.clients import MESSAGE, UPDATED, Client, Door, Front, Person, Question, RefusedError, raw_client
 from behaviour.raw import (
     MCPX,
     WAIT,
@@ -269,6 +269,34 @@ def test_a_quiet_server_that_asks_after_all_is_answered_by_the_one_client_in_fli
                 "content": {"name": "ada"},
             }
         assert (questions(ada), questions(bob)) == (["again"], [])
+
+    with Gateway(config(asking("s", record))) as gateway:
+        run(check)
+
+
+class Thoughtful(Person):
+    """Answers a question only when the server has said something more."""
+
+    def __init__(self, name: str, record: Path, go: Path) -> None:
+        super().__init__(name)
+        self._record, self._go = record, go
+
+    def answer(self, question: Question) -> Json:
+        self._go.touch()
+        eventually(lambda: seen(self._record, "stepped"))
+        return super().answer(question)
+
+
+@pytest.mark.parametrize("modern_client", [False, True], ids=["older", "modern"])
+def test_progress_goes_on_while_the_client_thinks_about_a_question(tmp_path: Path, modern_client: bool) -> None:
+    """PRO-4, PRO-5: a modern client has no request open then; it is told when it comes back with the answer."""
+    record, go = tmp_path / "record", tmp_path / "go"
+
+    async def check() -> None:
+        steps: list[float] = []
+        async with raw_client(door(gateway), Thoughtful("ada", record, go), modern_client) as client:
+            await client.call("s_steps", {"until": str(go)}, lambda params: steps.append(params["progress"]))
+        assert steps == [1, 2, 3]
 
     with Gateway(config(asking("s", record))) as gateway:
         run(check)

@@ -659,3 +659,64 @@ def test_what_the_server_says_after_the_answer_goes_to_the_request_that_waits() 
             ]
 
     run(main())
+
+
+def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_when_it_comes_back() -> None:
+    """PRO-4: no step of the progress is lost between two requests of one call."""
+
+    async def main() -> None:
+        async with Lot() as lot:
+            away = asyncio.Event()
+            said = asyncio.Event()
+
+            async def works(lease: Lease) -> Json:
+                question = asyncio.ensure_future(lease.question("roots/list", None))
+                await away.wait()
+                lease.progress({"progressToken": "wire", "progress": 1})
+                lease.notification("notifications/message", {"level": "error"})
+                said.set()
+                await question
+                lease.progress({"progressToken": "wire", "progress": 2})
+                return {}
+
+            first, second = modern(askable=True), modern(askable=True, log_level="info")
+            assert isinstance(first.voice, Tape) and isinstance(second.voice, Tape)
+            state = (await lot.begin(works, first, _meta={"progressToken": "one"}))["requestState"]
+            away.set()
+            await said.wait()
+            await lot.resume(state, {"q1": {}}, second, _meta={"progressToken": "two"})
+            assert first.voice.told == []
+            assert [(m, p.get("progressToken"), p.get("progress")) for m, p in second.voice.told] == [
+                ("notifications/progress", "two", 1),
+                ("notifications/message", None, None),
+                ("notifications/progress", "two", 2),
+            ]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1, bridges.HELD_BACK), (20_000, 3), (bridges.HELD_BACK_BYTES + 1, 0)])
+def test_what_is_held_back_for_a_client_that_is_away_is_bounded(size: int, kept: int) -> None:
+    """SEC-7: in number and in bytes; the newest stay."""
+
+    async def main() -> None:
+        async with Lot() as lot:
+            parked = None
+
+            async def works(lease: Lease) -> Json:
+                nonlocal parked
+                parked = lease.parked
+                return await asks_once(lease)
+
+            back = modern(askable=True)
+            assert isinstance(back.voice, Tape)
+            state = (await lot.begin(works, _meta={"progressToken": "one"}))["requestState"]
+            assert parked is not None
+            numbers = range(10 * bridges.HELD_BACK)
+            for number in numbers:
+                assert parked.hold_back("notifications/progress", {"progress": number, "message": "x" * size})
+            await lot.resume(state, {"q1": {}}, back)
+            told = [params["progress"] for _, params in back.voice.told]
+            assert told == list(numbers)[len(numbers) - kept :]
+
+    run(main())

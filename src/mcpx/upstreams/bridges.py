@@ -7,13 +7,14 @@ server running while its questions travel as results. Where both sides speak the
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams.lease import Lease, put
-from mcpx.wire import era
+from mcpx.wire import codec, era
 from mcpx.wire.tasks import Tasks
 
 ROUNDS = 10
@@ -25,6 +26,9 @@ STATE_ONLY_DELAYS = (0.05, 0.1, 0.2, 0.25)
 PARKED_FOR = 300.0
 """Seconds a question waits for a modern client to come back with the answer."""
 PARKED_AT_MOST = 256
+HELD_BACK = 64
+HELD_BACK_BYTES = 64 << 10
+"""What a server says about a parked call while its client is away with a question, the newest of it."""
 
 
 async def answer_for_older(call: Call, server: str, send: Callable[[Json], Awaitable[Json]], params: Json) -> Json:
@@ -87,6 +91,34 @@ class Parked:
         self._open: dict[str, tuple[Json, asyncio.Future[Json]]] = {}
         self._count = 0
         self._asked = asyncio.Event()
+        self._away = False
+        """The client took the question as a result: no request of its waits at the moment."""
+        self._held: deque[tuple[str, Json, int]] = deque()
+        self._held_size = 0
+
+    def hold_back(self, method: str, params: Json) -> bool:
+        """Keep what the server says for the client's next request; False if one waits and can be told now."""
+        if not self._away:
+            return False
+        size = len(codec.dump(params))
+        self._held.append((method, params, size))
+        self._held_size += size
+        while len(self._held) > HELD_BACK or (self._held_size > HELD_BACK_BYTES and self._held):
+            self._held_size -= self._held.popleft()[2]
+        return True
+
+    def leave(self) -> None:
+        self._away = True
+
+    def come_back(self, call: Call) -> None:
+        """Under another request, which is told what was held back and all that follows."""
+        self._away = False
+        if (lease := self.lease) is not None:
+            lease.call = call
+            for method, params, _ in self._held:
+                lease.tell(method, params)
+        self._held.clear()
+        self._held_size = 0
 
     async def ask(self, method: str, params: Json | None) -> Json:
         self._count += 1
@@ -161,8 +193,7 @@ class Parking:
         if parked is None or parked.owner != self._owner(call):
             raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
         self._leave(parked)
-        if parked.lease is not None:
-            parked.lease.call = call  # what the server says from now on goes to the request that waits for it
+        parked.come_back(call)
         parked.take(call.params.get("inputResponses"))
         return await self._outcome(parked)
 
@@ -178,6 +209,7 @@ class Parking:
             raise Unavailable(self._server, OVERLOADED, "too many calls wait for an answer of their client")
         self._parked[parked.token] = parked
         parked.expiry = asyncio.get_running_loop().call_later(PARKED_FOR, self._give_up, parked)
+        parked.leave()
         return parked.as_result()
 
     def _leave(self, parked: Parked) -> None:

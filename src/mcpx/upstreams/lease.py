@@ -6,7 +6,7 @@ client that holds leases there, or to nobody. A lease that did not end cleanly (
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
@@ -16,6 +16,8 @@ from mcpx.wire import era
 if TYPE_CHECKING:
     from mcpx.upstreams.bridges import Parked
     from mcpx.upstreams.link import Link
+
+PROGRESS: Final = "notifications/progress"
 
 
 def client_of(caller: Caller) -> object:
@@ -66,19 +68,24 @@ class Lease:
     # What the server says meanwhile ------------------------------------------------------------------------------
 
     def progress(self, params: Json) -> None:
-        if (voice := self.call.voice) is not None:
-            # A parked call goes on under another request of its client, which brought a token of its own.
-            token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
-            voice.tell("notifications/progress", marked({**params, "progressToken": token}, self.link.name))
+        self.tell(PROGRESS, params)
 
     def notification(self, method: str, params: Json) -> None:
         """Belongs to this call, so it is this caller's and nobody else's."""
+        self.tell(method, params)
+
+    def tell(self, method: str, params: Json) -> None:
         caller, voice = self.call.caller, self.call.voice
-        if voice is None:
+        if voice is None or (self.parked is not None and self.parked.hold_back(method, params)):
             return
-        wanted = caller.log_level is None and not caller.modern
-        if method == "notifications/message" and not (wanted or era.admits(caller.log_level, params.get("level"))):
-            return
+        if method == PROGRESS:
+            # A parked call goes on under another request of its client, which brought a token of its own.
+            token = era.meta_of(self.call.params).get("progressToken", params.get("progressToken"))
+            params = {**params, "progressToken": token}
+        elif method == "notifications/message":
+            wanted = caller.log_level is None and not caller.modern
+            if not (wanted or era.admits(caller.log_level, params.get("level"))):
+                return
         voice.tell(method, marked(params, self.link.name))
 
     def paused(self, retry_ms: int) -> None:
