@@ -3,6 +3,8 @@
 Promised: whatever a server sends as a schema, its parameters are told as far as they can be read; nothing raises.
 """
 
+import re
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 from urllib.parse import unquote
@@ -14,6 +16,28 @@ from mcpx.model.offer import Offer
 MOST_PARAMETERS = 64
 LONGEST_TEXT = 1_000
 """Of what is told of a tool; the whole of it is in its schema."""
+
+_DEPRECATED = re.compile(r"\bDEPRECATED\b|\A\W*(?i:deprecated)\b|(?i:\b(?:is|has been)(?: now)? deprecated\b)")
+"""Of the tool itself; others only speak of things that are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a tool is said to do to the world; nothing is said of most tools."""
+
+    read_only: bool = False
+    destructive: bool = False
+    deprecated: bool = False
+
+
+def hints_of(offer: Offer) -> Hints:
+    """By its annotations; that it is deprecated is said in its description."""
+    annotations = as_object(offer.definition.get("annotations"))
+    read_only = annotations.get("readOnlyHint") is True
+    destructive = annotations.get("destructiveHint") is True and not read_only
+    about = description_of(offer)[:LONGEST_TEXT]
+    deprecated = annotations.get("deprecated") is True or _DEPRECATED.search(about) is not None
+    return Hints(read_only, destructive, deprecated)
 
 
 def parameters_of(schema: object) -> Json:

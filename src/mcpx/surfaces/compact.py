@@ -17,9 +17,11 @@ from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server
+from mcpx.surfaces.found import Finder
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
-from mcpx.surfaces.menu import Tools, cut, one_line, tools_by_server
+from mcpx.surfaces.menu import Tools, tools_by_server
+from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, starting
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
@@ -32,7 +34,6 @@ _ASIDE = ThreadPoolExecutor(1, "mcpx-aside")
 BUILT_IN = "mcpx"
 """The server that is ourselves: its one tool reads results that were kept back."""
 READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
-NEAREST = 5
 CANDIDATES = 500
 """Names that are compared letter by letter with one that was not found."""
 WHOLE_SCREENS = 4
@@ -41,8 +42,6 @@ LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
-LONGEST_TO_COPY = 300
-"""Characters of a name that a model is to use: it must be able to copy it whole."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 
@@ -63,6 +62,7 @@ class Compact(Surface):
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
+        self.finder = Finder(self)
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
@@ -299,16 +299,6 @@ def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
     return f"There are these {noun}: {some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
 
 
-def quoted(name: str) -> str:
-    """What a model said, as a reminder."""
-    return f'"{cut(one_line(name), 80)}"'
-
-
-def exact(name: str) -> str:
-    """What a model should say."""
-    return f'"{cut(one_line(name), LONGEST_TO_COPY)}"'
-
-
 async def aside(work: Callable[[], Work]) -> Work:
     """Do something that takes long in a thread: one at a time, also when who asked for it has gone."""
     return await asyncio.get_running_loop().run_in_executor(_ASIDE, work)
@@ -319,10 +309,3 @@ def _json(value: object) -> str:
         return codec.dump(value).decode()
     except codec.Unencodable:
         return type(value).__name__
-
-
-def starting(view: View, what: str = "tools") -> str:
-    """What a menu or a search says while servers are starting of which nothing is known yet (LIF-1)."""
-    names = view.starting()
-    more = f" and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
-    return f"Still starting, {what} not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""

@@ -7,7 +7,8 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.large.preview import counted
-from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME, cut, one_line
+from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
+from mcpx.surfaces.phrases import cut, one_line
 from mcpx.surfaces.view import Service
 
 

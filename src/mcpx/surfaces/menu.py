@@ -10,14 +10,12 @@ from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.large.preview import counted
+from mcpx.surfaces.phrases import cut, one_line, short
 from mcpx.surfaces.view import Service
 from mcpx.wire import codec
 
 INSTRUCTIONS = 300
 """Characters of a server's instructions that are shown (S0)."""
-SHORT = 80
-"""Characters of a tool's description that are shown."""
-
 NAMES_SHARE = 0.6
 """Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
 
@@ -106,24 +104,3 @@ def _totals(services: Sequence[Service], tools: Tools, room: int) -> str:
 def _server(service: Service) -> str:
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     return f"  Server: {one_line(service.name)} - {about}" if about else f"  Server: {one_line(service.name)}"
-
-
-def one_line(text: object) -> str:
-    """Somebody else's text: on one line, without what steers a terminal or turns the direction of writing."""
-    if not isinstance(text, str):
-        return ""
-    line = " ".join(text.split())
-    return line if line.isprintable() else "".join(c for c in line if c.isprintable())
-
-
-def cut(text: str, at: int) -> str:
-    return text if len(text) <= at else text[:at] + "..."
-
-
-def short(text: object) -> str:
-    """The beginning of a description, cut between words."""
-    line = one_line(text[: 4 * SHORT]) if isinstance(text, str) else ""
-    if len(line) <= SHORT:
-        return line
-    head = line[: SHORT + 1].rpartition(" ")[0]
-    return (head if len(head) > SHORT // 2 else line[:SHORT]).rstrip(" ,;:.") + "..."

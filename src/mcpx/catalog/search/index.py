@@ -25,6 +25,8 @@ _PARAMETER_CHARACTERS = 300
 
 _PUBLIC, _EXACT, _PREFIX = 3_000.0, 2_000.0, 1_000.0
 """Added to the score where the rules for names decide. No score of words comes near."""
+_STRONG = 0.5
+"""Of the best score: what has less is a weak match."""
 _SORTED_AT_ONCE = 1_000
 _PREFIX_WORDS = 2
 """A query of so many words may be the beginning of a name."""
@@ -58,6 +60,8 @@ class Hits:
     """The page that was asked for."""
     total: int
     """All matches, on this page or not."""
+    strong: int = 0
+    """How many of the first hits of this page say what was asked for; the others share a word or two with it."""
 
 
 class Index:
@@ -126,7 +130,9 @@ class Index:
             best = heapq.nsmallest(min(end, len(matches)), matches, key=lambda position: (-scores[position], position))
         else:
             best = matches
-        return Hits(tuple(Hit(position, scores[position]) for position in best[start:end]), len(matches))
+        hits = tuple(Hit(position, scores[position]) for position in best[start:end])
+        least = _STRONG * scores[best[0]] if best else 0.0
+        return Hits(hits, len(matches), sum(1 for hit in hits if hit.score >= least))
 
     def _scores(self, query: str) -> list[float]:
         scores = [0.0] * self._count

@@ -7,9 +7,10 @@ from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, exact, quoted, starting
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
 from mcpx.surfaces.descriptions import describe_tool, raw
-from mcpx.surfaces.menu import Tools, definitions_within, one_line
+from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
 from mcpx.surfaces.view import Service, View
 

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, exact
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact
 from mcpx.surfaces.descriptions import describe_tool
 from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.phrases import exact
 from mcpx.surfaces.view import Service, View
 
 

@@ -1,37 +1,23 @@
 """Three tools: search for tools, execute one, list the services (SUR-4, the result shapes of S2)."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.entries import LONGEST_TEXT, description_of, parameters_of
-from mcpx.catalog.search import Index
-from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.model.slices import in_slices
-from mcpx.surfaces.compact import READER, Compact, Mistake, exact, quoted, starting
+from mcpx.surfaces.compact import READER, Compact, Mistake
 from mcpx.surfaces.descriptions import how_many
-from mcpx.surfaces.menu import Tools, cut, one_line, short
+from mcpx.surfaces.menu import Tools
+from mcpx.surfaces.phrases import exact, quoted, short, starting
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View
 
-SIGNATURES = 380
-"""Tokens of a reply that go to the signatures of the best hits; the first one is always told."""
-NAMES = 120
-"""Tokens that go to the names of the others."""
 MOST = 100
 """Hits that one search may ask for."""
-LONGEST_LINE = 4_000
-"""Characters of one signature in a reply."""
-REMEMBERED = 1_000
-"""Tools whose rendering is kept."""
-AT_ONCE = 100
-"""Tools that are indexed while everybody waits (some 10 ms); more are indexed in slices, once for all who ask."""
 
 
 class Search(Compact):
@@ -41,9 +27,6 @@ class Search(Compact):
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
         self._limit = min(self.settings.search_limit, MOST)
-        self._texts: dict[int, tuple[Offer, str, Json]] = {}
-        """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
-        self._indexing = asyncio.Lock()
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         settings = self.settings
@@ -58,7 +41,11 @@ class Search(Compact):
         settings = self.settings
         if name == "mcp_search_tools" and settings.enable_search:
             self.only(arguments, "query", "service_name", "limit", "offset")
-            return await self._search(view, arguments)
+            query = self.text(arguments, "query", needed=False)
+            service = self.text(arguments, "service_name", needed=False)
+            limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
+            offset = _number(arguments, "offset", 0, least=0)
+            return await self.finder.search(view, query, service=service, limit=limit, offset=offset)
         if name == "mcp_execute_tool" and settings.enable_execute:
             self.only(arguments, "tool_name", "arguments")
             offer = await self._named(view, self.text(arguments, "tool_name"))
@@ -66,72 +53,6 @@ class Search(Compact):
         if name == "mcp_list_services" and settings.enable_list_services:
             return await self._services(view)
         return None
-
-    # Search ----------------------------------------------------------------------------------------------------
-
-    async def _index(self, catalog: Catalog) -> Index:
-        if catalog.indexed or len(catalog.offers["tools"]) <= AT_ONCE:
-            return catalog.index
-        async with self._indexing:
-            return await in_slices(catalog.indexing())
-
-    async def _search(self, view: View, arguments: Json) -> Json:
-        query = self.text(arguments, "query", needed=False)
-        service = self.text(arguments, "service_name", needed=False)
-        limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
-        offset = _number(arguments, "offset", 0, least=0)
-        catalog = await view.prepare()
-        if service:
-            self.service(view, service)
-        found = (await self._index(catalog)).search(query, limit=limit, offset=offset, service=service or None)
-        offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
-        structured: Json = {
-            "tools": [self._text(offer)[1] for offer in offers],
-            "total": found.total,
-            "limit": limit,
-        }
-        told = self._told(offers, query, found.total, offset)
-        return self.reply(f"{told}\n{note}" if (note := starting(view)) else told, structured)
-
-    def _told(self, offers: Sequence[Offer], query: str, total: int, offset: int) -> str:
-        if not offers:
-            more = "" if total == 0 else f" beyond the {total} there are"
-            listed = ", or mcp_list_services" if self.settings.enable_list_services else ""
-            return f"No tools match {quoted(query)}{more}. Try other words{listed}."
-        lines: list[str] = []
-        spent = told = 0
-        for offer in offers:
-            line = self._text(offer)[0]
-            spent += estimate(line)
-            if told and spent > SIGNATURES:
-                break
-            lines.append(line)
-            told += 1
-        names = _fitting([offer.public for offer in offers[told:]])
-        if names:
-            lines.append(f"Also: {names}")
-        following = offset + len(offers)
-        if following < total:
-            lines.append(f"{total} tools match; offset={following} gives the next.")
-        return "\n".join(lines)
-
-    def _text(self, offer: Offer) -> tuple[str, Json]:
-        """One hit: its line for the model, its fields for programs."""
-        known = self._texts.get(id(offer))
-        if known is None:
-            if len(self._texts) >= REMEMBERED:
-                self._texts.clear()
-            about = short(description_of(offer))
-            line = f"- {cut(self.signature(offer), LONGEST_LINE)} [{offer.server}]{f' {about}' if about else ''}"
-            fields: Json = {
-                "name": offer.name,
-                "display_name": offer.public,
-                "description": description_of(offer)[:LONGEST_TEXT],
-                "service": offer.server,
-                "parameters": parameters_of(offer.definition.get("inputSchema")),
-            }
-            known = self._texts[id(offer)] = (offer, line, fields)
-        return known[1], known[2]
 
     # Execute -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +75,7 @@ class Search(Compact):
     async def _meant(self, catalog: Catalog, name: str) -> str:
         if told := self.called(catalog, name):
             return told
-        hits = (await self._index(catalog)).search(name, limit=5).hits
+        hits = (await self.finder.index(catalog)).search(name, limit=5).hits
         near = [catalog.offers["tools"][hit.position].public for hit in hits if 2 * hit.score > hits[0].score]
         if near:
             return f"Did you mean {' or '.join(map(exact, near))}?"
@@ -217,18 +138,6 @@ def _by_own_name(catalog: Catalog, name: str) -> Offer | None:
         names = " or ".join(exact(offer.public) for offer in alike[:10])
         raise Mistake(f"Several services have a tool {quoted(name)}. Say {names}.")
     return alike[0] if alike else None
-
-
-def _fitting(names: Sequence[str]) -> str:
-    """As many of the names as there is room for."""
-    shown: list[str] = []
-    spent = 0
-    for name in names:
-        spent += estimate(name) + 1
-        if spent > NAMES:
-            return f"{', '.join(shown)}, ..." if shown else ""
-        shown.append(one_line(name))
-    return ", ".join(shown)
 
 
 def _number(arguments: Json, name: str, default: int, *, least: int) -> int:
