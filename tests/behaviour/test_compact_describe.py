@@ -61,16 +61,16 @@ def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
 
 
 def test_there_are_three_tools_with_the_parameters_of_the_document(client: Visitor) -> None:
-    """SUR-3."""
+    """SUR-3, SUR-12."""
     tools = {tool["name"]: tool["inputSchema"] for tool in client.tools()}
-    types = {name: {key: part["type"] for key, part in schema["properties"].items()} for name, schema in tools.items()}
-    assert types == {
-        "describe": {"method": "string"},
-        "call": {"method": "string", "arguments": "object"},
-        "resources": {"server_name": "string", "uri": "string"},
+    names = {name: list(schema["properties"]) for name, schema in tools.items()}
+    assert names == {
+        "describe": ["method"],
+        "call": ["method", "arguments", "calls", "continue"],
+        "resources": ["server_name", "uri"],
     }
     required = {name: schema.get("required", []) for name, schema in tools.items()}
-    assert required == {"describe": ["method"], "call": ["method"], "resources": []}
+    assert required == {"describe": ["method"], "call": [], "resources": []}
     menu = client.menu()
     assert "  Server: shop - A shop.\n    - give: Returns the result it is given\n" in menu
     assert "  Server: shop.a\n" in menu and "    - b: Of the server `shop.a`" in menu

@@ -54,16 +54,18 @@ def client(gateway: Gateway, request: pytest.FixtureRequest) -> Visitor:
 
 
 def test_there_are_two_tools_with_the_parameters_of_the_document(client: Visitor) -> None:
-    """SUR-2."""
+    """SUR-2, SUR-12."""
     tools = {tool["name"]: tool["inputSchema"] for tool in client.tools()}
     assert list(tools) == ["inspect", "exec"]
-    types = {name: {key: part["type"] for key, part in schema["properties"].items()} for name, schema in tools.items()}
-    assert types == {
-        "inspect": {"server_name": "string", "tool_name": "string"},
-        "exec": {"server_name": "string", "tool_name": "string", "arguments": "object"},
+    names = {name: list(schema["properties"]) for name, schema in tools.items()}
+    assert names == {
+        "inspect": ["server_name", "tool_name"],
+        "exec": ["server_name", "tool_name", "arguments", "calls", "continue"],
     }
     assert tools["inspect"]["required"] == ["server_name"]
-    assert sorted(tools["exec"]["required"]) == ["server_name", "tool_name"]
+    assert "required" not in tools["exec"], "one call or calls"
+    types = {key: part["type"] for key, part in tools["exec"]["properties"].items()}
+    assert list(types.values()) == ["string", "string", "object", "array", "boolean"]
 
 
 def test_the_description_of_inspect_lists_servers_and_tools(client: Visitor) -> None:

@@ -70,10 +70,11 @@ def test_there_are_three_tools_with_the_parameters_of_the_document(client: Visit
     search = types["mcp_search_tools"]
     assert (search["query"], search["service_name"]) == ("string", "string")
     assert {search["limit"], search["offset"]} <= {"integer", "number"}
-    assert types["mcp_execute_tool"] == {"tool_name": "string", "arguments": "object"}
+    execute = {"tool_name": "string", "arguments": "object", "calls": "array", "continue": "boolean"}
+    assert types["mcp_execute_tool"] == execute
     assert types["mcp_list_services"] == {}
     assert tools["mcp_search_tools"]["required"] == ["query"]
-    assert sorted(tools["mcp_execute_tool"]["required"]) == ["arguments", "tool_name"]
+    assert "required" not in tools["mcp_execute_tool"], "one call or calls"
 
 
 def test_a_search_gives_tools_in_the_shape_of_the_document(client: Visitor) -> None:

@@ -98,9 +98,10 @@ ECHOED = 2_000
 class NotFound(RpcError):
     """Nobody offers that name. A hidden tool reads exactly the same."""
 
-    def __init__(self, noun: str, name: str, code: int = INVALID_PARAMS) -> None:
+    def __init__(self, noun: str, name: str, code: int = INVALID_PARAMS, *, hint: str = "") -> None:
         told = name if len(name) <= ECHOED else name[:ECHOED] + "…"
-        super().__init__(code, f"Unknown {noun}: {told}", {"uri": told} if noun == "resource" else None)
+        said = f"Unknown {noun}: {told}. {hint}" if hint else f"Unknown {noun}: {told}"
+        super().__init__(code, said, {"uri": told} if noun == "resource" else None)
 
 
 class Unavailable(RpcError):

@@ -4,54 +4,48 @@ Policy, limits and metrics below see the real tool, never the meta-tool. A model
 that lets it correct itself (SUR-9); an error the server itself sent stays as it is (PRO-6).
 """
 
-import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from difflib import get_close_matches
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Caller, Json, is_object
-from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
+from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.found import Finder
+from mcpx.surfaces.guide import LONGEST_SIGNATURE, Guide
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, tools_by_server
-from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, starting
+from mcpx.surfaces.mistakes import Mistake, Unknown, nearest
+from mcpx.surfaces.own import BUILT_IN, READER
+from mcpx.surfaces.phrases import cut, one_line, quoted, starting
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
+from mcpx.surfaces.several import Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 
-Work = TypeVar("Work")
-_ASIDE = ThreadPoolExecutor(1, "mcpx-aside")
+__all__ = ["BUILT_IN", "READER", "Compact", "Mistake", "Unknown"]
 
-BUILT_IN = "mcpx"
-"""The server that is ourselves: its one tool reads results that were kept back."""
-READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
-CANDIDATES = 500
-"""Names that are compared letter by letter with one that was not found."""
 WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
-LONGEST_SIGNATURE = 4_000
-"""Characters of it in an error."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
-
-
-class Mistake(Exception):
-    """What a model did wrong, in words that help it to do right. Caught in `Compact.call_tool`."""
+NAMING = ("method", "server_name", "tool_name", "server", "service_name", "tool", "name")
+"""Arguments by which the call tools of one surface or another name a tool."""
 
 
 class Compact(Surface):
     """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
+
+    naming: ClassVar[tuple[str, ...]] = ()
+    """The arguments of its call tool that name the tool to call."""
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
@@ -63,6 +57,7 @@ class Compact(Surface):
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
         self.finder = Finder(self)
+        self.guide = Guide(self, surfaces.lasting.meanings)
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
@@ -73,6 +68,10 @@ class Compact(Surface):
     @abstractmethod
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         """Serve one of its tools; None: there is no such tool here."""
+
+    @abstractmethod
+    async def target(self, view: View, arguments: Json) -> Offer:
+        """The tool that the arguments of its call tool name."""
 
     @abstractmethod
     def spelled(self, offer: Offer) -> str:
@@ -105,12 +104,9 @@ class Compact(Surface):
         try:
             answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
             if answer is None:
-                offer = view.catalog.find("tools", name)
-                if offer is None:
-                    raise NotFound("tool", name)
-                raise Mistake(f"Tools are not called by name here. Call it as {self.how_to_call(offer, '{...}')}")
+                raise await self.guide.no_tool(view.catalog, name)
         except Mistake as mistake:
-            return self.failure(str(mistake))
+            return self.failure(await self.guide.explained(view, mistake))
         except Unavailable as error:
             return self.failure(error.message)
         return answer
@@ -134,35 +130,58 @@ class Compact(Surface):
             return result
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
-    async def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
+    async def told(self, view: View, service: Service, offers: list[Offer], room: int | None = None) -> Json:
         """What a server is and offers; of one with very many tools the rest is told by name."""
-        room = WHOLE_SCREENS * self.settings.common.result_limit
+        room = WHOLE_SCREENS * self.settings.common.result_limit if room is None else room
         return await describe_server(self, service, offers, room, view.starting())
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""
         return result
 
+    def entry(self, value: object, error: str | None) -> Json:
+        """One of several calls as programs are told of it."""
+        return {"ok": True, "result": value} if error is None else {"ok": False, "error": error}
+
+    def entries(self, entries: list[Json], failed: int) -> Json:
+        """All of them."""
+        return {"results": entries}
+
     # Tools of servers ----------------------------------------------------------------------------------------------
+
+    async def execute(self, view: View, call: Call, arguments: Json) -> Json:
+        """The call tool: one call, or several."""
+        if arguments.get("calls") is not None:
+            self.only(arguments, "calls", "continue", *self.naming, "arguments")
+            return await Several(self, view, call, asked_for(arguments)).run()
+        self.only(arguments, *self.naming, "arguments", "calls", "continue")
+        offer = await self.target(view, arguments)
+        return await self.run(view, call, offer, arguments.get("arguments"))
 
     async def run(self, view: View, call: Call, offer: Offer, arguments: object) -> Json:
         """Call a server's tool, or our own."""
+        result, repairs = await self.called(view, call, offer, arguments)
+        if result.get("resultType") == "input_required":
+            return result
+        how = self.settings.of(offer.server)
+        shown = self.finished(await self.shown(call, offer, result, how), how)
+        return _noted(shown, repairs)
+
+    async def called(self, view: View, call: Call, offer: Offer, arguments: object) -> tuple[Json, Sequence[str]]:
+        """The result as it came, and how the arguments were repaired."""
         checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
         if checked.problems:
             raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
-        how = self.settings.of(offer.server)
         if offer is READER:
             result = await view.own(READER.name, call, lambda: self._read(call, checked.arguments))
         else:
             params = {**call.params, "name": offer.name, "arguments": checked.arguments}
             result = await view.call(offer, call, params)
-            if result.get("resultType") == "input_required":
-                return result
-            result = await self.bounded(call, result, how)
-        shown = self.finished(result, how)
-        if checked.repairs and isinstance(shown.get("content"), list):
-            shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
-        return shown
+        return result, checked.repairs
+
+    async def shown(self, call: Call, offer: Offer, result: Json, how: Rendering) -> Json:
+        """A tool's result as this surface shows it. What was read from a kept one fits already."""
+        return result if offer is READER else await self.bounded(call, result, how)
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
@@ -204,12 +223,13 @@ class Compact(Surface):
 
     # Finding what is meant -----------------------------------------------------------------------------------------
 
-    def service(self, view: View, name: str) -> Service:
+    def service(self, view: View, name: str, tool: str = "") -> Service:
+        """`tool`: what is wanted of it."""
         service = view.service(name)
         if service is None:
             names = [service.name for service in view.services()]
-            hint = f"{_nearest(name, names, 'servers')} {self.called(view.catalog, name)}"
-            raise Mistake(f"Unknown server {quoted(name)}. {hint}".rstrip())
+            meant = (name, f"{name}.{tool}") if tool else (name,)
+            raise Unknown(f"Unknown server {quoted(name)}.", *meant, among=names, noun="servers")
         return service
 
     async def tool(self, view: View, server: str, tool: str) -> Offer:
@@ -220,25 +240,16 @@ class Compact(Surface):
             if tool == READER.name:
                 return READER
             raise Mistake(f"The built-in server has one tool, {quoted(READER.name)}.")
-        self.service(view, server)
+        self.service(view, server, tool)
         offer = await view.pick(server, tool) or _public_on(view.catalog, server, tool)
         if offer is None:
             service = self.service(view, server)
             if service.last_error is not None and view.catalog.count(server, "tools") == 0:
                 raise Mistake(f"Server {quoted(server)} is {service.status}: {service.reason}")
             names = [offer.name for offer in view.catalog.offers["tools"] if offer.server == server]
-            hint = self.called(view.catalog, tool) or _nearest(tool, names, "tools")
-            raise Mistake(f"Unknown tool {quoted(tool)} of server {quoted(server)}. {hint}")
+            said = f"Unknown tool {quoted(tool)} of server {quoted(server)}."
+            raise Unknown(said, tool, f"{server}.{tool}", among=names, server=server)
         return offer
-
-    def called(self, catalog: Catalog, name: str) -> str:
-        """How to call the tools of this name, in whatever form a model may have seen it."""
-        own = READER if name in (READER.name, f"{BUILT_IN}_{READER.name}", f"{BUILT_IN}/{READER.name}") else None
-        parts = [name.partition(separator) for separator in "./:"]
-        split = [catalog.native("tools", server, tool) for server, _, tool in parts]
-        found = [own, catalog.find("tools", name), *split, *catalog.tools_named(name)[:NEAREST]]
-        calls = dict.fromkeys(self.how_to_call(offer, "{...}") for offer in found if offer is not None)
-        return f"There is a tool of that name: {' or '.join(calls)}." if calls else ""
 
     async def dotted(self, view: View, method: str) -> Offer | None:
         """The tool meant by `server.tool`, split after the longest known server name: both may hold dots."""
@@ -265,10 +276,14 @@ class Compact(Surface):
         """A misspelt argument of a meta-tool is not passed over in silence."""
         for name in arguments:
             if name not in names:
-                hint = _nearest(name, names, "arguments")
+                said = f"Unknown argument {quoted(name)}."
+                if "arguments" in names and name in NAMING:
+                    meant = [value for key in NAMING if isinstance(value := arguments.get(key), str) and value]
+                    raise Unknown(said, ".".join(meant)) if meant else Mistake(said)
+                hint = nearest(name, names, "arguments")
                 if "arguments" in names and "arguments" not in arguments:
                     hint = 'What the tool itself takes goes into "arguments", an object.'
-                raise Mistake(f"Unknown argument {quoted(name)}. {hint}")
+                raise Mistake(f"{said} {hint}")
 
 
 def _public_on(catalog: Catalog, server: str, tool: str) -> Offer | None:
@@ -285,23 +300,10 @@ def _object(arguments: object) -> Json:
     raise Mistake(f"arguments must be an object, not {cut(_json(arguments), 60)}")
 
 
-def _nearest(wanted: str, names: Iterable[str], noun: str) -> str:
-    names = list(names)
-    wanted = wanted[:60].lower()
-    lowered = {name[:60].lower(): name for name in names}
-    near = [lowered[name] for name in get_close_matches(wanted, list(lowered)[:CANDIDATES], NEAREST, 0.5)]
-    near = near or [full for name, full in lowered.items() if wanted and wanted in name][:NEAREST]
-    if near:
-        return f"Did you mean {' or '.join(map(exact, near))}?"
-    if not names:
-        return f"There are no {noun}."
-    some = ", ".join(cut(one_line(name), 60) for name in names[:20])
-    return f"There are these {noun}: {some}{f' and {len(names) - 20} more' if len(names) > 20 else ''}."
-
-
-async def aside(work: Callable[[], Work]) -> Work:
-    """Do something that takes long in a thread: one at a time, also when who asked for it has gone."""
-    return await asyncio.get_running_loop().run_in_executor(_ASIDE, work)
+def _noted(shown: Json, repairs: Sequence[str]) -> Json:
+    if not repairs or not isinstance(shown.get("content"), list):
+        return shown
+    return {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(repairs)}")]}
 
 
 def _json(value: object) -> str:

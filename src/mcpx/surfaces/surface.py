@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcpx.surfaces.choices import Choice, Choices
     from mcpx.surfaces.large.kept import ResultStore
     from mcpx.surfaces.large.worker import Worker
+    from mcpx.surfaces.mistakes import Meanings
 
 
 class Surface(Part, ABC):
@@ -87,6 +88,12 @@ class Lasting:
         from mcpx.surfaces.checking.arguments import Checker
 
         return Checker()
+
+    @cached_property
+    def meanings(self) -> "Meanings":
+        from mcpx.surfaces.mistakes import Meanings
+
+        return Meanings()
 
 
 class Surfaces:

@@ -7,18 +7,21 @@ from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
+from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
+from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 
 class Describe(Compact):
     type: ClassVar[str] = "describe"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+    naming: ClassVar[tuple[str, ...]] = ("method",)
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)
@@ -26,11 +29,9 @@ class Describe(Compact):
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "describe":
             self.only(arguments, "method")
-            return await self.bounded(call, await self._describe(view, self.text(arguments, "method")))
+            return await self.bounded(call, await self._methods(view, arguments.get("method")))
         if name == "call":
-            self.only(arguments, "method", "arguments")
-            offer = await self._method(view, self.text(arguments, "method"))
-            return await self.run(view, call, offer, arguments.get("arguments"))
+            return await self.execute(view, call, arguments)
         if name == "resources":
             self.only(arguments, "server_name", "uri")
             server = self.text(arguments, "server_name", needed=False)
@@ -38,28 +39,44 @@ class Describe(Compact):
             return await (self._read_resource(view, call, server, uri) if uri else self._resources(view, call, server))
         return None
 
-    async def _describe(self, view: View, method: str) -> Json:
+    async def _methods(self, view: View, methods: object) -> Json:
+        asked = wanted(methods, "method", lambda name: self._is_name(view, name))
+        if isinstance(asked, str):
+            return await self._describe(view, asked)
+        return await tell_each(self, view, asked, lambda name, room: self._describe(view, name, room))
+
+    def _is_name(self, view: View, name: str) -> bool:
+        """Of a server or a tool."""
+        if view.service(name) is not None:
+            return True
+        parts = (name[:LONGEST_NAME].rpartition("."), name[:LONGEST_NAME].partition("."))
+        return any(view.catalog.native("tools", server, tool) is not None for server, _, tool in parts)
+
+    async def _describe(self, view: View, method: str, room: int | None = None) -> Json:
         catalog = await view.prepare()
         service = view.service(method)
         if service is not None:
-            return await self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method])
+            return await self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method], room)
         if method == BUILT_IN:
             return describe_tool(self, READER)
-        if "." not in method:
-            self.service(view, method)  # says which servers there are
+        if "." not in method or len(method.split()) > 1:
+            return await self.guide.searched(view, method)
         return describe_tool(self, await self._method(view, method))
+
+    async def target(self, view: View, arguments: Json) -> Offer:
+        return await self._method(view, self.text(arguments, "method"))
 
     async def _method(self, view: View, method: str) -> Offer:
         offer = await self.dotted(view, method)
         if offer is not None:
             return offer
-        server, dot, _ = method.partition(".")
-        if dot:
-            self.service(view, server)  # says which servers there are
+        server, dot, tool = method.partition(".")
+        if dot and server and tool:
+            names = [service.name for service in view.services()]
+            raise Unknown(f"Unknown server {quoted(server)}.", server, method, among=names, noun="servers")
         if view.service(method):
             raise Mistake(f"{quoted(method)} is a server: name one of its tools as well")
-        hint = self.called(view.catalog, method)
-        raise Mistake(f'method must be "server.tool"; {quoted(method)} is not. {hint}'.rstrip())
+        raise Unknown(f'method must be "server.tool"; {quoted(method)} is not.', method)
 
     # Resources -------------------------------------------------------------------------------------------------
 
@@ -149,7 +166,11 @@ def _definitions(menu: str) -> list[Json]:
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "method": {**text, "description": '"server" for all its tools, "server.tool" for one'},
+                    "method": {
+                        **NAMES,
+                        "description": '"server" for all its tools, "server.tool" for one, or a list of them; '
+                        "other words are searched for",
+                    },
                 },
                 "required": ["method"],
             },
@@ -158,14 +179,7 @@ def _definitions(menu: str) -> list[Json]:
         {
             "name": "call",
             "description": "Call a tool of an MCP server. Use describe first to learn its parameters.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "method": {**text, "description": '"server.tool"'},
-                    "arguments": {"type": "object", "description": "Arguments of the tool"},
-                },
-                "required": ["method"],
-            },
+            "inputSchema": call_schema(method={**text, "description": '"server.tool"'}),
         },
         {
             "name": "resources",

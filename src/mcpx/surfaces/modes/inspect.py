@@ -5,17 +5,20 @@ from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import BUILT_IN, READER, Compact
+from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.phrases import exact
+from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 
 class Inspect(Compact):
     type: ClassVar[str] = "inspect"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+    naming: ClassVar[tuple[str, ...]] = ("server_name", "tool_name")
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)
@@ -23,23 +26,48 @@ class Inspect(Compact):
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "inspect":
             self.only(arguments, "server_name", "tool_name")
-            server = self.text(arguments, "server_name")
-            tool = self.text(arguments, "tool_name", needed=False)
-            return await self.bounded(call, await self._inspect(view, server, tool))
-        if name == "exec":
-            self.only(arguments, "server_name", "tool_name", "arguments")
-            offer = await self.tool(view, self.text(arguments, "server_name"), self.text(arguments, "tool_name"))
-            return await self.run(view, call, offer, arguments.get("arguments"))
-        return None
+            return await self.bounded(call, await self._inspect(view, arguments))
+        return await self.execute(view, call, arguments) if name == "exec" else None
 
-    async def _inspect(self, view: View, server: str, tool: str) -> Json:
-        if tool:
-            return describe_tool(self, await self.tool(view, server, tool))
-        if server == BUILT_IN:
+    async def _inspect(self, view: View, arguments: Json) -> Json:
+        servers = wanted(arguments.get("server_name"), "server_name", lambda name: view.service(name) is not None)
+        tools = arguments.get("tool_name")
+        if not tools:
+            if isinstance(servers, str):
+                return await self._server(view, servers)
+            return await tell_each(self, view, servers, lambda name, room: self._server(view, name, room))
+        if not isinstance(servers, str):
+            if len(servers) > 1:
+                raise Mistake("tool_name goes with one server_name; leave it out, or ask for each server alone")
+            servers = servers[0]
+        server = servers
+        tools = wanted(tools, "tool_name", lambda name: view.catalog.native("tools", server, name) is not None)
+        if isinstance(tools, str):
+            return describe_tool(self, await self.tool(view, server, tools))
+
+        async def tell(name: str, room: int | None) -> Json:
+            return describe_tool(self, await self.tool(view, server, name))
+
+        return await tell_each(self, view, tools, tell)
+
+    async def _server(self, view: View, name: str, room: int | None = None) -> Json:
+        if name == BUILT_IN:
             return describe_tool(self, READER)
         catalog = await view.prepare()
-        service = self.service(view, server)
-        return await self.told(view, service, [offer for offer in catalog.offers["tools"] if offer.server == server])
+        service = view.service(name)
+        if service is None:
+            return await self.guide.searched(view, name)
+        return await self.told(
+            view, service, [offer for offer in catalog.offers["tools"] if offer.server == name], room
+        )
+
+    async def target(self, view: View, arguments: Json) -> Offer:
+        given = [value for key in self.naming if isinstance(value := arguments.get(key), str) and value.strip()]
+        try:
+            server, tool = (self.text(arguments, key) for key in self.naming)
+        except Mistake as mistake:
+            raise Unknown(f"{mistake}.", *given) if given else mistake from None
+        return await self.tool(view, server, tool)
 
     def spelled(self, offer: Offer) -> str:
         return offer.name
@@ -57,8 +85,8 @@ def _definitions(menu: str) -> list[Json]:
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "server_name": {**text, "description": "Name of the server"},
-                    "tool_name": {**text, "description": "Name of one tool; without it all tools of the server"},
+                    "server_name": {**NAMES, "description": "Server or list of servers; other words are searched for"},
+                    "tool_name": {**NAMES, "description": "One tool or a list; without it all tools of the server"},
                 },
                 "required": ["server_name"],
             },
@@ -67,14 +95,9 @@ def _definitions(menu: str) -> list[Json]:
         {
             "name": "exec",
             "description": "Execute a tool of an MCP server. Use inspect first to learn its parameters.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "server_name": {**text, "description": "Name of the server"},
-                    "tool_name": {**text, "description": "Name of the tool"},
-                    "arguments": {"type": "object", "description": "Arguments of the tool"},
-                },
-                "required": ["server_name", "tool_name"],
-            },
+            "inputSchema": call_schema(
+                server_name={**text, "description": "Name of the server"},
+                tool_name={**text, "description": "Name of the tool"},
+            ),
         },
     ]

@@ -7,12 +7,13 @@ from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Call, Json, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
-from mcpx.surfaces.compact import READER, Compact, Mistake
+from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import how_many
 from mcpx.surfaces.menu import Tools
-from mcpx.surfaces.phrases import exact, quoted, short, starting
+from mcpx.surfaces.phrases import exact, quoted, short
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
+from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service, View
 
@@ -23,6 +24,7 @@ MOST = 100
 class Search(Compact):
     type: ClassVar[str] = "search"
     menu_settings: ClassVar[tuple[str, ...]] = TOOL_PROXY
+    naming: ClassVar[tuple[str, ...]] = ("tool_name",)
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
@@ -47,14 +49,15 @@ class Search(Compact):
             offset = _number(arguments, "offset", 0, least=0)
             return await self.finder.search(view, query, service=service, limit=limit, offset=offset)
         if name == "mcp_execute_tool" and settings.enable_execute:
-            self.only(arguments, "tool_name", "arguments")
-            offer = await self._named(view, self.text(arguments, "tool_name"))
-            return await self.run(view, call, offer, arguments.get("arguments"))
+            return await self.execute(view, call, arguments)
         if name == "mcp_list_services" and settings.enable_list_services:
             return await self._services(view)
         return None
 
     # Execute -----------------------------------------------------------------------------------------------------
+
+    async def target(self, view: View, arguments: Json) -> Offer:
+        return await self._named(view, self.text(arguments, "tool_name"))
 
     async def _named(self, view: View, name: str) -> Offer:
         """By display name, by the server's own name, or as `server.tool`."""
@@ -69,17 +72,8 @@ class Search(Compact):
             offer = _by_own_name(view.catalog, name)
             if offer is not None:
                 return offer
-            hints = (await self._meant(view.catalog, name), starting(view))
-            raise Mistake(" ".join([f"Unknown tool {quoted(name)}.", *filter(None, hints)])) from None
-
-    async def _meant(self, catalog: Catalog, name: str) -> str:
-        if told := self.called(catalog, name):
-            return told
-        hits = (await self.finder.index(catalog)).search(name, limit=5).hits
-        near = [catalog.offers["tools"][hit.position].public for hit in hits if 2 * hit.score > hits[0].score]
-        if near:
-            return f"Did you mean {' or '.join(map(exact, near))}?"
-        return "Use mcp_search_tools to find tools." if self.settings.enable_search else ""
+            otherwise = "Use mcp_search_tools to find tools." if self.settings.enable_search else ""
+            raise Unknown(f"Unknown tool {quoted(name)}.", name, otherwise=otherwise) from None
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """S2's shape around what the tool returned."""
@@ -98,6 +92,13 @@ class Search(Compact):
             "error": ("\n".join(texts) or "the tool failed") if failed else None,
         }
         return {**result, "structuredContent": told}
+
+    def entry(self, value: object, error: str | None) -> Json:
+        return {"success": error is None, "result": value, "error": error}
+
+    def entries(self, entries: list[Json], failed: int) -> Json:
+        error = f"{failed} of {len(entries)} calls failed or were not run" if failed else None
+        return {"success": not failed, "result": entries, "error": error}
 
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"success": False, "result": None, "error": text}), "isError": True}
@@ -175,14 +176,7 @@ def _definitions(limit: int) -> list[Json]:
         {
             "name": "mcp_execute_tool",
             "description": "Execute an MCP tool that mcp_search_tools found.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "tool_name": {**text, "description": "Name of the tool as the search gave it"},
-                    "arguments": {"type": "object", "description": "Arguments of the tool"},
-                },
-                "required": ["tool_name", "arguments"],
-            },
+            "inputSchema": call_schema(tool_name={**text, "description": "Name of the tool as the search gave it"}),
         },
         {
             "name": "mcp_list_services",

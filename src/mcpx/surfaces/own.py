@@ -1,0 +1,7 @@
+"""The server that is ourselves, and its one tool: it reads results that were kept back (SUR-11)."""
+
+from mcpx.model.offer import Offer
+from mcpx.surfaces.large import reading
+
+BUILT_IN = "mcpx"
+READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)

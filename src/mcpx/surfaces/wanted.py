@@ -1,0 +1,140 @@
+"""Several servers or tools at once: each is told as it would be alone, beside the others (SUR-12).
+
+A list may come as a list, as a JSON text of one, or as names with commas between them. What is wrong with one entry is
+told in its place; only where all are wrong the whole is an error.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcpx.model.call import Json, is_array
+from mcpx.model.errors import RpcError
+from mcpx.surfaces.large.excerpt import cut as shortened
+from mcpx.surfaces.large.excerpt import size_of
+from mcpx.surfaces.mistakes import Mistake
+from mcpx.surfaces.phrases import cut, exact
+from mcpx.surfaces.results import said, text_of
+from mcpx.surfaces.view import View
+from mcpx.wire import codec
+
+if TYPE_CHECKING:
+    from mcpx.surfaces.compact import Compact
+
+MOST = 20
+"""Entries of one list."""
+TRIES = 3
+"""How often less is told of one before it is cut."""
+LONGEST_LIST = 20_000
+"""Characters of a text that may be a list."""
+
+NAMES: Json = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+"""The schema of an argument that names one thing or several."""
+
+Tell = Callable[[str, int | None], Awaitable[Json]]
+"""Tells of one entry, in about so many characters (None: in as many as if it were alone)."""
+
+
+def wanted(value: Any, argument: str, is_name: Callable[[str], bool]) -> str | list[str]:
+    """What an argument names: one thing, or several."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not text:
+            raise Mistake(f"{argument} must not be empty")
+        parts = _parts(text, is_name)
+        if parts is None:
+            return text
+        value = parts
+    if not is_array(value):
+        got = "" if value is None else f", not {_short(value)}"
+        raise Mistake(f"{argument} must be a string or a list of strings{got}")
+    if len(value) > MOST:
+        raise Mistake(f"{argument} may name {MOST} at once, not {len(value):,}")
+    if not value:
+        raise Mistake(f"{argument} must not be empty")
+    names: dict[str, None] = {}
+    for each in value:
+        if not isinstance(each, str) or not each.strip():
+            raise Mistake(f"{argument} must be a string or a list of strings, not a list with {_short(each)}")
+        names[each.strip()] = None
+    return list(names)
+
+
+def _parts(text: str, is_name: Callable[[str], bool]) -> list[Any] | None:
+    """What a text lists: as JSON, or as names that are all known with commas between them."""
+    if len(text) > LONGEST_LIST or is_name(text):
+        return None
+    if text[0] == "[" and text[-1] == "]":
+        try:
+            value: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        return value if is_array(value) else None
+    names = [part.strip() for part in text.split(",")]
+    return names if len(names) > 1 and all(map(is_name, names)) else None
+
+
+async def tell_each(surface: "Compact", view: View, names: Sequence[str], tell: Tell) -> Json:
+    """All of them in one answer: where that is too long, less is told of the longest."""
+    room = surface.settings.common.result_limit
+    told = [await _told(surface, view, name, tell) for name in names]
+    sizes = [size_of(_text(each)) + 2 for each in told]
+    if sum(sizes) > room:
+        most = fair_share(sizes, room)
+        for at, size in enumerate(sizes):
+            if size > most:
+                told[at] = await _shorter(surface, view, names[at], tell, told[at], most - 2)
+    result = surface.reply(
+        "\n\n".join(map(_text, told)), {"results": [each.get("structuredContent", {}) for each in told]}
+    )
+    return {**result, "isError": True} if all(each.get("isError") for each in told) else result
+
+
+async def _shorter(surface: "Compact", view: View, name: str, tell: Tell, whole: Json, most: int) -> Json:
+    """The same in at most so many bytes. What tells of it counts characters, and not all of them."""
+    characters = room = most * len(_text(whole)) // max(size_of(_text(whole)), 1)
+    for _ in range(TRIES):
+        told = await _told(surface, view, name, tell, room)
+        if size_of(text := _text(told)) <= most:
+            return told
+        room = max(room - (len(text) - characters) * 5 // 4 - 50, 0)
+    note = f"... (ask for {exact(name)} alone to read the rest)"
+    head = shortened(text, most - size_of(note) - 1).rpartition("\n")[0] or shortened(text, most - size_of(note) - 1)
+    return {**whole, "content": [said(f"{head}\n{note}")]}
+
+
+async def _told(surface: "Compact", view: View, name: str, tell: Tell, room: int | None = None) -> Json:
+    try:
+        return await tell(name, room)
+    except Mistake as mistake:
+        return surface.failure(await surface.guide.explained(view, mistake))
+    except RpcError as error:
+        return surface.failure(error.message)
+
+
+def fair_share(sizes: Sequence[int], room: int) -> int:
+    """The size up to which all are let be, so that together they take `room`: what short ones leave goes to others."""
+    left = len(sizes)
+    for size in sorted(sizes):
+        if size * left > room:
+            break
+        room -= size
+        left -= 1
+    return max(room, 0) // max(left, 1)
+
+
+def introduced(reply: Json, words: str) -> Json:
+    """A reply with a line before its text."""
+    content: list[Any] = reply["content"]
+    return {**reply, "content": [said(f"{words}\n{_text(reply)}"), *content[1:]]}
+
+
+def _text(reply: Json) -> str:
+    return text_of(reply["content"][0]) or ""
+
+
+def _short(value: object) -> str:
+    try:
+        return cut(codec.dump(value).decode(), 60)
+    except codec.Unencodable:
+        return type(value).__name__
