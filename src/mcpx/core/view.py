@@ -8,6 +8,7 @@ from mcpx.core.relay import OURS
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind, Offer
+from mcpx.surfaces.phrases import NEAREST, exact
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
@@ -63,8 +64,13 @@ class CallersView:
                 if (offer := catalog.find(kind, name)) is not None:
                     break
             else:
-                raise NotFound(NOUNS[kind], name)
+                raise NotFound(NOUNS[kind], name, hint=await self._meant(name) if kind == "tools" else "")
         return offer
+
+    async def _meant(self, name: str) -> str:
+        """The public names that a name in the form of another place may stand for (SUR-9)."""
+        offers = await self._generation.surfaces.lasting.meanings.of(self.catalog, name)
+        return f"Did you mean {' or '.join(exact(offer.public) for offer in offers[:NEAREST])}?" if offers else ""
 
     async def pick(self, server: str, tool: str) -> Offer | None:
         offer = self.catalog.native("tools", server, tool)

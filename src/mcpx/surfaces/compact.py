@@ -37,8 +37,8 @@ REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
-NAMING = ("method", "server_name", "tool_name", "server", "service_name", "tool", "name")
-"""Arguments by which the call tools of one surface or another name a tool."""
+NAMING = ("server_name", "service_name", "server", "method", "tool_name", "tool", "name")
+"""Arguments by which the call tools of one surface or another name a tool, the server before its tool."""
 
 
 class Compact(Surface):
@@ -239,7 +239,7 @@ class Compact(Surface):
         if server == BUILT_IN:
             if tool == READER.name:
                 return READER
-            raise Mistake(f"The built-in server has one tool, {quoted(READER.name)}.")
+            raise Unknown(f"The built-in server has one tool, {quoted(READER.name)}.", tool)
         self.service(view, server, tool)
         offer = await view.pick(server, tool) or _public_on(view.catalog, server, tool)
         if offer is None:
@@ -279,7 +279,7 @@ class Compact(Surface):
                 said = f"Unknown argument {quoted(name)}."
                 if "arguments" in names and name in NAMING:
                     meant = [value for key in NAMING if isinstance(value := arguments.get(key), str) and value]
-                    raise Unknown(said, ".".join(meant)) if meant else Mistake(said)
+                    raise Unknown(said, ".".join(meant), *meant[::-1]) if meant else Mistake(said)
                 hint = nearest(name, names, "arguments")
                 if "arguments" in names and "arguments" not in arguments:
                     hint = 'What the tool itself takes goes into "arguments", an object.'

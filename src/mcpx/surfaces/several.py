@@ -58,12 +58,12 @@ ASKS = "The tool asks the user something, which it can only do in a call of its 
 def call_schema(**naming: Json) -> Json:
     """The arguments of a call tool; `naming` are those that name a tool. None is required: `calls` does without."""
     fields = ", ".join((*naming, "arguments"))
-    several = f"Instead: up to {MOST} calls at once, [{{{fields}}}]"
+    several = f"Or up to {MOST} at once: {{{fields}}}"
     properties: Json = {
         **naming,
-        "arguments": {"type": "object", "description": "Arguments of the tool"},
+        "arguments": {"type": "object"},
         "calls": {"type": "array", "items": {"type": "object"}, "description": several},
-        "continue": {"type": "boolean", "description": "Go on after a failed call"},
+        "continue": {"type": "boolean", "description": "Also after a failure"},
     }
     return {"type": "object", "properties": properties}
 

@@ -92,7 +92,8 @@ async def tell_each(surface: "Compact", view: View, names: Sequence[str], tell: 
 
 async def _shorter(surface: "Compact", view: View, name: str, tell: Tell, whole: Json, most: int) -> Json:
     """The same in at most so many bytes. What tells of it counts characters, and not all of them."""
-    characters = room = most * len(_text(whole)) // max(size_of(_text(whole)), 1)
+    text = _text(whole)
+    characters = room = most * len(text) // max(size_of(text), 1)
     for _ in range(TRIES):
         told = await _told(surface, view, name, tell, room)
         if size_of(text := _text(told)) <= most:

@@ -166,11 +166,7 @@ def _definitions(menu: str) -> list[Json]:
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "method": {
-                        **NAMES,
-                        "description": '"server" for all its tools, "server.tool" for one, or a list of them; '
-                        "other words are searched for",
-                    },
+                    "method": {**NAMES, "description": '"server", "server.tool", a list, or words to search for'},
                 },
                 "required": ["method"],
             },

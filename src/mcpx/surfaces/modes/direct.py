@@ -3,18 +3,12 @@
 from typing import ClassVar
 
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import NotFound
-from mcpx.surfaces.phrases import NEAREST, exact
-from mcpx.surfaces.surface import Surface, Surfaces
+from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.view import View
 
 
 class Direct(Surface):
     type: ClassVar[str] = "direct"
-
-    def __init__(self, surfaces: Surfaces) -> None:
-        super().__init__(surfaces)
-        self._lasting = surfaces.lasting
 
     async def list_tools(self, view: View, call: Call) -> Json:
         tools, following = await view.page("tools", call)
@@ -24,11 +18,5 @@ class Direct(Surface):
         return True
 
     async def call_tool(self, view: View, call: Call) -> Json:
-        name = call.params.get("name")
-        try:
-            offer = await view.find("tools", name)
-        except NotFound:
-            meant = await self._lasting.meanings.of(view.catalog, str(name))
-            names = " or ".join(exact(offer.public) for offer in meant[:NEAREST])
-            raise NotFound("tool", str(name), hint=f"Did you mean {names}?" if names else "") from None
+        offer = await view.find("tools", call.params.get("name"))
         return await view.call(offer, call, {**call.params, "name": offer.name})

@@ -85,8 +85,8 @@ def _definitions(menu: str) -> list[Json]:
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "server_name": {**NAMES, "description": "Server or list of servers; other words are searched for"},
-                    "tool_name": {**NAMES, "description": "One tool or a list; without it all tools of the server"},
+                    "server_name": {**NAMES, "description": "A server, a list, or words to search for"},
+                    "tool_name": {**NAMES, "description": "One of its tools or a list; without it all"},
                 },
                 "required": ["server_name"],
             },
@@ -95,9 +95,6 @@ def _definitions(menu: str) -> list[Json]:
         {
             "name": "exec",
             "description": "Execute a tool of an MCP server. Use inspect first to learn its parameters.",
-            "inputSchema": call_schema(
-                server_name={**text, "description": "Name of the server"},
-                tool_name={**text, "description": "Name of the tool"},
-            ),
+            "inputSchema": call_schema(server_name=text, tool_name=text),
         },
     ]

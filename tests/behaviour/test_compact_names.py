@@ -1,0 +1,173 @@
+"""SUR-9: a tool that is named in the form of another place is told with the right call of this one, in every mode."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from behaviour.compact import CALLER, MODES, Compact, Json, Visitor, config, told
+from fixtures.gateway import Gateway
+
+FIELDS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+TOOLS = [
+    {"name": "read_file", "description": "Reads a file", "inputSchema": FIELDS},
+    {"name": "listAll", "description": "Lists everything", "inputSchema": {"type": "object"}},
+]
+FORMS = (
+    "my-files_read_file",
+    "my-files/read_file",
+    "my-files.read_file",
+    "my-files:read_file",
+    "my-files__read_file",
+    "mcp__my-files__read_file",
+    "mcp__mcpx__my-files_read_file",
+    "mcp_my-files_read_file",
+    "mcpx.my-files_read_file",
+    "my_files_read_file",
+    "My-Files.Read_File",
+    "MY_FILES.READ-FILE",
+    "myFiles.readFile",
+    "read_file",
+    "read-file",
+    "readFile",
+)
+RIGHT = {
+    "inspect": 'exec("my-files", "read_file", {...})',
+    "describe": 'call("my-files.read_file", {...})',
+    "search": 'mcp_execute_tool("my-files_read_file", {...})',
+}
+BOTH = {
+    "inspect": ('exec("a", "twin", {...})', 'exec("b", "twin", {...})'),
+    "describe": ('call("a.twin", {...})', 'call("b.twin", {...})'),
+    "search": ('"a_twin"', '"b_twin"'),
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("names")
+    twin = {"tools": [{"name": "twin", "description": "One of two", "inputSchema": {"type": "object"}}]}
+    servers = (told("my-files", folder, {"tools": TOOLS}), told("a", folder, twin), told("b", folder, twin))
+    with Gateway(config(*servers, naming={"prefix": "always"})) as gateway:
+        yield gateway
+        assert gateway.process.poll() is None
+        assert "Traceback" not in gateway.stderr(), gateway.stderr()
+
+
+def places(mode: Compact, name: str) -> list[tuple[str, Json]]:
+    """Every place in which a model may put a name: a tool of the surface, and its arguments."""
+    given = {"arguments": {"path": "a"}}
+    match mode:
+        case "inspect":
+            return [
+                ("inspect", {"server_name": name}),
+                ("inspect", {"server_name": "a", "tool_name": name}),
+                ("exec", {"server_name": name, **given}),
+                ("exec", {"tool_name": name, **given}),
+                ("exec", {"server_name": name, "tool_name": name, **given}),
+                ("exec", {"server_name": "a", "tool_name": name, **given}),
+                ("exec", {"method": name, **given}),
+            ]
+        case "describe":
+            return [
+                ("describe", {"method": name}),
+                ("call", {"method": name, **given}),
+                ("call", {"tool_name": name, **given}),
+                ("call", {"method": f"a.{name}", **given}),
+            ]
+        case "search":
+            return [
+                ("mcp_execute_tool", {"tool_name": name, **given}),
+                ("mcp_execute_tool", {"method": name, **given}),
+                ("mcp_execute_tool", {"service_name": "nobody", "tool_name": name, **given}),
+            ]
+
+
+def accepted(client: Visitor, result: Json) -> bool:
+    """Where the name has one meaning only it may be taken as it is."""
+    shown = json.dumps(result)
+    return not result.get("isError") and ("read_file" in shown or "path" in shown)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_name_in_another_form_leads_to_the_right_call(gateway: Gateway, mode: Compact, form: str) -> None:
+    """SUR-9: in any argument, also of several calls, and as the name of the tool itself."""
+    client = Visitor(gateway.port, mode)
+    for tool, arguments in places(mode, form):
+        result = client.use(tool, **arguments)
+        if not accepted(client, result):
+            error = client.error(result)
+            assert RIGHT[mode] in error, (tool, arguments, error)
+            assert "read_file({path: string" in error, (tool, arguments, error)
+        if tool == CALLER[mode]:
+            several = client.use(tool, calls=[arguments])
+            words = "\n".join(block["text"] for block in several["content"])
+            assert RIGHT[mode] in words or not several.get("isError"), words
+    by_name = client.error(client.use(form, path="a"))
+    assert RIGHT[mode] in by_name and "read_file({path: string" in by_name
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("form", ["twin", "Twin", "TWIN", "nobody.twin", "nobody/twin", "mcp__nobody__twin"])
+def test_all_tools_that_a_name_may_mean_are_told(gateway: Gateway, mode: Compact, form: str) -> None:
+    """SUR-9: none is taken."""
+    client = Visitor(gateway.port, mode)
+    given: dict[Any, Json] = {
+        "inspect": {"server_name": "nobody", "tool_name": form},
+        "describe": {"method": form},
+        "search": {"tool_name": form},
+    }
+    for error in (
+        client.error(client.use(CALLER[mode], **given[mode], arguments={})),
+        client.error(client.use(form)),
+    ):
+        assert [call for call in BOTH[mode] if call not in error] == [], error
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_where_every_tool_is_shown_its_public_name_is_told(gateway: Gateway, form: str) -> None:
+    """SUR-9, SUR-1: still the error of the protocol."""
+    client = Visitor(gateway.port, "direct")
+    answer = client.ask("tools/call", {"name": form, "arguments": {"path": "a"}})
+    if form == "my-files_read_file":
+        assert not answer["result"].get("isError")
+        return
+    assert answer["error"]["code"] == -32602
+    assert answer["error"]["message"] == f'Unknown tool: {form}. Did you mean "my-files_read_file"?'
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tool_that_is_nowhere_is_told_with_what_comes_near(gateway: Gateway, mode: Compact) -> None:
+    """SUR-9: a description said "use read_text_file instead", and there is none."""
+    client = Visitor(gateway.port, mode)
+    server_and_tool: dict[Any, Json] = {
+        "inspect": {"server_name": "my-files", "tool_name": "read_text_file"},
+        "describe": {"method": "my-files.read_text_file"},
+        "search": {"tool_name": "my-files_read_text_file"},
+    }
+    error = client.error(client.use(CALLER[mode], **server_and_tool[mode], arguments={"path": "a"}))
+    assert '"read_file"' in error or RIGHT[mode] in error, error
+    by_name = client.ask("tools/call", {"name": "read_text_file", "arguments": {}})
+    assert by_name["error"]["code"] == -32602
+    assert CALLER[mode] in by_name["error"]["message"] and RIGHT[mode] in by_name["error"]["message"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_tools_of_another_mode_are_told_apart(gateway: Gateway, mode: Compact) -> None:
+    """SUR-9: who calls a tool of another surface hears which there are here."""
+    client = Visitor(gateway.port, mode)
+    for other in {"inspect", "describe", "mcp_search_tools", *CALLER.values()} - set(client.names()):
+        message = client.ask("tools/call", {"name": other, "arguments": {}})["error"]["message"]
+        assert f"The tools here are {', '.join(client.names())}." in message
+
+
+@pytest.mark.parametrize("mode", ["inspect", "describe"])
+def test_a_server_in_another_writing_is_told(gateway: Gateway, mode: Compact) -> None:
+    """SUR-9."""
+    client = Visitor(gateway.port, mode)
+    argument = "server_name" if mode == "inspect" else "method"
+    for form in ("My-Files", "my_files", "myfiles", "my-file"):
+        words = client.use(mode, **{argument: form})["content"][0]["text"]
+        assert 'Did you mean "my-files"?' in words, words
