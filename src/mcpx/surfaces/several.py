@@ -201,6 +201,7 @@ class Several:
     async def _fail(self, one: _One, error: Mistake | RpcError) -> None:
         text = await self._surface.guide.explained(self._view, error) if isinstance(error, Mistake) else _told(error)
         await self._done(one, {"content": [said(text)], "isError": True})
+        await asyncio.sleep(0)  # to find what was meant takes a while, and there may be twenty
 
     async def _done(self, one: _One, result: Json) -> None:
         one.outcome = "failed" if result.get("isError") is True else "ok"

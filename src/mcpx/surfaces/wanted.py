@@ -4,6 +4,7 @@ A list may come as a list, as a JSON text of one, or as names with commas betwee
 told in its place; only where all are wrong the whole is an error.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,10 @@ def _parts(text: str, is_name: Callable[[str], bool]) -> list[Any] | None:
 async def tell_each(surface: "Compact", view: View, names: Sequence[str], tell: Tell) -> Json:
     """All of them in one answer: where that is too long, less is told of the longest."""
     room = surface.settings.common.result_limit
-    told = [await _told(surface, view, name, tell) for name in names]
+    told: list[Json] = []
+    for name in names:
+        told.append(await _told(surface, view, name, tell))
+        await asyncio.sleep(0)  # twenty searches are long
     sizes = [size_of(_text(each)) + 2 for each in told]
     if sum(sizes) > room:
         most = fair_share(sizes, room)
