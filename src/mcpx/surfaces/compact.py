@@ -16,6 +16,7 @@ from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.surfaces.about import notes_of
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.found import Finder
 from mcpx.surfaces.large import reading
@@ -194,7 +195,7 @@ class Compact(Surface):
         name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
         if not how.compress_schemas:
             return f"{name} {_json(schema)}"
-        text = signature(name, schema, max_description_len=how.max_description_len)
+        text = signature(name, schema, max_description_len=how.max_description_len, notes=notes_of(offer))
         self._signed += len(text)
         if self._signed > REMEMBERED:
             self._signatures.clear()
