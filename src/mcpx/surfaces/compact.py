@@ -26,6 +26,7 @@ from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, startin
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 
@@ -53,6 +54,9 @@ class Mistake(Exception):
 
 class Compact(Surface):
     """Base of the compact surfaces. Each brings its tools, and the words in which they are called."""
+
+    manner = Manner()
+    """How it speaks of searching."""
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)

@@ -12,6 +12,7 @@ from mcpx.surfaces.descriptions import describe_tool, raw
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 
 
@@ -19,6 +20,7 @@ class Describe(Compact):
     type: ClassVar[str] = "describe"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+    manner = Manner("Signatures: describe a method.")
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)

@@ -9,6 +9,7 @@ from mcpx.surfaces.compact import BUILT_IN, READER, Compact
 from mcpx.surfaces.descriptions import describe_tool
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.phrases import exact
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 
 
@@ -16,6 +17,7 @@ class Inspect(Compact):
     type: ClassVar[str] = "inspect"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
+    manner = Manner("Signatures: inspect a server_name and tool_name.", apart=True)
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         return definitions_within(self.settings.menu_budget, services, tools, _definitions)

@@ -14,6 +14,7 @@ from mcpx.surfaces.phrases import exact, quoted, short, starting
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.surface import Surfaces
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 
 MOST = 100
@@ -27,6 +28,8 @@ class Search(Compact):
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
         self._limit = min(self.settings.search_limit, MOST)
+        listed = ", or mcp_list_services" if self.settings.enable_list_services else ""
+        self.manner = Manner("Search for names to get their signatures.", listed, pages=True)
 
     def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
         settings = self.settings
@@ -43,6 +46,8 @@ class Search(Compact):
             self.only(arguments, "query", "service_name", "limit", "offset")
             query = self.text(arguments, "query", needed=False)
             service = self.text(arguments, "service_name", needed=False)
+            if arguments.get("query") is None and not service:
+                raise Mistake('Say in "query" what the tool should do, or name a "service_name" to see its tools.')
             limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
             offset = _number(arguments, "offset", 0, least=0)
             return await self.finder.search(view, query, service=service, limit=limit, offset=offset)
@@ -164,11 +169,10 @@ def _definitions(limit: int) -> list[Json]:
                 "type": "object",
                 "properties": {
                     "query": {**text, "description": "What the tool should do, or its name"},
-                    "service_name": {**text, "description": "Only tools of this service"},
+                    "service_name": {**text, "description": "Only tools of this service; without query all of them"},
                     "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
                     "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
                 },
-                "required": ["query"],
             },
             "annotations": {"readOnlyHint": True},
         },
