@@ -17,7 +17,7 @@ from mcpx.surfaces.about import DEPRECATED, DESTRUCTIVE, READ_ONLY, docstring_of
 from mcpx.surfaces.docstrings import Docstring
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
-from mcpx.surfaces.phrases import cut, one_line, sentences, short
+from mcpx.surfaces.phrases import cut, one_line, passages, sentences, short
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import Service
 
@@ -153,24 +153,11 @@ def _shown(surface: Describer, offer: Offer) -> Docstring:
 
 def _listed(surface: Describer, offer: Offer) -> _Listed:
     shown = _shown(surface, offer)
-    said = [sentence for part in _parts(shown.text) for sentence in map(str.strip, sentences(one_line(part)))]
+    said = [sentence for part in passages(shown.text) for sentence in map(str.strip, sentences(one_line(part)))]
     returns = short(shown.returns, RETURNS)
     if returns[:1].isalnum() and _says_more(returns, f"{offer.name} {shown.text}"):
         said.append(f"Returns: {returns}")
     return _Listed(offer, marks(offer), tuple(filter(None, said)))
-
-
-def _parts(text: str) -> list[str]:
-    """Paragraphs, and what is set apart by its lines: a sentence does not go beyond them."""
-    parts: list[str] = []
-    for line in text.splitlines():
-        bare = line.strip()
-        goes_on = parts and parts[-1] and not parts[-1].endswith((".", "!", "?", "。", "！", "？"))
-        if bare and goes_on and not bare.endswith((":", "：")):
-            parts[-1] = f"{parts[-1]} {bare}"
-        else:
-            parts.append(bare)
-    return [part for part in parts if part]
 
 
 def _says_more(text: str, than: str) -> bool:
