@@ -139,7 +139,7 @@ def test_that_nothing_fits_in_a_service_leaves_all_its_tools(strong: Any) -> Non
             [
                 "- bees: swarm({hive: string}) Calls the bees to a tree",
                 "Weaker matches: dogs: bark(hive); bees: rest()",
-                "Signatures: inspect a server_name and tool_name.",
+                "inspect(server_name, tool_name) gives a signature.",
             ],
         ),
         (
@@ -147,7 +147,7 @@ def test_that_nothing_fits_in_a_service_leaves_all_its_tools(strong: Any) -> Non
             [
                 "- bees.swarm({hive: string}) Calls the bees to a tree",
                 "Weaker matches: dogs.bark(hive), bees.rest()",
-                "Signatures: describe a method.",
+                'describe("server.tool") gives a signature.',
             ],
         ),
     ],

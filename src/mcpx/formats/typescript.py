@@ -29,6 +29,7 @@ _MAX_NODES = 1_000
 _MAX_REQUIRED = 5_000
 _MAX_NAME = 200
 
+_NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -45,7 +46,7 @@ def signature(
     input_schema: object,
     *,
     max_description_len: int | None = None,
-    notes: Mapping[str, str] = MappingProxyType({}),
+    notes: Mapping[str, str] = _NO_NOTES,
 ) -> str:
     """How a tool is called, e.g. `read_file({path: string /* Absolute path */, head?: number})`.
 
@@ -86,7 +87,7 @@ class _Writer:
 
     __slots__ = ("_characters", "_longest", "_nodes", "_notes", "_refs", "_root")
 
-    def __init__(self, root: object, longest: int | None, notes: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, root: object, longest: int | None, notes: Mapping[str, str] = _NO_NOTES) -> None:
         self._root = root
         self._notes = notes
         self._refs = Refs(root)
@@ -98,7 +99,7 @@ class _Writer:
         # A root that refers to itself is a definition like any other.
         root: object = {"$ref": "#"} if self._refs.root_is_recursive() else self._root
         first = self._type(root, 0).text
-        self._notes = MappingProxyType({})  # definitions have other parameters
+        self._notes = _NO_NOTES  # definitions have other parameters
         if name is not None:
             # Arguments are an object, whatever the schema says or fails to say.
             first = f"{name}({'{}' if first in ('unknown', 'object', 'never') else first})"

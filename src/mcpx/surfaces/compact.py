@@ -6,7 +6,7 @@ that lets it correct itself (SUR-9); an error the server itself sent stays as it
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
@@ -16,13 +16,15 @@ from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.model.slices import in_slices
 from mcpx.surfaces.about import notes_of
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.found import Finder
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
-from mcpx.surfaces.menu import Tools, tools_by_server
+from mcpx.surfaces.menu import Menu, tools_by_server
 from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, starting
+from mcpx.surfaces.purpose import purposes
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
@@ -44,6 +46,8 @@ LONGEST_SIGNATURE = 4_000
 """Characters of it in an error."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
+MOST_DESCRIBED = 500
+"""Servers of which it is said what they are for: of more there is no room for it in any menu."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 
@@ -64,6 +68,7 @@ class Compact(Surface):
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
+        self._contents: tuple[object, Menu] = (None, Menu((), {}))
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
@@ -72,7 +77,7 @@ class Compact(Surface):
     # For the subclass to say -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+    def definitions(self, menu: Menu) -> list[Json]:
         """The tools of this surface."""
 
     @abstractmethod
@@ -93,15 +98,24 @@ class Compact(Surface):
     # The surface -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        catalog = await view.prepare()
-        services = view.services()
-        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
-        if self._menu[0] != edition:
-            self._menu = (edition, self.definitions(services, tools_by_server(services, catalog.offers["tools"])))
+        edition, menu = await self.contents(view)
+        if self._menu[0] is not edition:
+            self._menu = (edition, self.definitions(menu))
         tools = self._menu[1]
         if (note := starting(view)) and tools:
             tools = [{**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"}, *tools[1:]]
         return {"tools": tools}
+
+    async def contents(self, view: View) -> tuple[object, Menu]:
+        """What there is to tell of, and in which edition: the same one until something is different."""
+        catalog = await view.prepare()
+        services = view.services()
+        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
+        if self._contents[0] != edition:
+            tools = tools_by_server(services, catalog.offers["tools"])
+            words = await in_slices(purposes(services, tools)) if len(services) <= MOST_DESCRIBED else {}
+            self._contents = (edition, Menu(services, tools, words))
+        return self._contents
 
     async def call_tool(self, view: View, call: Call) -> Json:
         name = call.params.get("name")

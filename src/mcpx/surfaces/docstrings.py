@@ -130,6 +130,8 @@ class _Reader:
         self._entries: int | None = None
         """Indent of the entries of an `Args` block."""
         self._numpy = False
+        self._inline = False
+        """Whether the block begins beside its heading."""
         self._blank = False
         self._fenced = False
         self._entry: str | None = None
@@ -155,7 +157,7 @@ class _Reader:
             self.text.append(line)
         elif self._section == "args":
             self._argument(line, bare, indent)
-        elif self._ends(bare, indent):
+        elif self._ends(indent):
             self.close()
             self.text.append(line)
         else:
@@ -209,7 +211,7 @@ class _Reader:
         return True
 
     def _open(self, kind: Section, indent: int, rest: str, heading: str = "") -> None:
-        self._section, self._indent = kind, indent
+        self._section, self._indent, self._inline = kind, indent, bool(rest)
         self._raw = [heading] if heading else []
         if kind != "args":
             if rest:
@@ -275,11 +277,12 @@ class _Reader:
         self._entry, self._known = name, True
         self.notes[name] = " ".join(said.split())
 
-    def _ends(self, bare: str, indent: int) -> bool:
+    def _ends(self, indent: int) -> bool:
         """Whether a line stands behind the block: it goes on indented, or to the next blank line."""
         if indent > self._indent:
             return False
-        return self._blank or (bool(self.parts[self._section]) and self._section == "raises" and indent == 0)
+        lines = self.parts[self._section]
+        return self._blank or (self._inline and lines[-1].rstrip().endswith((".", "。", "!", "?")))
 
 
 def _last(lines: list[str]) -> str:

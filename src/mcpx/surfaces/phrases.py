@@ -62,11 +62,25 @@ def sentences(line: str) -> list[str]:
 
 
 def _is_end(line: str, end: re.Match[str]) -> bool:
-    if end[0][0] != ".":
+    if not end[0][0].isascii():
         return True
+    if line[end.end() : end.end() + 1].islower():
+        return False
     before = line[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lower().lstrip("(")
-    following = line[end.end() : end.end() + 1]
-    return before not in _SHORTENED and len(before) > 1 and not following.islower()
+    return end[0][0] != "." or (before not in _SHORTENED and len(before) > 1)
+
+
+def passages(text: str) -> list[str]:
+    """Paragraphs, and what is set apart by its lines: a sentence does not go beyond them."""
+    parts: list[str] = []
+    for line in text.splitlines():
+        bare = line.strip()
+        goes_on = parts and parts[-1] and not parts[-1].endswith(_ENDS)
+        if bare and goes_on and not bare.endswith((":", "：")) and not bare.startswith(("- ", "* ", "• ")):
+            parts[-1] = f"{parts[-1]} {bare}"
+        else:
+            parts.append(bare)
+    return [part for part in parts if part]
 
 
 def quoted(name: str) -> str:

@@ -9,21 +9,23 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
 from mcpx.surfaces.descriptions import describe_tool, raw
-from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
 from mcpx.surfaces.telling import Manner
-from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.view import View
+
+READ_ON = 'describe("server") lists the tools of a server.'
 
 
 class Describe(Compact):
     type: ClassVar[str] = "describe"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
-    manner = Manner("Signatures: describe a method.")
+    manner = Manner('describe("server.tool") gives a signature.')
 
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
-        return definitions_within(self.settings.menu_budget, services, tools, _definitions)
+    def definitions(self, menu: Menu) -> list[Json]:
+        return definitions_within(self.settings.menu_budget, menu, _definitions, READ_ON)
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "describe":

@@ -1,26 +1,27 @@
 """Two tools: `inspect` tells what there is, `exec` calls it (SUR-2, the layout of S0)."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact
 from mcpx.surfaces.descriptions import describe_tool
-from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact
 from mcpx.surfaces.telling import Manner
-from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.view import View
+
+READ_ON = "inspect(server_name) lists the tools of a server."
 
 
 class Inspect(Compact):
     type: ClassVar[str] = "inspect"
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
-    manner = Manner("Signatures: inspect a server_name and tool_name.", apart=True)
+    manner = Manner("inspect(server_name, tool_name) gives a signature.", apart=True)
 
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
-        return definitions_within(self.settings.menu_budget, services, tools, _definitions)
+    def definitions(self, menu: Menu) -> list[Json]:
+        return definitions_within(self.settings.menu_budget, menu, _definitions, READ_ON)
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "inspect":
