@@ -185,6 +185,15 @@ def test_a_long_signature_hides_no_other(strong: Any) -> None:
     assert "parameter_99_of_the_tree?: string" in said(view, "a_tree_wide")
 
 
+def test_a_word_that_is_a_name_as_well_is_both() -> None:
+    """SUR-4: the tool is told with all its description, and others that match are named."""
+    long = "Fetches a page. " * 20
+    view = shelf({"net": [tool("fetch_page", long), tool("fetch_image", long)]})
+    told = said(view, "net_fetch_page")
+    assert told.startswith(f"- net_fetch_page({{}}) {long.strip()}\n") and "fetch_image" not in told
+    assert {"net_fetch_page", "net_fetch_image"} <= set(re.findall(r"(\w+)\(", said(view, "fetch")))
+
+
 def test_the_types_of_a_signature_do_not_part_it_from_what_it_does() -> None:
     """SUR-4."""
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}

@@ -56,7 +56,7 @@ class Finder:
             "limit": limit,
         }
         # Of one that has not told yet it is not said that it has none (LIF-1).
-        told = "" if service in view.starting() else self._telling.text(page)
+        told = "" if service in view.starting() else await self._telling.text(page)
         return self._surface.reply("\n".join(filter(None, (told, starting(view)))), structured)
 
     async def _of_all(self, catalog: Catalog, query: str, limit: int, offset: int) -> Page:

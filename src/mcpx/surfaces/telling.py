@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.formats.tokens import estimate
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 from mcpx.surfaces.about import marks, told, told_short
 from mcpx.surfaces.brief import brief
 from mcpx.surfaces.large.preview import counted
@@ -84,8 +85,13 @@ class Telling:
         self._abouts: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: descriptions take a while to be taken apart."""
 
-    def text(self, page: Page) -> str:
-        return "\n".join(self._lines(page))
+    async def text(self, page: Page) -> str:
+        pace = Pace()  # some signatures take 15 ms to write
+        lines: list[str] = []
+        for line in self._lines(page):
+            lines.append(line)
+            await pace.step()
+        return "\n".join(lines)
 
     def _lines(self, page: Page) -> Iterator[str]:
         service = page.service
@@ -106,7 +112,7 @@ class Telling:
             yield line
             told += 1
             briefly += not is_signature
-        by_name = any(_is_called(offer, page.query) for offer in page.tools[:told])
+        by_name = not _is_word(page.query) and any(_is_called(offer, page.query) for offer in page.tools[:told])
         if service is not None or (fits and not by_name):
             for label, names in self._sections(page, told, fits):
                 yield f"{label}: {self._joined(page, names)}"
@@ -230,10 +236,13 @@ def _unfit(page: Page) -> str:
 
 
 def _is_called(offer: Offer, query: str) -> bool:
-    """Whether a query is the name of this tool, and no everyday word that a tool happens to be called by."""
-    if query.isalpha() and (query.islower() or query.istitle()):
-        return False
-    return query in (offer.public, offer.name, f"{offer.server}.{offer.name}")
+    """Whether a query is the name of this tool; an everyday word only if the tool is shown under it."""
+    return query == offer.public or (not _is_word(query) and query in (offer.name, f"{offer.server}.{offer.name}"))
+
+
+def _is_word(query: str) -> bool:
+    """Whether it may be meant as a word, though a tool may be called so."""
+    return query.isalpha() and (query.islower() or query.istitle())
 
 
 def _letters(name: str) -> str:
