@@ -1,5 +1,6 @@
 """SUR-4: `mcp_search_tools`, `mcp_execute_tool` and `mcp_list_services`, in the result shapes of the document."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,21 @@ FILES = {
 }
 NOTES = {"tools": [simple("shared", "Of notes"), simple("open", "Opens a page, says the server notes")]}
 MANY = {"tools": [simple(f"zebra_{number}", f"Feeds zebra number {number}") for number in range(130)]}
+TAKES = {
+    "type": "object",
+    "properties": {"label": {"type": "string"}, "depth": {"type": "integer"}, "node": {"type": "string"}},
+    "required": ["node"],
+}
+LONG = f"Prunes a tree. {'It takes care of every branch. ' * 10}Nothing is lost."
+GRAPH = {
+    "tools": [
+        {**simple("old_walk", "DEPRECATED: walks the tree"), "inputSchema": TAKES},
+        {**simple("grow", "Grows a tree"), "inputSchema": TAKES, "annotations": {"readOnlyHint": True}},
+        {**simple("prune_tree", LONG), "inputSchema": TAKES, "annotations": {"destructiveHint": True}},
+    ]
+}
+OWN = ["give", "refuse", "note", "calls"]
+"""What every server of this kind has."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +61,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         told("notes", folder, NOTES, prefix="notes", description="Pages of notes"),
         told("plain", folder, {"tools": [simple("notes_open", "Opens notes, plainly")]}, prefix=""),
         told("many", folder, MANY),
+        told("graph", folder, GRAPH),
         raw_server("down", "--crash-on-start"),
         raw_server("off", enabled=False),
     )
@@ -73,7 +90,7 @@ def test_there_are_three_tools_with_the_parameters_of_the_document(client: Visit
     execute = {"tool_name": "string", "arguments": "object", "calls": "array", "continue": "boolean"}
     assert types["mcp_execute_tool"] == execute
     assert types["mcp_list_services"] == {}
-    assert tools["mcp_search_tools"]["required"] == ["query"]
+    assert not tools["mcp_search_tools"].get("required")
     assert "required" not in tools["mcp_execute_tool"], "one call or calls"
 
 
@@ -138,6 +155,90 @@ def test_a_search_may_be_of_one_service(client: Visitor) -> None:
     assert '"note"' in unknown and '"notes"' in unknown
 
 
+def named(text: str) -> list[str]:
+    """The tools a reply tells of, in its order."""
+    return re.findall(r"([\w.-]+)\(", text)
+
+
+def test_of_a_service_all_tools_are_told(client: Visitor) -> None:
+    """SUR-4: without a query; deprecated ones are the last, and each is shown with what it takes."""
+    answer = client.use("mcp_search_tools", service_name="graph")
+    every = [f"graph_{tool}" for tool in (*OWN, "grow", "prune_tree", "old_walk")]
+    assert named(text(answer)) == every
+    shape = answer["structuredContent"]
+    assert [tool["display_name"] for tool in shape["tools"]] == every
+    assert (shape["total"], shape["limit"]) == (7, 20)
+    assert "offset" not in text(answer)
+
+
+def test_of_a_service_those_that_match_come_first_and_the_others_are_told_too(client: Visitor) -> None:
+    """SUR-4: `total` and `tools` are those that match."""
+    answer = client.use("mcp_search_tools", query="prune", service_name="graph")
+    assert answer["structuredContent"]["total"] == 1
+    assert [tool["name"] for tool in answer["structuredContent"]["tools"]] == ["prune_tree"]
+    told = text(answer)
+    assert told.startswith("- graph_prune_tree({")
+    assert "Other tools of graph: graph_give(result), " in told and "graph_grow(node, label?, depth?)" in told
+    assert sorted(named(told)) == sorted(f"graph_{tool}" for tool in (*OWN, "grow", "prune_tree", "old_walk"))
+
+
+def test_what_does_not_match_in_a_service_leaves_its_tools(client: Visitor) -> None:
+    """SUR-4."""
+    answer = client.use("mcp_search_tools", query="qqqqxyzzy", service_name="graph")
+    assert answer["structuredContent"] == {"tools": [], "total": 0, "limit": 20}
+    assert "No tool of graph" in text(answer) and "graph_grow(node, label?, depth?)" in text(answer)
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"query": "zebra"}, {"service_name": "many"}, {"query": "9", "service_name": "many"}]
+)
+@pytest.mark.parametrize("limit", [2, 20, 100])
+def test_the_offset_a_reply_says_passes_no_tool_over(client: Visitor, wanted: Json, limit: int) -> None:
+    """SUR-4: who follows it is told of every tool once, and of how many there are left."""
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        told = text(client.use("mcp_search_tools", **wanted, limit=limit, offset=offset))
+        seen += named(told)
+        found = re.search(r"(\d+) [a-z ]+: offset=(\d+)", told)
+        offset = int(found[2]) if found else None
+        if found:
+            assert (int(found[1]), offset) == ((134 if "service_name" in wanted else 130) - len(seen), len(seen))
+    zebras = {f"many_zebra_{number}" for number in range(130)}
+    expected = zebras | {f"many_{tool}" for tool in OWN} if "service_name" in wanted else zebras
+    assert len(seen) == len(expected) and set(seen) == expected
+
+
+def test_a_search_for_nothing_in_particular_is_a_mistake(client: Visitor) -> None:
+    """SUR-4, SUR-9: it says what there is to say."""
+    for arguments in ({}, {"limit": 3}, {"query": None}):
+        said = client.error(client.use("mcp_search_tools", **arguments))
+        assert '"query"' in said and '"service_name"' in said
+
+
+def test_a_search_for_a_name_tells_all_there_is_to_know(client: Visitor) -> None:
+    """SUR-4: the signature, the whole description, and no others."""
+    told = text(client.use("mcp_search_tools", query="graph_prune_tree"))
+    assert told.startswith("- graph_prune_tree({label?: string, depth?: number")
+    assert "Nothing is lost." in told and "[destructive]" in told
+    assert named(told) == ["graph_prune_tree"]
+    assert "Nothing is lost." not in text(client.use("mcp_search_tools", query="prune a tree"))
+
+
+def test_the_service_is_told_where_the_name_does_not_say_it(client: Visitor) -> None:
+    """SUR-4: it is what `service_name` takes."""
+    told = text(client.use("mcp_search_tools", query="complete contents of a file"))
+    assert re.search(r"^- fs_read_file\(.*\) \[files\] Read", told, re.MULTILINE)
+    assert "[graph" not in text(client.use("mcp_search_tools", query="graph_grow"))
+
+
+def test_a_service_that_is_down_says_so(client: Visitor) -> None:
+    """SUR-4, LIF-1."""
+    for more in ({}, {"query": "anything"}):
+        told = text(client.use("mcp_search_tools", service_name="down", **more))
+        assert told.startswith("down is down, its tools are not known: ")
+
+
 def test_nothing_found_is_no_error(client: Visitor) -> None:
     """SUR-4."""
     nothing = client.use("mcp_search_tools", query="qqqqxyzzy")
@@ -176,7 +277,7 @@ def test_all_enabled_services_are_listed_with_their_states(client: Visitor) -> N
     answer = client.use("mcp_list_services")
     assert answer["structuredContent"].keys() == {"services"}
     services = {service["name"]: service for service in answer["structuredContent"]["services"]}
-    assert list(services) == ["files", "notes", "plain", "many", "down"]
+    assert list(services) == ["files", "notes", "plain", "many", "graph", "down"]
     assert services["files"] == {
         "name": "files",
         "description": "Works with files.",

@@ -67,3 +67,24 @@ def test_types_are_much_shorter_than_the_schemas() -> None:
 
     assert sum(estimate(type_text(schema)) for schema in TOOLS.values()) < 0.55 * raw
     assert sum(estimate(type_text(schema, max_description_len=0)) for schema in TOOLS.values()) < 0.3 * raw
+
+
+def test_a_note_stands_in_the_place_of_a_description() -> None:
+    """FMT-1: what only a tool's description says of a parameter."""
+    schema = {
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"$ref": "#/$defs/B"},
+            "c": {"type": "object", "properties": {"a": {}}},
+        },
+        "$defs": {"B": {"properties": {"a": {"type": "number"}, "b": {"$ref": "#/$defs/B"}}}},
+    }
+    told = signature("f", schema, notes={"a": "the */ first.", "x": "nobody"})
+    assert told == ("f({a?: string /* the * / first */, b?: B, c?: {a?: unknown}})\ntype B = {a?: number, b?: B}")
+    assert signature("f", schema, notes={"a": "the first"}, max_description_len=0) == signature("f", schema)
+
+
+def test_a_long_description_is_cut_at_the_end_of_a_word() -> None:
+    """FMT-1."""
+    told = signature("f", {"properties": {"a": {"type": "string", "description": "word " * 50}}})
+    assert told.endswith("word word... */})")

@@ -36,7 +36,10 @@ def hints_of(offer: Offer) -> Hints:
     read_only = annotations.get("readOnlyHint") is True
     destructive = annotations.get("destructiveHint") is True and not read_only
     about = description_of(offer)[:LONGEST_TEXT]
-    deprecated = annotations.get("deprecated") is True or _DEPRECATED.search(about) is not None
+    # Looking for the bare word first takes a tenth of the time.
+    deprecated = annotations.get("deprecated") is True or (
+        "deprecated" in about.lower() and _DEPRECATED.search(about) is not None
+    )
     return Hints(read_only, destructive, deprecated)
 
 

@@ -30,10 +30,19 @@ def one_line(text: str, limit: int) -> str:
     # Three times the limit: enough to see whether it is longer, whatever is collapsed in it.
     flat = " ".join(text[: limit * 3 + 64].translate(_CONTROLS).split())
     if len(flat) > limit + 3:
-        flat = flat[:limit].rstrip() + "..."
+        flat = _whole_words(flat, limit).rstrip() + "..."
     elif flat.endswith(".") and not flat.endswith(".."):
         flat = flat[:-1]
     return flat.replace("*/", "* /")
+
+
+def _whole_words(flat: str, limit: int) -> str:
+    """Cut at the end of a word that is near. Chinese and Japanese have one after each character."""
+    head = flat[:limit]
+    if flat[limit].isascii() and flat[limit].isalnum() and head[-1:].isascii() and head[-1:].isalnum():
+        space = head.rfind(" ", max(0, limit - 20))
+        return head[:space] if space > 0 else head
+    return head
 
 
 def literal(value: object, limit: int = _MAX_LITERAL) -> str:
@@ -64,13 +73,16 @@ def _number(value: int | float) -> str:
     return str(value) if value.bit_length() <= 128 else "number"
 
 
-def comment(schema: object, refs: Refs, longest: int, name: str = "") -> str:
-    """` /* … */`, or nothing when there is nothing to say. `longest` is the description's share; 0: none of it."""
+def comment(schema: object, refs: Refs, longest: int, name: str = "", note: str = "") -> str:
+    """` /* … */`, or nothing when there is nothing to say. `longest` is the description's share; 0: none of it.
+
+    `note` stands in the place of the schema's own description.
+    """
     layers = list(_layers(as_object(schema), refs))
     items = as_object(layers[-1].get("items")) if layers else {}
     said: list[str] = []
     if longest > 0:
-        for layer in (*layers, items):
+        for layer in ({"description": note}, *layers, items) if note else (*layers, items):
             text = layer.get("description")
             if isinstance(text, str) and (text := one_line(text, longest)):
                 if _letters(text) != _letters(name):

@@ -9,8 +9,9 @@ against the schema itself.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mcpx.formats.comments import comment, literal, one_line
 from mcpx.formats.nodes import SCALARS, TYPED, demands, guess, merged
@@ -28,6 +29,7 @@ _MAX_NODES = 1_000
 _MAX_REQUIRED = 5_000
 _MAX_NAME = 200
 
+_NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -39,9 +41,18 @@ def type_text(schema: object, *, max_description_len: int | None = None) -> str:
     return _Writer(schema, max_description_len).text()
 
 
-def signature(name: str, input_schema: object, *, max_description_len: int | None = None) -> str:
-    """How a tool is called, e.g. `read_file({path: string /* Absolute path */, head?: number})`."""
-    return _Writer(input_schema, max_description_len).text(name)
+def signature(
+    name: str,
+    input_schema: object,
+    *,
+    max_description_len: int | None = None,
+    notes: Mapping[str, str] = _NO_NOTES,
+) -> str:
+    """How a tool is called, e.g. `read_file({path: string /* Absolute path */, head?: number})`.
+
+    `notes` describe parameters in the place of their schemas.
+    """
+    return _Writer(input_schema, max_description_len, notes).text(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,11 @@ def _union(members: Iterable[str]) -> _Type:
 class _Writer:
     """Writes one schema. Whatever is put into the text is paid from one purse, so the whole is bounded."""
 
-    __slots__ = ("_characters", "_longest", "_nodes", "_refs", "_root")
+    __slots__ = ("_characters", "_longest", "_nodes", "_notes", "_refs", "_root")
 
-    def __init__(self, root: object, longest: int | None) -> None:
+    def __init__(self, root: object, longest: int | None, notes: Mapping[str, str] = _NO_NOTES) -> None:
         self._root = root
+        self._notes = notes
         self._refs = Refs(root)
         self._longest = DESCRIPTION_LENGTH if longest is None else min(max(longest, 0), MAX_TEXT)
         self._characters = MAX_TEXT
@@ -87,6 +99,7 @@ class _Writer:
         # A root that refers to itself is a definition like any other.
         root: object = {"$ref": "#"} if self._refs.root_is_recursive() else self._root
         first = self._type(root, 0).text
+        self._notes = _NO_NOTES  # definitions have other parameters
         if name is not None:
             # Arguments are an object, whatever the schema says or fails to say.
             first = f"{name}({'{}' if first in ('unknown', 'object', 'never') else first})"
@@ -105,8 +118,8 @@ class _Writer:
     def _spent(self) -> bool:
         return self._characters <= 0 or self._nodes <= 0
 
-    def _comment(self, schema: object, name: str = "") -> str:
-        return self._pay(comment(schema, self._refs, self._longest, name)) if self._longest else ""
+    def _comment(self, schema: object, name: str = "", note: str = "") -> str:
+        return self._pay(comment(schema, self._refs, self._longest, name, note)) if self._longest else ""
 
     def _type(self, schema: object, depth: int) -> _Type:
         written = self._write(schema, depth)
@@ -244,7 +257,8 @@ class _Writer:
             mark = "" if key in required else "?"
             self._pay(name := f"{_key(key)}{mark}: ")
             schema = properties.get(key)
-            members.append(f"{name}{self._type(schema, depth + 1).text}{self._comment(schema, key)}")
+            note = self._notes.get(key, "") if depth == 0 else ""
+            members.append(f"{name}{self._type(schema, depth + 1).text}{self._comment(schema, key, note)}")
         if others is not None and others != "unknown":
             members.append(f"[key: string]: {others}")
         return f"{{{', '.join(members)}}}"

@@ -13,19 +13,23 @@ from mcpx.formats.typescript import signature
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.model.slices import in_slices
+from mcpx.surfaces.about import notes_of
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.found import Finder
 from mcpx.surfaces.guide import LONGEST_SIGNATURE, Guide
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
-from mcpx.surfaces.menu import Tools, tools_by_server
+from mcpx.surfaces.menu import Menu, tools_by_server
 from mcpx.surfaces.mistakes import Mistake, Unknown, nearest
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.phrases import cut, one_line, quoted, starting
+from mcpx.surfaces.purpose import purposes
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.several import Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 
@@ -35,6 +39,8 @@ WHOLE_SCREENS = 4
 """Of a server: so many times what is shown at once is told with signatures."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
+MOST_DESCRIBED = 500
+"""Servers of which it is said what they are for: of more there is no room for it in any menu."""
 LONGEST_NAME = 256
 """Characters in which a dot may end the name of a server."""
 NAMING = ("server_name", "service_name", "server", "method", "tool_name", "tool", "name")
@@ -46,6 +52,8 @@ class Compact(Surface):
 
     naming: ClassVar[tuple[str, ...]] = ()
     """The arguments of its call tool that name the tool to call."""
+    manner = Manner()
+    """How it speaks of searching."""
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
@@ -53,6 +61,7 @@ class Compact(Surface):
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
         self._menu: tuple[object, list[Json]] = (None, [])
+        self._contents: tuple[object, Menu] = (None, Menu((), {}))
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
@@ -62,7 +71,7 @@ class Compact(Surface):
     # For the subclass to say -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+    def definitions(self, menu: Menu) -> list[Json]:
         """The tools of this surface."""
 
     @abstractmethod
@@ -87,15 +96,24 @@ class Compact(Surface):
     # The surface -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        catalog = await view.prepare()
-        services = view.services()
-        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
-        if self._menu[0] != edition:
-            self._menu = (edition, self.definitions(services, tools_by_server(services, catalog.offers["tools"])))
+        edition, menu = await self.contents(view)
+        if self._menu[0] is not edition:
+            self._menu = (edition, self.definitions(menu))
         tools = self._menu[1]
         if (note := starting(view)) and tools:
             tools = [{**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"}, *tools[1:]]
         return {"tools": tools}
+
+    async def contents(self, view: View) -> tuple[object, Menu]:
+        """What there is to tell of, and in which edition: the same one until something is different."""
+        catalog = await view.prepare()
+        services = view.services()
+        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
+        if self._contents[0] != edition:
+            tools = tools_by_server(services, catalog.offers["tools"])
+            words = await in_slices(purposes(services, tools)) if len(services) <= MOST_DESCRIBED else {}
+            self._contents = (edition, Menu(services, tools, words))
+        return self._contents
 
     async def call_tool(self, view: View, call: Call) -> Json:
         name = call.params.get("name")
@@ -213,7 +231,7 @@ class Compact(Surface):
         name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
         if not how.compress_schemas:
             return f"{name} {_json(schema)}"
-        text = signature(name, schema, max_description_len=how.max_description_len)
+        text = signature(name, schema, max_description_len=how.max_description_len, notes=notes_of(offer))
         self._signed += len(text)
         if self._signed > REMEMBERED:
             self._signatures.clear()

@@ -1,34 +1,27 @@
-"""What a search for tools answers: the best matches with their signatures, the others by name (SUR-4).
+"""Searches for tools: which ones a query finds, for programs in S2's shape and for models in few words (SUR-4).
 
 The one that every compact surface has: `search` offers it as a tool, the others give it where a model says words
-that are no name (SUR-12).
+that are no name (SUR-12). Of one service every tool is found: those that match, in their order, then the others.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.entries import LONGEST_TEXT, description_of, parameters_of
+from mcpx.catalog.entries import LONGEST_TEXT, description_of, hints_of, parameters_of
 from mcpx.catalog.search import Index
-from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.model.slices import in_slices
-from mcpx.surfaces.phrases import cut, one_line, quoted, short, starting
-from mcpx.surfaces.view import View
+from mcpx.model.slices import Pace, in_slices
+from mcpx.surfaces.phrases import starting
+from mcpx.surfaces.telling import Page, Telling
+from mcpx.surfaces.view import Service, View
 
 if TYPE_CHECKING:
     from mcpx.surfaces.compact import Compact
 
-SIGNATURES = 380
-"""Tokens of a reply that go to the signatures of the best hits; the first one is always told."""
-NAMES = 120
-"""Tokens that go to the names of the others."""
-LONGEST_LINE = 4_000
-"""Characters of one signature in a reply."""
 REMEMBERED = 1_000
-"""Tools whose rendering is kept."""
+"""Tools whose fields are kept."""
 AT_ONCE = 100
 """Tools that are indexed while everybody waits (some 10 ms); more are indexed in slices, once for all who ask."""
 
@@ -38,8 +31,9 @@ class Finder:
 
     def __init__(self, surface: "Compact") -> None:
         self._surface = surface
-        self._texts: dict[int, tuple[Offer, str, Json]] = {}
-        """What is told of a tool, by the identity of its offer: rendering costs more than finding."""
+        self._telling = Telling(surface)
+        self._fields: dict[int, tuple[Offer, Json]] = {}
+        """What programs are told of a tool, by the identity of its offer: reading schemas costs more than finding."""
         self._indexing = asyncio.Lock()
 
     async def index(self, catalog: Catalog) -> Index:
@@ -49,51 +43,52 @@ class Finder:
             return await in_slices(catalog.indexing())
 
     async def search(self, view: View, query: str, *, service: str = "", limit: int = 20, offset: int = 0) -> Json:
+        """A blank query finds every tool there is, or every one of the service."""
         catalog = await view.prepare()
+        query = query.strip()
         if service:
-            self._surface.service(view, service)
-        found = (await self.index(catalog)).search(query, limit=limit, offset=offset, service=service or None)
-        offers = [catalog.offers["tools"][hit.position] for hit in found.hits]
+            page = await self._of_service(catalog, self._surface.service(view, service), query, limit, offset)
+        else:
+            page = await self._of_all(catalog, query if catalog.offers["tools"] else "", limit, offset)
         structured: Json = {
-            "tools": [self._text(offer)[1] for offer in offers],
-            "total": found.total,
+            "tools": [self._for_programs(offer) for offer in page.tools[: page.matches][:limit]],
+            "total": page.total,
             "limit": limit,
         }
-        told = self._told(offers, query, found.total, offset)
-        return self._surface.reply(f"{told}\n{note}" if (note := starting(view)) else told, structured)
+        # Of one that has not told yet it is not said that it has none (LIF-1).
+        told = "" if service in view.starting() else await self._telling.text(page)
+        return self._surface.reply("\n".join(filter(None, (told, starting(view)))), structured)
 
-    def _told(self, offers: Sequence[Offer], query: str, total: int, offset: int) -> str:
-        if not offers:
-            more = "" if total == 0 else f" beyond the {total} there are"
-            listed = ", or mcp_list_services" if self._surface.settings.enable_list_services else ""
-            return f"No tools match {quoted(query)}{more}. Try other words{listed}."
-        lines: list[str] = []
-        spent = told = 0
-        for offer in offers:
-            line = self._text(offer)[0]
-            spent += estimate(line)
-            if told and spent > SIGNATURES:
-                break
-            lines.append(line)
-            told += 1
-        names = _fitting([self._surface.spelled(offer) for offer in offers[told:]])
-        if names:
-            lines.append(f"Also: {names}")
-        following = offset + len(offers)
-        if following < total:
-            lines.append(f"{total} tools match; offset={following} gives the next.")
-        return "\n".join(lines)
+    async def _of_all(self, catalog: Catalog, query: str, limit: int, offset: int) -> Page:
+        found = (await self.index(catalog)).search(query, limit=limit, offset=offset)
+        tools = [catalog.offers["tools"][hit.position] for hit in found.hits]
+        strong = found.strong if query else len(tools)
+        return Page(query, None, tools, strong, len(tools), found.total, offset, found.total)
 
-    def _text(self, offer: Offer) -> tuple[str, Json]:
-        """One hit: its line for the model, its fields for programs."""
-        known = self._texts.get(id(offer))
+    async def _of_service(self, catalog: Catalog, service: Service, query: str, limit: int, offset: int) -> Page:
+        found: list[Offer] = []
+        strong = limit
+        if query:
+            index = await self.index(catalog)
+            every = index.search(query, limit=catalog.count(service.name, "tools"), service=service.name)
+            found = [catalog.offers["tools"][hit.position] for hit in every.hits]
+            strong = min(max(every.strong - offset, 0), limit)
+        matching = set(map(id, found))
+        others: tuple[list[Offer], list[Offer]] = ([], [])
+        pace = Pace()  # there may be thousands of them
+        for offer in catalog.offers["tools"]:
+            if offer.server == service.name and id(offer) not in matching:
+                others[hints_of(offer).deprecated].append(offer)
+            await pace.step()
+        tools = [*found, *others[False], *others[True]]
+        total = len(found) if query else len(tools)
+        return Page(query, service, tools[offset:], strong, max(total - offset, 0), total, offset, len(tools))
+
+    def _for_programs(self, offer: Offer) -> Json:
+        known = self._fields.get(id(offer))
         if known is None:
-            if len(self._texts) >= REMEMBERED:
-                self._texts.clear()
-            about = short(description_of(offer))
-            line = (
-                f"- {cut(self._surface.signature(offer), LONGEST_LINE)} [{offer.server}]{f' {about}' if about else ''}"
-            )
+            if len(self._fields) >= REMEMBERED:
+                self._fields.clear()
             fields: Json = {
                 "name": offer.name,
                 "display_name": offer.public,
@@ -101,17 +96,5 @@ class Finder:
                 "service": offer.server,
                 "parameters": parameters_of(offer.definition.get("inputSchema")),
             }
-            known = self._texts[id(offer)] = (offer, line, fields)
-        return known[1], known[2]
-
-
-def _fitting(names: Sequence[str]) -> str:
-    """As many of the names as there is room for."""
-    shown: list[str] = []
-    spent = 0
-    for name in names:
-        spent += estimate(name) + 1
-        if spent > NAMES:
-            return f"{', '.join(shown)}, ..." if shown else ""
-        shown.append(one_line(name))
-    return ", ".join(shown)
+            known = self._fields[id(offer)] = (offer, fields)
+        return known[1]

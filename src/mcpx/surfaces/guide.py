@@ -11,6 +11,7 @@ from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Json
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
+from mcpx.surfaces.menu import Menu
 from mcpx.surfaces.mistakes import Meanings, Mistake, Unknown, listed, near, suggested
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.phrases import NEAREST, cut, quoted, starting
@@ -79,7 +80,7 @@ class Guide:
         if offers:
             said = f"Tools are not called by name here. Call it as {self._calls(offers)}"
             return Mistake(self._with_signature(said, offers))
-        ours = ", ".join(tool["name"] for tool in self._surface.definitions((), {}))
+        ours = ", ".join(tool["name"] for tool in self._surface.definitions(Menu((), {})))
         hints = [f"The tools here are {ours}."] if ours else []
         return NotFound("tool", name, hint=" ".join([*hints, *await self._perhaps(catalog, name)]))
 

@@ -1,16 +1,21 @@
 """The menu in the description of a compact surface's first tool: what there is, within a budget of tokens (SUR-10).
 
-As the catalog grows: every tool with a short description, then names only, then one line for each server, then totals.
-The same catalog gives the same bytes, whoever connected first.
+As the catalog grows: every tool with a short description, then names only, then a line for each server with what it is
+for, then servers by name, then totals. What is left of the budget goes to more words for all servers alike, then to
+names of tools. The same catalog gives the same bytes, whoever connected first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
+from mcpx.surfaces.about import told_short
 from mcpx.surfaces.large.preview import counted
-from mcpx.surfaces.phrases import cut, one_line, short
+from mcpx.surfaces.phrases import cut, one_line
+from mcpx.surfaces.purpose import fitting
 from mcpx.surfaces.view import Service
 from mcpx.wire import codec
 
@@ -18,12 +23,30 @@ INSTRUCTIONS = 300
 """Characters of a server's instructions that are shown (S0)."""
 NAMES_SHARE = 0.6
 """Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
-
 LONGEST_NAME = 100
 """Characters of a tool's name that are shown: one server must not use up the menu of all."""
+WORDS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4)
+"""Tokens of what each server is for, as there is room."""
+FEW_WORDS = 14
+"""Tokens of them beside the names of all its tools."""
+MANY_WORDS = 20
+"""Tokens beyond which names of tools say more."""
+SOME_TOOLS = (40, 30, 20, 15, 10, 7, 5)
+"""Names of tools of each server, where there is room for more than words."""
+HEADING = "Servers, as name (number of tools): what it is for"
 
 Tools = dict[str, list[Offer]]
 """By server, in the order of the config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """What a menu is made of."""
+
+    services: Sequence[Service]
+    tools: Tools
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By server: what it is for, in more words than there may be room for."""
 
 
 def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Tools:
@@ -33,16 +56,47 @@ def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Too
     return found
 
 
-def definitions_within(
-    budget: int, services: Sequence[Service], tools: Tools, define: Callable[[str], list[Json]]
-) -> list[Json]:
-    """The definitions `define` makes around the fullest menu with which all of them stay within the budget."""
-    for step in (_full, _names, _summaries, _counts):
+def definitions_within(budget: int, menu: Menu, define: Callable[[str], list[Json]], more: str) -> list[Json]:
+    """The definitions `define` makes around the fullest menu with which all of them stay within the budget.
+
+    `more` says how to read on where not all is shown.
+    """
+    for step in _steps(menu, more):
         # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
-        menu = _joined(step(services, tools, 5 * budget), 5 * budget)
-        if menu is not None and _cost(definitions := define(menu)) <= budget:
+        text = _joined(step, 5 * budget)
+        if text is not None and _cost(definitions := define(text)) <= budget:
             return definitions
-    return define(_totals(services, tools, int(NAMES_SHARE * budget) - _cost(define(""))))
+    room = int(NAMES_SHARE * budget) - _cost(define(""))
+    return define(_totals(menu, room, more))
+
+
+def services_within(room: int, menu: Menu, more: str) -> str:
+    """The services with a few words each, by name only, or how many there are; `more` says how to read on."""
+    if not menu.services:
+        return ""
+    for tokens in (*WORDS, 3):
+        lines = (_named(service.name, _words(menu, service, tokens)) for service in menu.services)
+        text = _joined(("Services:", *lines), 5 * room)
+        if text is not None and estimate(codec.dump(text).decode()) <= room:
+            return text
+    names = _joined((one_line(service.name) for service in menu.services), 5 * room, ", ")
+    if names is not None and estimate(names) + 5 <= room:
+        return f"Services: {names}"
+    told = f"There are {counted(len(menu.services), 'service')}."
+    return f"{told} {more}" if more else told
+
+
+def _steps(menu: Menu, more: str) -> Iterator[Iterable[str | None]]:
+    yield _full(menu)
+    if menu.words:
+        yield _names(menu, FEW_WORDS)
+    yield _names(menu)
+    heading = f"{HEADING}. {more}"
+    if menu.words:
+        for some in SOME_TOOLS:
+            yield (f"{HEADING} [some of its tools]. {more}", *_summaries(menu, MANY_WORDS, some))
+        for tokens in WORDS:
+            yield (heading, *_summaries(menu, tokens))
 
 
 def _joined(parts: Iterable[str | None], most: int, separator: str = "\n") -> str | None:
@@ -59,48 +113,62 @@ def _cost(definitions: list[Json]) -> int:
     return estimate(codec.dump(definitions).decode())
 
 
-def _full(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
-    for service in services:
+def _full(menu: Menu) -> Iterator[str]:
+    for service in menu.services:
         yield _server(service)
-        for offer in tools[service.name]:
-            text, name = short(offer.definition.get("description")), cut(one_line(offer.name), LONGEST_NAME)
+        for offer in menu.tools[service.name]:
+            text, name = told_short(offer), cut(one_line(offer.name), LONGEST_NAME)
             yield f"    - {name}: {text}" if text else f"    - {name}"
 
 
-def _names(services: Sequence[Service], tools: Tools, most: int) -> Iterator[str | None]:
-    for service in services:
-        yield _server(service)
-        if tools[service.name]:
-            names = (cut(one_line(offer.name), LONGEST_NAME) for offer in tools[service.name])
-            line = _joined(names, most, ", ")
-            yield None if line is None else f"    {line}"
+def _names(menu: Menu, tokens: int = 0) -> Iterator[str]:
+    for service in menu.services:
+        yield _server(service, _words(menu, service, tokens) if tokens else "")
+        offers = menu.tools[service.name]
+        # Piece by piece: whoever joins them stops when it is too much.
+        for at in range(0, len(offers), 100):
+            names = ", ".join(cut(one_line(offer.name), LONGEST_NAME) for offer in offers[at : at + 100])
+            yield f"    {names}{',' if at + 100 < len(offers) else ''}"
 
 
-def _summaries(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
-    for service in services:
-        about = short(service.description or service.instructions)
-        line = f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
-        yield f"{line} - {about}" if about else line
+def _summaries(menu: Menu, tokens: int, some: int = 0) -> Iterator[str]:
+    for service in menu.services:
+        offers = menu.tools[service.name]
+        line = _named(_counted(service, offers), _words(menu, service, tokens))
+        if some and offers:
+            names = ", ".join(cut(one_line(offer.name), LONGEST_NAME) for offer in offers[:some])
+            line += f" [{names}{', ...' if len(offers) > some else ''}]"
+        yield line
 
 
-def _counts(services: Sequence[Service], tools: Tools, _: int) -> Iterator[str]:
-    for service in services:
-        yield f"  Server: {one_line(service.name)} ({counted(len(tools[service.name]), 'tool')})"
+def _words(menu: Menu, service: Service, tokens: int) -> str:
+    return fitting(menu.words.get(service.name, ""), service.name, tokens)
 
 
-def _totals(services: Sequence[Service], tools: Tools, room: int) -> str:
+def _named(name: str, words: str) -> str:
+    return f"{one_line(name)}: {words}" if words else one_line(name)
+
+
+def _counted(service: Service, offers: Sequence[Offer]) -> str:
+    return f"{one_line(service.name)} ({len(offers)})" if offers else one_line(service.name)
+
+
+def _totals(menu: Menu, room: int, more: str) -> str:
     """How much there is, and as many servers by name as there is room for."""
-    totals = f"  {counted(len(services), 'server')}, {counted(sum(map(len, tools.values())), 'tool')}"
+    totals = f"{counted(len(menu.services), 'server')}, {counted(sum(map(len, menu.tools.values())), 'tool')}"
     names: list[str] = []
-    room -= estimate(totals) + 2
-    for service in services:
+    room -= estimate(totals) + estimate(more) + 2
+    if room < 0:
+        return totals
+    for service in menu.services:
         room -= estimate(one_line(service.name)) + 1
         if room < 0:
-            return f"{totals}: {', '.join(names)}, ..." if names else totals
+            names.append("...")
+            break
         names.append(one_line(service.name))
-    return f"{totals}: {', '.join(names)}"
+    return f"{more}\n{totals}: {', '.join(names)}" if names else f"{more}\n{totals}"
 
 
-def _server(service: Service) -> str:
-    about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
+def _server(service: Service, words: str = "") -> str:
+    about = cut(one_line(service.instructions or service.description), INSTRUCTIONS) or words
     return f"  Server: {one_line(service.name)} - {about}" if about else f"  Server: {one_line(service.name)}"

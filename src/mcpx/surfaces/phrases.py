@@ -1,5 +1,8 @@
 """Somebody else's words inside our own: on one line, bounded, cut where it hurts least."""
 
+import re
+from itertools import pairwise
+
 from mcpx.surfaces.view import View
 
 SHORT = 80
@@ -8,6 +11,10 @@ NEAREST = 5
 """Names that are told where one was not found, or where there are more."""
 LONGEST_TO_COPY = 300
 """Characters of a name that a model is to use: it must be able to copy it whole."""
+
+_ENDS = (".", "!", "?", "。", "！", "？", ".)", '."', ".'", "）")
+_END = re.compile(r"""[.!?]["')\]]{0,3}(?:\s+|\Z)|[。！？][”’」』）]{0,3}\s*""")
+_SHORTENED = frozenset(("e.g", "i.e", "eg", "ie", "etc", "vs", "cf", "approx", "no", "dr", "mr", "st", "incl", "resp"))
 
 
 def one_line(text: object) -> str:
@@ -22,13 +29,58 @@ def cut(text: str, at: int) -> str:
     return text if len(text) <= at else text[:at] + "..."
 
 
-def short(text: object) -> str:
-    """The beginning of a description, cut between words."""
-    line = one_line(text[: 4 * SHORT]) if isinstance(text, str) else ""
-    if len(line) <= SHORT:
+def short(text: object, most: int = SHORT) -> str:
+    """The beginning of a description: whole sentences if they say enough, else whole words and `...`."""
+    line = one_line(text[: 4 * most]) if isinstance(text, str) else ""
+    if len(line) <= most:
         return line
-    head = line[: SHORT + 1].rpartition(" ")[0]
-    return (head if len(head) > SHORT // 2 else line[:SHORT]).rstrip(" ,;:.") + "..."
+    told = ""
+    for sentence in sentences(line[: most + 1]):
+        if len(told) + len(sentence) > most or not sentence.rstrip().endswith(_ENDS):
+            break
+        told += sentence
+    return told.rstrip() if len(told) > most // 3 else f"{words_within(line, most)}..."
+
+
+def words_within(line: str, most: int) -> str:
+    """So many characters of a line at most, to the end of a word; of a word that is longer, its beginning."""
+    if len(line) <= most:
+        return line
+    ends = (at for at in range(most, most // 2, -1) if not _one_word(line[at - 1], line[at]))
+    return line[: next(ends, most)].rstrip(" ,;:.-(，、；：。（")
+
+
+def _one_word(left: str, right: str) -> bool:
+    """Whether a word goes on between two characters. Chinese and Japanese may be cut anywhere."""
+    return all((c.isalnum() or c in "_-'./") and ord(c) < 0x2E80 for c in (left, right))
+
+
+def sentences(line: str) -> list[str]:
+    """What a line says one after the other; joined they are the line."""
+    starts = [0, *(end.end() for end in _END.finditer(line) if _is_end(line, end)), len(line)]
+    return [line[start:end] for start, end in pairwise(starts) if end > start]
+
+
+def _is_end(line: str, end: re.Match[str]) -> bool:
+    if not end[0][0].isascii():
+        return True
+    if line[end.end() : end.end() + 1].islower():
+        return False
+    before = line[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lower().lstrip("(")
+    return end[0][0] != "." or (before not in _SHORTENED and len(before) > 1)
+
+
+def passages(text: str) -> list[str]:
+    """Paragraphs, and what is set apart by its lines: a sentence does not go beyond them."""
+    parts: list[str] = []
+    for line in text.splitlines():
+        bare = line.strip()
+        goes_on = parts and parts[-1] and not parts[-1].endswith(_ENDS)
+        if bare and goes_on and not bare.endswith((":", "：")) and not bare.startswith(("- ", "* ", "• ")):
+            parts[-1] = f"{parts[-1]} {bare}"
+        else:
+            parts.append(bare)
+    return [part for part in parts if part]
 
 
 def quoted(name: str) -> str:

@@ -24,7 +24,7 @@ from mcpx.wire import codec
 log = logging.getLogger(__name__)
 
 COMPACT = "search"
-"""Of the compact modes: its menu is the same few tokens at any size of the catalog."""
+"""Of the compact modes: its menu has the least tokens, at any size of the catalog."""
 ENOUGH = 10
 """Times the budget: what is larger is not counted to its end."""
 
@@ -49,7 +49,8 @@ def _size_of_all(definitions: Iterable[Json], enough: int) -> int:
 
 class Auto(Surface):
     type: ClassVar[str] = "auto"
-    menu_settings: ClassVar[tuple[str, ...]] = TOOL_PROXY
+    lists_servers: ClassVar[bool] = True
+    menu_settings: ClassVar[tuple[str, ...]] = (*TOOL_PROXY, "menu_budget")
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)

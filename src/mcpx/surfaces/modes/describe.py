@@ -9,12 +9,15 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool, raw
-from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.view import View
 from mcpx.surfaces.wanted import NAMES, tell_each, wanted
+
+READ_ON = 'describe("server") lists the tools of a server.'
 
 
 class Describe(Compact):
@@ -22,9 +25,10 @@ class Describe(Compact):
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
     naming: ClassVar[tuple[str, ...]] = ("method",)
+    manner = Manner('describe("server.tool") gives a signature.')
 
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
-        return definitions_within(self.settings.menu_budget, services, tools, _definitions)
+    def definitions(self, menu: Menu) -> list[Json]:
+        return definitions_within(self.settings.menu_budget, menu, _definitions, READ_ON)
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "describe":

@@ -1,17 +1,19 @@
 """Two tools: `inspect` tells what there is, `exec` calls it (SUR-2, the layout of S0)."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool
-from mcpx.surfaces.menu import Tools, definitions_within
+from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.view import View
 from mcpx.surfaces.wanted import NAMES, tell_each, wanted
+
+READ_ON = "inspect(server_name) lists the tools of a server."
 
 
 class Inspect(Compact):
@@ -19,9 +21,10 @@ class Inspect(Compact):
     lists_servers: ClassVar[bool] = True
     menu_settings: ClassVar[tuple[str, ...]] = ("menu_budget",)
     naming: ClassVar[tuple[str, ...]] = ("server_name", "tool_name")
+    manner = Manner("inspect(server_name, tool_name) gives a signature.", apart=True)
 
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
-        return definitions_within(self.settings.menu_budget, services, tools, _definitions)
+    def definitions(self, menu: Menu) -> list[Json]:
+        return definitions_within(self.settings.menu_budget, menu, _definitions, READ_ON)
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         if name == "inspect":

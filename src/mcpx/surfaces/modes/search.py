@@ -9,35 +9,45 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import how_many
-from mcpx.surfaces.menu import Tools
-from mcpx.surfaces.phrases import exact, quoted, short
+from mcpx.surfaces.menu import MANY_WORDS, Menu, services_within
+from mcpx.surfaces.phrases import exact, one_line, quoted, short
+from mcpx.surfaces.purpose import fitting
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.surface import Surfaces
+from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
 
+SERVICES = 600
+"""Tokens in which the services are named before the first search."""
+LISTED = "name (tools): what it is for"
 MOST = 100
 """Hits that one search may ask for."""
 
 
 class Search(Compact):
     type: ClassVar[str] = "search"
-    menu_settings: ClassVar[tuple[str, ...]] = TOOL_PROXY
+    lists_servers: ClassVar[bool] = True
+    menu_settings: ClassVar[tuple[str, ...]] = (*TOOL_PROXY, "menu_budget")
     naming: ClassVar[tuple[str, ...]] = ("tool_name",)
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
         self._limit = min(self.settings.search_limit, MOST)
+        listed = ", or mcp_list_services" if self.settings.enable_list_services else ""
+        self.manner = Manner("Search for names to get their signatures.", listed, pages=True)
 
-    def definitions(self, services: Sequence[Service], tools: Tools) -> list[Json]:
+    def definitions(self, menu: Menu) -> list[Json]:
         settings = self.settings
+        more = "mcp_list_services names them." if settings.enable_list_services else ""
+        told = services_within(min(SERVICES, settings.menu_budget), menu, more)
         switches = {
             "mcp_search_tools": settings.enable_search,
             "mcp_execute_tool": settings.enable_execute,
             "mcp_list_services": settings.enable_list_services,
         }
-        return [tool for tool in _definitions(self._limit) if switches[tool["name"]]]
+        return [tool for tool in _definitions(self._limit, told) if switches[tool["name"]]]
 
     async def answer(self, view: View, call: Call, name: str, arguments: Json) -> Json | None:
         settings = self.settings
@@ -45,6 +55,8 @@ class Search(Compact):
             self.only(arguments, "query", "service_name", "limit", "offset")
             query = self.text(arguments, "query", needed=False)
             service = self.text(arguments, "service_name", needed=False)
+            if arguments.get("query") is None and not service:
+                raise Mistake('Say in "query" what the tool should do, or name a "service_name" to see its tools.')
             limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
             offset = _number(arguments, "offset", 0, least=0)
             return await self.finder.search(view, query, service=service, limit=limit, offset=offset)
@@ -106,12 +118,12 @@ class Search(Compact):
     # Services ------------------------------------------------------------------------------------------------------
 
     async def _services(self, view: View) -> Json:
-        catalog = await view.prepare()
+        _, menu = await self.contents(view)
         services: list[Json] = []
         lines: list[str] = []
         unknown = view.starting()
-        for service in view.services():
-            count = catalog.count(service.name, "tools")
+        for service in menu.services:
+            count = len(menu.tools[service.name])
             services.append(
                 {
                     "name": service.name,
@@ -120,16 +132,25 @@ class Search(Compact):
                     "tool_count": count,
                 }
             )
-            about = short(service.reason if service.status == "disconnected" else service.description)
-            tools = how_many(count, service.name, unknown)
-            lines.append(f"- {service.name} ({service.status}, {tools}){f': {about}' if about else ''}")
-        return self.reply("\n".join(lines) or "There are no services.", {"services": services})
+            lines.append(_service_line(service, count, menu.words.get(service.name, service.description), unknown))
+        told = "\n".join((LISTED, *lines)) if lines else "There are no services."
+        return self.reply(told, {"services": services})
 
     def spelled(self, offer: Offer) -> str:
         return offer.public
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
         return f"mcp_execute_tool({exact(offer.public)}, {arguments})"
+
+
+def _service_line(service: Service, count: int, words: str, starting: Sequence[str]) -> str:
+    """Of one that is connected nothing is said of its state."""
+    state = str(count)
+    if service.status != "connected":
+        reason = short(service.reason)
+        state = f"{service.status}{f': {reason}' if reason else ''}, {how_many(count, service.name, starting)}"
+    said = fitting(words, service.name, MANY_WORDS)
+    return f"{one_line(service.name)} ({state}){f': {said}' if said else ''}"
 
 
 def _by_own_name(catalog: Catalog, name: str) -> Offer | None:
@@ -154,22 +175,21 @@ def _number(arguments: Json, name: str, default: int, *, least: int) -> int:
     return value
 
 
-def _definitions(limit: int) -> list[Json]:
+def _definitions(limit: int, services: str) -> list[Json]:
     text = {"type": "string"}
     return [
         {
             "name": "mcp_search_tools",
             "description": "Search the available MCP tools. The best matches come with their signatures, ready to be "
-            "called with mcp_execute_tool. Say in a few words what you want to do.",
+            f"called with mcp_execute_tool. Say in a few words what you want to do.\n\n{services}".rstrip(),
             "inputSchema": {
                 "type": "object",
                 "properties": {
                     "query": {**text, "description": "What the tool should do, or its name"},
-                    "service_name": {**text, "description": "Only tools of this service"},
+                    "service_name": {**text, "description": "Only tools of this service; without query all of them"},
                     "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
                     "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
                 },
-                "required": ["query"],
             },
             "annotations": {"readOnlyHint": True},
         },
@@ -180,7 +200,7 @@ def _definitions(limit: int) -> list[Json]:
         },
         {
             "name": "mcp_list_services",
-            "description": "List the connected MCP services with their status and number of tools.",
+            "description": "List all MCP services: what each is for, how many tools it has, which are not connected.",
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnlyHint": True},
         },

@@ -1,0 +1,53 @@
+"""What a tool is told to be, in few words: its description without what the signature tells, and its marks.
+
+    surface.signature(offer) + mark(offer) + ": " + told_short(offer)
+
+Descriptions are strangers' texts: what is returned is on one line and printable, but for `Docstring.text`, which keeps
+its lines.
+"""
+
+from collections.abc import Mapping
+
+from mcpx.catalog.entries import description_of, hints_of
+from mcpx.model.call import as_object
+from mcpx.model.offer import Offer
+from mcpx.surfaces.docstrings import Docstring, read
+from mcpx.surfaces.phrases import SHORT, one_line, short
+
+READ_ONLY, DESTRUCTIVE, DEPRECATED = "read-only", "destructive", "deprecated"
+
+
+def marks(offer: Offer) -> tuple[str, ...]:
+    """What a model should know before it calls the tool: as the server hints."""
+    hints = hints_of(offer)
+    found = ((hints.read_only, READ_ONLY), (hints.destructive, DESTRUCTIVE), (hints.deprecated, DEPRECATED))
+    return tuple(word for said, word in found if said)
+
+
+def mark(offer: Offer) -> str:
+    """The same as it stands behind a signature, e.g. ` [read-only]`; mostly nothing."""
+    words = marks(offer)
+    return f" [{', '.join(words)}]" if words else ""
+
+
+def docstring_of(offer: Offer) -> Docstring:
+    """The description taken apart."""
+    properties = as_object(as_object(offer.definition.get("inputSchema")).get("properties"))
+    said = {name: as_object(part).get("description") for name, part in properties.items()}
+    parameters = {name: one_line(text[:1000]) if isinstance(text, str) else "" for name, text in said.items()}
+    return read(description_of(offer), parameters)
+
+
+def notes_of(offer: Offer) -> Mapping[str, str]:
+    """By parameter: what only the description says of it. For `formats.typescript.signature(..., notes=...)`."""
+    return docstring_of(offer).notes
+
+
+def told(offer: Offer) -> str:
+    """The whole description on one line, without blocks about parameters, results, errors and examples."""
+    return one_line(docstring_of(offer).text)
+
+
+def told_short(offer: Offer, most: int = SHORT) -> str:
+    """Its beginning: whole sentences if they say enough, else whole words and `...`."""
+    return short(docstring_of(offer).text, most)
