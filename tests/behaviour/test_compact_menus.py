@@ -1,13 +1,12 @@
 """SUR-10: menus stay bounded and byte-stable as the catalog grows."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from behaviour.compact import ERAS, Json, Visitor, config, held_up, text, tokens, told
+from behaviour.compact import ERAS, Json, Visitor, config, held_up, next_notice, replace, text, tokens, told
 from behaviour.raw import Pipe, eventually, raw_server
 from fixtures.gateway import Gateway
 
@@ -40,34 +39,42 @@ def told_of(client: Visitor, server: str) -> Json:
 
 
 def step_of(menu: str) -> str:
-    """Which of the four steps a menu is: it shows less with each."""
+    """Which of the steps a menu is: it shows less with each."""
     lines = menu.partition("Available tools:\n")[2].split("\n")
     if any(line.startswith("    - ") for line in lines):
         return "full"
     if any(line.startswith("    ") for line in lines):
         return "names"
-    return "summaries" if any("Server: " in line for line in lines) else "totals"
+    return "summaries" if lines[0].startswith("Servers, as name (number of tools): what it is for") else "totals"
 
 
 @pytest.mark.parametrize(
-    ("servers", "each", "step"),
-    [(2, 8, "full"), (2, 90, "names"), (8, 300, "summaries"), (150, 1, "totals")],
-    ids=["full", "names", "summaries", "totals"],
+    ("servers", "each", "budget", "step"),
+    [
+        (2, 8, 2_000, "full"),
+        (2, 90, 2_000, "names"),
+        (8, 300, 2_000, "summaries"),
+        (120, 1, 2_000, "summaries"),
+        (120, 1, 900, "totals"),
+    ],
+    ids=["full", "names", "summaries", "many summaries", "totals"],
 )
-def test_a_menu_shows_less_as_the_catalog_grows(servers: int, each: int, step: str, tmp_path: Path) -> None:
+def test_a_menu_shows_less_as_the_catalog_grows(
+    servers: int, each: int, budget: int, step: str, tmp_path: Path
+) -> None:
     """SUR-10: every tool with a word, names only, a line for each server, totals; always inside the budget."""
     chosen = [told(f"server-{n}", tmp_path, offering(each, f"thing{n}")) for n in range(min(servers, 8))]
     # A server that is down has a line like any other: hundreds of them need no processes.
     idle = {"type": "stdio", "command": "/nonexistent/program"}
     chosen += [
-        {"name": f"a-server-with-a-long-name-{n}", "description": "What it is for", "connection": idle}
+        {"name": f"a-server-with-a-long-name-{n}", "description": f"Orders of shop {n}", "connection": idle}
         for n in range(servers - len(chosen))
     ]
-    with Gateway(config(*chosen)) as gateway:
+    with Gateway(config(*chosen, **{"global": {"menu_budget": budget}})) as gateway:
         for mode in MENUS:
             client = Visitor(gateway.port, mode)
             definitions = client.tools()
-            assert tokens(definitions) <= 2_000
+            assert tokens(definitions) <= budget
             assert step_of(definitions[0]["description"]) == step
             total = min(servers, 8) * (each + 4)
             match step:
@@ -75,16 +82,23 @@ def test_a_menu_shows_less_as_the_catalog_grows(servers: int, each: int, step: s
                     assert "thing1_tool_0, thing1_tool_1," in definitions[0]["description"]
                     assert "Server: server-1 - All about the thing1." in definitions[0]["description"]
                 case "summaries":
-                    line = re.escape("Server: server-3 (304 tools) - All about the thing3.")
-                    assert re.search(line, definitions[0]["description"])
+                    lines = definitions[0]["description"].splitlines()
+                    line = f"server-3 ({each + 4}): All about the thing3"
+                    assert [found for found in lines if found.startswith(line)]
+                    assert servers == 8 or "a-server-with-a-long-name-7: Orders of shop 7" in lines
+                    # The words are said once, and so is how to read on.
+                    assert "Server:" not in definitions[0]["description"]
+                    assert definitions[0]["description"].count("lists the tools of a server") == 1
                 case "totals":
-                    assert f"150 servers, {total} tools" in definitions[0]["description"]
+                    assert f"120 servers, {total} tools" in definitions[0]["description"]
+                    assert "lists the tools of a server" in definitions[0]["description"]
                 case _:
                     assert "    - thing1_tool_7: Does a rather particular thing" in definitions[0]["description"]
             # What the menu does not show is there all the same.
             assert "thing1_tool_0" in text(told_of(client, "server-1"))
         search = Visitor(gateway.port, "search").tools()
-        assert tokens(search) <= 1_500
+        assert tokens(search) <= 900
+        assert "server-1" in search[0]["description"] or f"{servers} services" in search[0]["description"]
 
 
 @pytest.mark.parametrize("budget", [300, 600, 1_000, 5_000])
@@ -192,3 +206,120 @@ def test_whatever_servers_say_of_themselves_makes_a_menu(mode: str, what: str, t
             assert not described.get("isError")
             assert sum(len(part["text"]) for part in described["content"]) <= 20_000
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
+
+
+DESCRIBED = (
+    (
+        "radar",
+        "A powerful Model Context Protocol (MCP) server that provides rain radar images for Europe.",
+        "rain radar",
+    ),
+    (
+        "bank",
+        "# Bank\n\n[![ci](https://a/b.svg)](https://a)\n\nThis server enables LLMs to list account bookings.",
+        "account",
+    ),
+    ("票务", "一个基于 MCP 的火车票查询工具，支持中转。", "火车票查询工具"),
+)
+
+
+@pytest.mark.parametrize("mode", [*MENUS, "search"])
+def test_each_server_is_told_by_a_few_words_of_what_it_is_for(mode: str, tmp_path: Path) -> None:
+    """SUR-4, SUR-10: from its description, its instructions or its tools; what every server says is left out."""
+    memory = [
+        {"name": name, "description": f"{name.replace('_', ' ')} of the knowledge graph", "inputSchema": {}}
+        for name in ("create_entities", "delete_entities", "add_relations", "search_nodes", "open_nodes")
+    ]
+    crowd = [told(f"crowd-{n}", tmp_path, offering(150, f"thing{n}")) for n in range(4)]
+    servers = [told(name, description=text) for name, text, _ in DESCRIBED]
+    with Gateway(config(*servers, told("graph", tmp_path, {"tools": memory}), *crowd)) as gateway:
+        menu = Visitor(gateway.port, mode).menu()
+        lines = {line.partition(":")[0].partition(" (")[0]: line for line in menu.splitlines()}
+        for name, _, words in DESCRIBED:
+            assert words in lines[name]
+            assert "MCP" not in lines[name] and "[!" not in lines[name]
+        assert "knowledge graph" in lines["graph"]
+        if mode != "search":
+            assert lines["graph"].startswith("graph (9): ")
+
+
+def test_the_services_are_named_in_search_within_600_tokens(tmp_path: Path) -> None:
+    """SUR-4: with words, by name, or counted."""
+    idle = {"type": "stdio", "command": "/nonexistent/program"}
+    alone = 0
+    for count, sign in ((0, ""), (5, "shop-4: orders and refunds"), (200, "shop-99, "), (400, "400 services")):
+        servers = [
+            {"name": f"shop-{n}", "description": "An MCP server for orders and refunds", "connection": idle}
+            for n in range(count)
+        ]
+        with Gateway(config(*servers, **{"global": {"startup_wait": 0, "first_start_wait": 0}})) as gateway:
+            definitions = Visitor(gateway.port, "search").tools()
+            alone = alone or tokens(definitions)
+            assert sign in definitions[0]["description"]
+            assert tokens(definitions) <= alone + 640  # and a note of servers that are starting
+
+
+def test_search_announces_what_it_says_of_services() -> None:
+    """SUR-4, CFG-5: the tools are the same, the description of a service is another."""
+    shape = config(told("told", description="Orders of the shop"), **{"global": {"hot_reload_interval": 0.05}})
+    with Gateway(shape) as gateway:
+        client = Visitor(gateway.port, "search")
+        assert "told: Orders of the shop" in client.menu()
+        with client.listening() as stream:
+            replace(
+                gateway, {**shape, "mcp_servers": [{**shape["mcp_servers"][0], "description": "Stock of the shop"}]}
+            )
+            assert next_notice(stream) == "notifications/tools/list_changed"
+            eventually(lambda: "told: Stock of the shop" in client.menu())
+
+
+def test_the_list_of_services_says_only_what_is_not_connected() -> None:
+    """SUR-4: states for those that need one; programs are told all of them."""
+    idle = {"type": "stdio", "command": "/nonexistent/program"}
+    servers = (told("up", description="Orders of the shop"), {"name": "down", "connection": idle})
+    with Gateway(config(*servers)) as gateway:
+        client = Visitor(gateway.port, "search")
+        eventually(lambda: "down (disconnected" in text(client.use("mcp_list_services")))
+        answer = client.use("mcp_list_services")
+        heading, up, down = text(answer).splitlines()
+        assert heading == "name (tools): what it is for"
+        assert up.startswith("up (4): Orders of the shop")
+        assert down.startswith("down (disconnected: ") and "/nonexistent/program" in down
+        assert [each["status"] for each in answer["structuredContent"]["services"]] == ["connected", "disconnected"]
+
+
+ONLY = "Only works within allowed directories."
+
+
+@pytest.mark.parametrize("mode", MENUS)
+def test_a_listing_does_not_repeat_itself(mode: str, tmp_path: Path) -> None:
+    """SUR-2, SUR-3: shared sentences once, Args blocks at the parameters, marks, what is deprecated last."""
+    path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    offers = [
+        {"name": "old_read", "description": f"DEPRECATED: use read. {ONLY}", "inputSchema": path},
+        {
+            "name": "read",
+            "description": f"Reads a file. {ONLY}\n\nArgs:\n    path: Where it is,\n        absolute\n",
+            "inputSchema": path,
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            "name": "wipe",
+            "description": f"Wipes a file. {ONLY}",
+            "inputSchema": path,
+            "annotations": {"destructiveHint": True},
+        },
+        *({"name": f"touch{n}", "description": f"Touches {n}. {ONLY}", "inputSchema": path} for n in range(3)),
+    ]
+    with Gateway(config(told("disk", tmp_path, {"tools": offers}))) as gateway:
+        client = Visitor(gateway.port, mode)
+        answer = told_of(client, "disk")
+        shown = text(answer)
+        assert shown.count(ONLY) == 1 and f"All but give, refuse, note, calls: {ONLY}" in shown
+        assert "Args" not in shown
+        assert "read({path: string /* Where it is, absolute */}): Reads a file." in shown
+        assert "- [destructive] " in shown and "- [read-only] " in shown
+        assert "old_read(" in shown.splitlines()[-1] and "[deprecated]" in shown.splitlines()[-1]
+        raw = answer["structuredContent"]["tools"]
+        assert [each["name"] for each in raw][4:7] == ["old_read", "read", "wipe"]
+        assert raw[5]["description"] == offers[1]["description"]

@@ -43,9 +43,16 @@ _HAN_LEAD = re.compile(
     r"|(?:mcp|llm|server)\s?|协议|服务器|服务|工具|[，,、：:\s])+",
     re.I,
 )
+_HAN_TAIL = re.compile(r"(?:する)?(?:の)?\s?MCP\s?(?:サーバー?|服务器?|server)(?:です)?\Z", re.I)
+_USE_IT = re.compile(
+    r"\A(?:you can |please )?use (?:this|these|the)(?: [\w-]+){0,2} (?:to|for|when(?:ever)? you (?:need|want) to)\s+",
+    re.I,
+)
+_GAP = re.compile(r"\s+(?=[,.;:])")
 _RULES = re.compile(
     r"(?:these|the following|this) (?:instructions?|document|guide|section)|\A\W*(?:audience|use|follow|always|never"
-    r"|note|important|when|before|after|if|do not|don't|please|you (?:should|must)|[-*•])\s",
+    r"|note|important|when|before|after|if|do not|don't|please|call|make sure|ensure|remember|start|begin|first"
+    r"|you (?:should|must))\b|\A\s*[-*•]\s",
     re.I,
 )
 
@@ -66,7 +73,7 @@ _NOTHING_MUCH = (
 _FILLING = "capabilities capability functionality seamless comprehensive powerful"
 _OF_NO_USE = (
     "operations manage management data api remote easy easily installation install setup configuration immediate"
-    " cursor desktop clients any other"
+    " cursor desktop clients any other not here there say no none works work"
 )
 LEAD = frozenset(_EVERY_SERVER.split())
 _IF_MORE = frozenset(_NOTHING_MUCH.split())
@@ -116,10 +123,12 @@ def _prose(text: str, *, instructions: bool) -> Iterator[str]:
     lines = (line for line in text.splitlines() if not line.lstrip().startswith(_NO_PROSE))
     said = [one_line(s) for part in passages("\n".join(lines)) for s in sentences(one_line(part))]
     for sentence in said[:FIRST_SENTENCES]:
+        sentence = _USE_IT.sub("", sentence)
         if instructions and _RULES.search(sentence):
             continue
         sentence = _TAIL.sub("", _MODELS.sub("LLM", _PROTOCOL.sub("MCP", _ASIDE.sub("", sentence))))
-        yield "".join(c for c in sentence if c.isascii() or unicodedata.category(c) not in _PICTURES).strip()
+        said = "".join(c for c in sentence if c.isascii() or unicodedata.category(c) not in _PICTURES)
+        yield _GAP.sub("", one_line(said))
 
 
 def _without_lead(sentence: str, name: str) -> str:
@@ -128,7 +137,7 @@ def _without_lead(sentence: str, name: str) -> str:
         for pattern in (_HAN_SERVER, _HAN_LEAD):
             if (found := pattern.match(sentence)) is not None and len(sentence) - found.end() > 3:
                 sentence = sentence[found.end() :]
-        return sentence
+        return _HAN_TAIL.sub("", sentence)
     tokens = [token for token in sentence.split() if _bare(token) not in _FILL]
     at = next((at for at, token in enumerate(tokens) if not is_of_name(token, name)), 0)
     if at and _bare(tokens[at]) in LEAD:

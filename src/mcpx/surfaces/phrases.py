@@ -66,8 +66,12 @@ def _is_end(line: str, end: re.Match[str]) -> bool:
         return True
     if line[end.end() : end.end() + 1].islower():
         return False
-    before = line[max(0, end.start() - 12) : end.start()].rpartition(" ")[2].lower().lstrip("(")
-    return end[0][0] != "." or (before not in _SHORTENED and len(before) > 1)
+    if end[0][0] != ".":
+        return True
+    earlier, _, word = line[max(0, end.start() - 12) : end.start()].rpartition(" ")
+    initial = len(word) == 1 and word.isupper()
+    number = word.isdecimal() and earlier[-1:] in ("", ".", ":", ";")  # of a list
+    return not (initial or number or word.lower().lstrip("(") in _SHORTENED)
 
 
 def passages(text: str) -> list[str]:

@@ -174,13 +174,12 @@ def _parts_of(name: str) -> list[str]:
 def _subject(offers: Sequence[Offer], server: str) -> list[str]:
     """The pair of words that most descriptions begin with, such as `knowledge graph`."""
     counts: Counter[str] = Counter()
+    own = _stems_of(server)
     for offer in offers:
         pieces = _PIECE.split(told_short(offer, 120).lower())
         pairs = [pair for piece in pieces for pair in pairwise(piece.split())]
-        told = [
-            " ".join(pair) for pair in pairs if not any(map(_says_little, pair)) and not is_of_name(pair[1], server)
-        ]
-        counts.update(dict.fromkeys(told, 1))
+        told = [pair for pair in pairs if not any(map(_says_little, pair)) and not own.issuperset(map(stem, pair))]
+        counts.update(dict.fromkeys(map(" ".join, told), 1))
     return [pair for pair, count in counts.most_common(1) if count > 2 and 2 * count >= len(offers)]
 
 

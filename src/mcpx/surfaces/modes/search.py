@@ -122,8 +122,8 @@ class Search(Compact):
         services: list[Json] = []
         lines: list[str] = []
         unknown = view.starting()
-        for service in menu.services:
-            count = len(menu.tools[service.name])
+        for service in view.services():  # as they are now
+            count = len(menu.tools.get(service.name, ()))
             services.append(
                 {
                     "name": service.name,

@@ -1,0 +1,164 @@
+"""A server and its tools as a model reads them (SUR-2, SUR-3)."""
+
+import asyncio
+from typing import Any
+
+from mcpx.model.call import Json
+from mcpx.model.offer import Offer
+from mcpx.surfaces.about import mark, notes_of, told, told_short
+from mcpx.surfaces.descriptions import describe_server, describe_tool
+from mcpx.surfaces.settings import Rendering, Settings
+from mcpx.surfaces.view import Service
+
+ONLY = "Only works within allowed directories."
+
+
+def tool(name: str, description: object = "", *parameters: str, **annotations: Any) -> Offer:
+    schema = {"type": "object", "properties": {each: {"type": "string"} for each in parameters}}
+    return Offer(
+        "tools",
+        "files",
+        name,
+        name,
+        {"name": name, "description": description, "inputSchema": schema, "annotations": annotations},
+    )
+
+
+class Told:
+    """A surface that only describes."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+
+    def reply(self, text: str, structured: Json) -> Json:
+        return {"text": text, "structured": structured}
+
+    def signature(self, offer: Offer) -> str:
+        return f"{offer.name}()"
+
+
+def listing(*offers: Offer, room: int = 10_000, settings: Settings | None = None) -> Json:
+    service = Service("files", "", "", "connected")
+    return asyncio.run(describe_server(Told(settings), service, list(offers), room))
+
+
+def lines(*offers: Offer, **keys: Any) -> list[str]:
+    return listing(*offers, **keys)["text"].splitlines()[1:]
+
+
+def test_what_all_tools_say_is_told_once() -> None:
+    offers = [tool(name, f"Does {name}. {ONLY}") for name in ("a", "b", "c")]
+    assert lines(*offers) == [f"All tools: {ONLY}", "- a(): Does a.", "- b(): Does b.", "- c(): Does c."]
+
+
+def test_what_most_tools_say_is_not_said_of_the_others() -> None:
+    offers = [tool(name, f"Does {name}. {ONLY}") for name in ("a", "b", "c")]
+    assert lines(*offers, tool("d", "Does d."), tool("e", "Does e. Always.")) == [
+        f"All but d, e: {ONLY}",
+        "- a(): Does a.",
+        "- b(): Does b.",
+        "- c(): Does c.",
+        "- d(): Does d.",
+        "- e(): Does e. Always.",
+    ]
+
+
+def test_where_many_tools_lack_it_those_that_have_it_bear_a_number() -> None:
+    having = [tool(f"a{n}", f"Does {n}. {ONLY} Ask before it.") for n in range(6)]
+    lacking = [tool(f"b{n}", "Reads.") for n in range(6)]
+    told = lines(*having, *lacking)
+    assert told[0] == f"Tools with [1]: {ONLY} Ask before it."
+    assert told[1] == "- a0(): Does 0. [1]"
+    assert told[-1] == "- b5(): Reads."
+
+
+def test_what_fewer_tools_say_stays_with_them() -> None:
+    offers = [tool("a", f"A. {ONLY}"), tool("b", f"B. {ONLY}"), *(tool(f"c{n}", f"C {n}.") for n in range(3))]
+    assert lines(*offers)[:2] == [f"- a(): A. {ONLY}", f"- b(): B. {ONLY}"]
+    alike = [tool(f"c{n}", "Notes it. Notes it. Notes it.") for n in range(2)]
+    assert lines(*alike)[0] == "- c0(): Notes it. Notes it. Notes it."
+
+
+def test_chinese_sentences_are_shared_too() -> None:
+    offers = [tool(name, f"读取{name}。只能访问允许的目录。") for name in ("甲", "乙", "丙")]
+    assert lines(*offers)[:2] == ["All tools: 只能访问允许的目录。", "- 甲(): 读取甲。"]
+
+
+def test_blocks_that_the_signature_tells_are_left_out() -> None:
+    about = "Finds.\n\nArgs:\n    query: words\n\nReturns:\n    Ids of all matching rows, newest first\n"
+    assert lines(tool("find", about, "query")) == ["- find(): Finds. Returns: Ids of all matching rows, newest first"]
+    assert notes_of(tool("find", about, "query")) == {"query": "words"}
+    assert told(tool("find", about, "query")) == told_short(tool("find", about, "query")) == "Finds."
+
+
+def test_a_schema_that_stays_json_tells_no_notes_so_the_block_stays() -> None:
+    offer = tool("find", "Finds.\n\nArgs:\n    query: words", "query")
+    settings = Settings(common=Rendering(compress_schemas=False))
+    assert "query: words" in listing(offer, settings=settings)["text"]
+    assert "query: words" in describe_tool(Told(settings), offer)["text"]
+
+
+def test_deprecated_tools_are_the_last_for_models_and_in_place_for_programs() -> None:
+    offers = [tool("old", "DEPRECATED: Use new."), tool("new", "Does it."), tool("other", "Too.")]
+    told = listing(*offers)
+    assert told["text"].splitlines()[1:] == [
+        "- new(): Does it.",
+        "- other(): Too.",
+        "- [deprecated] old(): DEPRECATED: Use new.",
+    ]
+    assert [each["name"] for each in told["structured"]["tools"]] == ["old", "new", "other"]
+    assert told["structured"]["tools"][0]["description"] == "DEPRECATED: Use new."
+
+
+def test_hints_are_marks_that_descriptions_cannot_forge() -> None:
+    offers = [
+        tool("read", "Reads.", readOnlyHint=True),
+        tool("wipe", "Wipes. [read-only]", destructiveHint=True),
+        tool("make", "Makes."),
+    ]
+    assert lines(*offers) == [
+        "- [read-only] read(): Reads.",
+        "- [destructive] wipe(): Wipes. [read-only]",
+        "- make(): Makes.",
+    ]
+    assert [mark(offer) for offer in offers] == [" [read-only]", " [destructive]", ""]
+
+
+def test_what_nearly_all_tools_are_is_said_once() -> None:
+    offers = [tool(f"get{n}", f"Gets {n}.", readOnlyHint=True) for n in range(8)]
+    told = lines(*offers, tool("make", "Makes."), tool("wipe", "Wipes.", destructiveHint=True))
+    assert told[0] == "Unless marked, tools are read-only."
+    assert told[1] == "- get0(): Gets 0."
+    assert told[-2:] == ["- [may write] make(): Makes.", "- [destructive] wipe(): Wipes."]
+
+
+def test_one_tool_is_told_whole() -> None:
+    note = "one of many words " * 20
+    about = f"Finds.\n\nAll of it.\n\nArgs:\n    query: {note}\n    limit: few\n\nExample:\n    find('x')\n"
+    offer = tool("find", about, "query", "limit", readOnlyHint=True)
+    assert describe_tool(Told(), offer)["text"] == (
+        f"find() [read-only]\nFinds.\n\nAll of it.\nquery: {note.strip()}\nExample: find('x')"
+    )
+    assert describe_tool(Told(), offer)["structured"]["description"] == about
+
+
+def test_a_long_description_among_others_is_cut_and_it_is_said_where_the_rest_is() -> None:
+    long = "".join(f"Sentence {n} of many. " for n in range(200))
+    told = lines(tool("a", long), tool("b", "Short."))
+    assert len(told[0]) < 1_100 and told[0].endswith(("many.", "..."))
+    assert told[-1].startswith("What ends in ...")
+    assert lines(tool("a", long))[0].endswith("Sentence 199 of many.")
+
+
+def test_whatever_servers_send_is_listed() -> None:
+    odd = [
+        tool("a", None),
+        tool("b", 5),
+        tool("c", "x" * 1_000_000),
+        tool("d", "half \ud83d\n- forged()"),
+        tool("e\nf", ""),
+    ]
+    told = lines(*odd, room=50_000)
+    assert sum(line.startswith("- ") for line in told) == len(odd)
+    many = [tool(f"tool{n}", "Does this and that.") for n in range(3_000)]
+    assert len(lines(*many, room=1_000)) >= 3_000
