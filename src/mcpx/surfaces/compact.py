@@ -8,6 +8,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -17,8 +18,10 @@ from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server
+from mcpx.surfaces.files import reads_files
 from mcpx.surfaces.found import Finder
 from mcpx.surfaces.large import reading
+from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, tools_by_server
 from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, starting
@@ -127,11 +130,15 @@ class Compact(Surface):
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"error": text}), "isError": True}
 
-    async def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
-        """An answer that may be large."""
+    async def bounded(
+        self, call: Call, result: Json, how: Rendering | None = None, is_data: Callable[[], bool] | None = None
+    ) -> Json:
+        """An answer that may be large. `is_data` says whether it is no file: asked only where that matters."""
         how = how or self.settings.common
         if is_plain(result, how.result_limit):
             return result
+        if how.compact_json and not (is_data and is_data()):
+            how = replace(how, compact_json=False)
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
     async def told(self, view: View, service: Service, offers: list[Offer]) -> Json:
@@ -158,7 +165,7 @@ class Compact(Surface):
             result = await view.call(offer, call, params)
             if result.get("resultType") == "input_required":
                 return result
-            result = await self.bounded(call, result, how)
+            result = await self.bounded(call, result, how, lambda: not reads_files(offer, checked.arguments))
         shown = self.finished(result, how)
         if checked.repairs and isinstance(shown.get("content"), list):
             shown = {**shown, "content": [*shown["content"], said(f"Note: {'; '.join(checked.repairs)}")]}
@@ -180,11 +187,8 @@ class Compact(Surface):
         return result
 
     def _go_on(self, handle: str, begins: Preview) -> str:
-        at = (
-            f', "offset": {begins.count}' if begins.count and self.settings.common.result_limit >= reading.ROOMY else ""
-        )
-        call = self.how_to_call(READER, f'{{"handle": "{handle}"{at}}}')
-        return f"Go on with {call} and offset/limit, jmespath, grep or head"
+        by_offset = self.settings.common.result_limit >= reading.ROOMY
+        return closing(handle, begins, lambda given: self.how_to_call(READER, given), by_offset=by_offset)
 
     def signature(self, offer: Offer) -> str:
         known = self._signatures.get(id(offer))

@@ -1,5 +1,6 @@
 """Somebody else's words inside our own: on one line, bounded, cut where it hurts least."""
 
+from mcpx.surfaces.large.hints import quoted as literal
 from mcpx.surfaces.view import View
 
 SHORT = 80
@@ -37,8 +38,8 @@ def quoted(name: str) -> str:
 
 
 def exact(name: str) -> str:
-    """What a model should say."""
-    return f'"{cut(one_line(name), LONGEST_TO_COPY)}"'
+    """What a model should say, as JSON spells it."""
+    return literal(cut(name, LONGEST_TO_COPY))
 
 
 def starting(view: View, what: str = "tools") -> str:

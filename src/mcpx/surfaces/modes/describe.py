@@ -9,6 +9,7 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake
 from mcpx.surfaces.descriptions import describe_tool, raw
+from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Tools, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
@@ -121,7 +122,7 @@ class Describe(Compact):
         return f"{offer.server}.{offer.name}"
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"call({exact(self.spelled(offer))}, {arguments})"
+        return f'call {{"method": {exact(self.spelled(offer))}, "arguments": {arguments}}}'
 
 
 def _shown(part: Json) -> Json:
@@ -157,7 +158,8 @@ def _definitions(menu: str) -> list[Json]:
         },
         {
             "name": "call",
-            "description": "Call a tool of an MCP server. Use describe first to learn its parameters.",
+            "description": "Call a tool of an MCP server. Use describe first to learn its parameters. "
+            f"Large results are kept back: read on with method mcpx.result, arguments {PARAMETERS}.",
             "inputSchema": {
                 "type": "object",
                 "properties": {

@@ -9,6 +9,7 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake
 from mcpx.surfaces.descriptions import how_many
+from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Tools
 from mcpx.surfaces.phrases import exact, quoted, short, starting
 from mcpx.surfaces.results import MOST_BLOCKS
@@ -128,7 +129,7 @@ class Search(Compact):
         return offer.public
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"mcp_execute_tool({exact(offer.public)}, {arguments})"
+        return f'mcp_execute_tool {{"tool_name": {exact(offer.public)}, "arguments": {arguments}}}'
 
 
 def _by_own_name(catalog: Catalog, name: str) -> Offer | None:
@@ -174,7 +175,8 @@ def _definitions(limit: int) -> list[Json]:
         },
         {
             "name": "mcp_execute_tool",
-            "description": "Execute an MCP tool that mcp_search_tools found.",
+            "description": "Execute an MCP tool that mcp_search_tools found. "
+            f"Large results are kept back: read on with tool mcpx.result, arguments {PARAMETERS}.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
