@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import anyio
 import pytest
@@ -79,11 +78,11 @@ def a_call(mode: Compact, server: str, tool: str, arguments: Json) -> tuple[str,
             return "mcp_execute_tool", {"tool_name": tool, "arguments": arguments}
 
 
-def the_call_in(told: str) -> tuple[str, list[Any]]:
-    """The call that a text says to go on with: the tool and its arguments in their order."""
-    found = re.search(r"Go on with (\w+)\((.*?\})\)", told)
+def the_call_in(told: str) -> tuple[str, Json]:
+    """The call that the last line of a text tells: the tool and its arguments, as they stand there."""
+    found = re.search(r"(\w+) (?=\{)", told.splitlines()[-1])
     assert found is not None, told
-    return found[1], json.loads(f"[{found[2]}]")
+    return found[1], json.JSONDecoder().raw_decode(told.splitlines()[-1], found.end())[0]
 
 
 @pytest.mark.parametrize(("kind", "front", "mode"), CELLS, ids=lambda part: part)
@@ -102,15 +101,10 @@ def test_a_model_finds_understands_calls_and_reads_on(
         given = {"result": {"content": [{"type": "text", "text": json.dumps(ROWS)}]}}
         giver = "git_give" if mode == "search" else "give"
         large = await client.call(*a_call(mode, server, giver, given))
-        name, (*target, handle) = the_call_in(text(large))
-        names = [
-            parameter
-            for definition in await client.listed("tools/list")
-            if definition["name"] == name
-            for parameter in definition["inputSchema"]["properties"]
-        ]
-        arguments = dict(zip(names, [*target, {**handle, "offset": 898}], strict=True))
-        rest = text(await client.call(name, arguments))
+        name, call = the_call_in(text(large))
+        assert "Commit number 0" in text(await client.call(name, call)), "an example that finds something"
+        call["arguments"] = {"handle": call["arguments"]["handle"], "offset": 898}
+        rest = text(await client.call(name, call))
         assert "Commit number 898" in rest and "Commit number 899" in rest and "Commit number 897" not in rest
 
     async def check() -> None:

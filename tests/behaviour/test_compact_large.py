@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from behaviour.compact import ERAS, MODES, Json, Visitor, config, text, texts, told
+from behaviour.compact import ERAS, MODES, Json, Visitor, config, meta_call, text, texts, told
 from behaviour.raw import BOTH, Stream, request
 from fixtures.gateway import Gateway
 
@@ -64,22 +64,97 @@ def read(client: Visitor, handle: str, **more: Any) -> str:
     return text(result)
 
 
-def test_a_large_result_is_replaced_by_preview_shape_and_handle(client: Visitor) -> None:
-    """SUR-11: and one line that says how to go on, in the words of this surface."""
+def parts_of(result: Json) -> tuple[str, str, str]:
+    """What stands before what is shown of a kept result, that itself, and what stands after it."""
+    first, *shown, last = text(result).splitlines()
+    for line in (first, last):
+        assert line.startswith("[mcpx: ") and line.endswith("]")
+    return first, "\n".join(shown), last
+
+
+def calls_in(client: Visitor, line: str) -> list[Json]:
+    """The arguments of every reading that a line tells: of the whole call, then of the others."""
+    name, given = meta_call(client.mode, "mcpx", "result", {})
+    decoder = json.JSONDecoder()
+    _, found, rest = line.partition(f"{name} ")
+    assert found, line
+    call, end = decoder.raw_decode(rest)
+    assert call == {**given, "arguments": call["arguments"]}, "as the tool takes it, to the last key"
+    others = re.finditer(r"arguments (?=\{)", rest[end:])
+    return [call["arguments"], *(decoder.raw_decode(rest[end + more.end() :])[0] for more in others)]
+
+
+def test_a_large_result_is_replaced_by_shape_rows_and_handle(client: Visitor) -> None:
+    """SUR-11: what it is, two or three rows, and a call to copy; no number of them twice."""
     value = json.dumps(ROWS)
     result = large(client, value)
     kept = client.structured(result)
     assert kept.keys() == {"handle", "total_bytes", "shape", "preview"}
     assert kept["total_bytes"] == len(value)
-    assert "900" in kept["shape"] and "id" in kept["shape"] and "name" in kept["shape"]
-    assert "row number 0" in kept["preview"] and "row number 899" not in kept["preview"]
-    shown = text(result)
-    assert len(shown) < 4_000
-    assert kept["preview"] in shown and kept["shape"] in shown
-    *_, how = shown.splitlines()
-    begins = {"inspect": 'exec("mcpx", "result"', "describe": 'call("mcpx.result"'}
-    assert begins.get(client.mode, 'mcp_execute_tool("mcpx.result"') in how
-    assert all(word in how for word in (kept["handle"], "offset", "limit", "jmespath", "grep", "head"))
+    assert kept["shape"] == "array of 900 objects {id: number, name: string, odd: boolean}"
+    assert "row number 2" in kept["preview"] and "row number 3" not in kept["preview"]
+    first, shown, last = parts_of(result)
+    assert first == f"[mcpx: kept back: {len(value):,} bytes, {kept['shape']}. The first 3 rows:]"
+    assert shown == kept["preview"]
+    assert calls_in(client, last) == [
+        {"handle": kept["handle"], "jmespath": "length([?odd])"},
+        {"handle": kept["handle"], "offset": 3},
+    ]
+    assert len(text(result)) < 700 and text(result).count(f"{len(value):,}") == text(result).count("900") == 1
+
+
+ORDERS = {
+    "total": 120,
+    "orders": [{"id": n, "status": ("open", "sent", "lost")[n % 3], "note": "x" * 300} for n in range(120)],
+}
+
+
+@pytest.mark.parametrize("size", [1, 20], ids=["at once", "in a process"])
+def test_what_is_offered_for_json_works_as_it_stands(client: Visitor, size: int) -> None:
+    """SUR-11: an expression with real names and a real value, and the rows after those that are shown."""
+    value = {**ORDERS, "orders": [{**order, "id": n} for n, order in enumerate(ORDERS["orders"] * size)]}
+    result = large(client, json.dumps(value))
+    first, shown, last = parts_of(result)
+    assert "orders: array of" in first and "grep" not in last and "head" not in last
+    assert '"note":"xxx' in shown and "[mcpx: 240 more characters]" in shown and "xxx…" not in shown
+    select, following = calls_in(client, last)
+    assert select["jmespath"] == "length(orders[?status=='open'])"
+    assert read(client, **select) == str(40 * size)
+    assert following["jmespath"] == "orders"
+    page = read(client, **following, limit=1)
+    assert page.startswith('[{"id":3,"status":"open"')
+
+
+@pytest.mark.parametrize("value", [LINES, "word " * 8_000], ids=["lines", "one line"])
+def test_what_is_offered_for_a_text_works_as_it_stands(client: Visitor, value: str) -> None:
+    """SUR-11: the next lines or characters, and a word to look for; no expression."""
+    first, shown, last = parts_of(large(client, value))
+    assert 1_000 < len(shown) < 2_000 and value.startswith(shown)
+    assert "jmespath" not in first + last and "head" not in last
+    following, find = calls_in(client, last)
+    assert following.keys() == {"handle", "offset"} and find.keys() == {"handle", "grep"}
+    assert read(client, **following, limit=1)[0] == value[len(shown) :].lstrip("\n")[0]
+    assert "match" in read(client, **find)
+
+
+def test_pages_say_what_they_are_and_the_arguments_of_the_next(client: Visitor) -> None:
+    """SUR-11: with the same expression and the same limit."""
+    handle = handle_of(client, large(client, json.dumps(ORDERS)))
+    page = read(client, handle, jmespath="orders[?status=='open'].id", limit=30)
+    shown, _, note = page.rpartition("\n")
+    assert json.loads(shown) == list(range(0, 90, 3))
+    assert note.startswith("[mcpx: rows 0-29 of 40; next: {") and note.endswith("}]")
+    rest = read(client, **json.loads(note.partition("next: ")[2].removesuffix("]")))
+    assert json.loads(rest.partition("\n")[0]) == list(range(90, 120, 3))
+    assert rest.endswith("\n[mcpx: rows 30-39 of 40; the end]")
+
+
+def test_the_tool_that_calls_names_the_one_that_reads_on(client: Visitor) -> None:
+    """SUR-11: once, with what it takes; else it would stand in no list."""
+    texts = {tool["name"]: tool["description"] for tool in client.tools()}
+    (told,) = [name for name, text in texts.items() if "{handle, offset?, limit?, jmespath?, grep?}" in text]
+    assert told == meta_call(client.mode, "mcpx", "result", {})[0]
+    assert ("result of server mcpx" if client.mode == "inspect" else "mcpx.result") in texts[told]
 
 
 def test_the_limit_is_counted_in_bytes(client: Visitor) -> None:
@@ -190,6 +265,8 @@ def test_a_bad_expression_is_a_mistake_that_helps(client: Visitor) -> None:
     for handle, more in ((rows, {"jmespath": "[?"}), (lines, {"jmespath": "a"}), (rows, {"offset": 900})):
         told = client.error(client.run("mcpx", "result", {"handle": handle, **more}))
         assert next(iter(more)) in told
+        if more == {"jmespath": "[?"}:
+            assert "array of 900 objects {id: number, name: string, odd: boolean}" in told
 
 
 def test_other_blocks_and_fields_stay_when_a_text_is_kept_back(client: Visitor) -> None:
@@ -225,15 +302,14 @@ def test_several_large_texts_are_kept_as_one(client: Visitor) -> None:
 def test_the_preview_and_what_it_says_to_go_on_with_are_the_whole(client: Visitor, value: str) -> None:
     """SUR-11: nothing is shown twice, nothing is passed over."""
     result = large(client, value)
-    asked = re.search(r'(\{"handle": "[^"]+", "offset": (\d+)\})\)? and offset/limit', text(result))
-    assert asked is not None
-    offset, kept = int(asked[2]), client.structured(result)
+    (asked,) = [each for each in calls_in(client, parts_of(result)[2]) if "offset" in each]
+    offset, kept = asked["offset"], client.structured(result)
     if value == LINES:
         assert kept["preview"].splitlines() == LINES.splitlines()[:offset]
-        assert read(client, kept["handle"], offset=offset, limit=1).startswith(LINES.splitlines()[offset])
+        assert read(client, **asked, limit=1).startswith(LINES.splitlines()[offset])
     elif value.startswith("["):
         assert f"row number {offset - 1}" in kept["preview"] and f"row number {offset}" not in kept["preview"]
-        assert f"row number {offset}" in read(client, kept["handle"], offset=offset, limit=1)
+        assert f"row number {offset}" in read(client, **asked, limit=1)
     else:
         assert offset == len(kept["preview"])
 

@@ -68,13 +68,36 @@ def test_a_method_without_a_dot_is_explained(gateway: Gateway) -> None:
 
 
 ELSEWHERE: list[tuple[str, str, Json, list[str]]] = [
-    ("describe", "call", {"method": "note"}, ['call("told.note", {...})', 'call("weather.api.note", {...})']),
-    ("describe", "call", {"method": "told/note"}, ['call("told.note", {...})']),
-    ("describe", "call", {"method": "told_note"}, ['call("told.note", {...})']),
+    (
+        "describe",
+        "call",
+        {"method": "note"},
+        [
+            'call {"method": "told.note", "arguments": {...}}',
+            'call {"method": "weather.api.note", "arguments": {...}}',
+        ],
+    ),
+    ("describe", "call", {"method": "told/note"}, ['call {"method": "told.note", "arguments": {...}}']),
+    ("describe", "call", {"method": "told_note"}, ['call {"method": "told.note", "arguments": {...}}']),
     ("describe", "describe", {"method": "note"}, ['"told.note"']),
-    ("inspect", "inspect", {"server_name": "told.note"}, ['"told"', 'exec("told", "note", {...})']),
-    ("inspect", "exec", {"server_name": "told", "tool_name": "only"}, ['exec("other", "only", {...})']),
-    ("search", "mcp_execute_tool", {"tool_name": "result", "arguments": {}}, ['mcp_execute_tool("mcpx.result"']),
+    (
+        "inspect",
+        "inspect",
+        {"server_name": "told.note"},
+        ['"told"', 'exec {"server_name": "told", "tool_name": "note", "arguments": {...}}'],
+    ),
+    (
+        "inspect",
+        "exec",
+        {"server_name": "told", "tool_name": "only"},
+        ['exec {"server_name": "other", "tool_name": "only", "arguments": {...}}'],
+    ),
+    (
+        "search",
+        "mcp_execute_tool",
+        {"tool_name": "result", "arguments": {}},
+        ['mcp_execute_tool {"tool_name": "mcpx.result", "arguments": {...}}'],
+    ),
     ("search", "mcp_execute_tool", {"tool_name": "note", "path": "a"}, ['goes into "arguments"']),
 ]
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         told("modern", None, None, "--era", "modern"),
         told("bare", structured_content="omit"),
         told("untooned", toon_compression_enabled=False),
+        told("pretty", json_compression_enabled=False),
     )
     with Gateway(config(*servers)) as gateway:
         yield gateway
@@ -144,7 +146,7 @@ def test_it_can_be_left_out_everywhere_but_at_one_server(mode: str) -> None:
 
 
 def test_json_text_is_rendered_anew_and_nothing_else(client: Visitor) -> None:
-    """SUR-7, FMT-2: rows as a table where that is smaller, else compact JSON; a text of several lines may be a file."""
+    """SUR-7, FMT-2: rows as a table where that is smaller, else compact JSON."""
     (block,) = given(client, said(json.dumps(ROWS)))["content"]
     assert len(block["text"]) < len(json.dumps(ROWS, separators=(",", ":")))
     assert block["text"].startswith("[8]{id,name,ok}:")
@@ -152,8 +154,58 @@ def test_json_text_is_rendered_anew_and_nothing_else(client: Visitor) -> None:
     assert json.loads(block["text"]) == ROWS and ": " not in block["text"]
     (block,) = given(client, said('{"a":   [1,    2]}'))["content"]
     assert block["text"] == '{"a":[1,2]}'
-    pretty = json.dumps({"name": "package", "version": 1}, indent=2)
-    assert given(client, said(pretty))["content"] == said(pretty)["content"]
+
+
+PRETTY = json.dumps({"name": "package", "rows": ROWS}, indent=2)
+FILES: list[Json] = [
+    {"name": "read_text", "inputSchema": {"type": "object", "properties": {"file_path": {"type": "string"}}}},
+    {"name": "directory_tree", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}},
+    {"name": "anything", "inputSchema": {"type": "object"}},
+]
+
+
+def test_json_of_several_lines_is_rendered_like_the_rest(client: Visitor) -> None:
+    """SUR-7, FMT-2: data, however it was printed; alone, beside others, and beside what is no JSON."""
+    (block,) = given(client, said(PRETTY))["content"]
+    assert block["text"].startswith("name: package\nrows[8]{id,name,ok}:\n")
+    assert client.structured(given(client, said(PRETTY))) == json.loads(PRETTY)
+    shown = given(client, said("two of them:", '{\n  "a": 1\n}', "[\n  1,\n  2\n]\n", "{\n  half"))["content"]
+    assert [block["text"] for block in shown] == ["two of them:", '{"a":1}', "[1,2]", "{\n  half"]
+
+
+def test_json_of_several_lines_can_be_left_as_it_is(client: Visitor) -> None:
+    """SUR-7, CFG-1: `json_compression_enabled: false`; what the server says twice is data all the same."""
+    assert given(client, said(PRETTY), "pretty")["content"] == said(PRETTY)["content"]
+    assert given(client, said('{"a":  1}'), "pretty")["content"] == said('{"a":1}')["content"]
+    twice = said(PRETTY, structuredContent=json.loads(PRETTY))
+    assert given(client, twice, "pretty")["content"] == given(client, twice)["content"] != twice["content"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_tool_reads_from_a_file_arrives_as_it_is(mode: str, tmp_path: Path) -> None:
+    """SUR-7: a tool with a path among its arguments, by its schema or in the call, unless its name says that it lists.
+
+    Here, and where large results are worked on."""
+    large = json.dumps({"rows": [{"id": number} for number in range(30_000)]}, indent=2)
+    contents = {"a://pretty": [{"uri": "a://pretty", "text": PRETTY}]}
+    offers = {"tools": FILES, "answer": said(PRETTY), "resources": [{"uri": "a://pretty", "name": "p"}]}
+    servers = (
+        told("files", tmp_path, {**offers, "contents": contents}, result_limit=4_000),
+        told("large", tmp_path, {**offers, "answer": said(large)}, result_limit=2_000_000),
+    )
+    with Gateway(config(*servers)) as gateway:
+        client = Visitor(gateway.port, mode)
+
+        def shown(server: str, tool: str, **arguments: Any) -> str:
+            (block,) = client.run(server, tool, arguments)["content"]
+            return block["text"]
+
+        for server, whole in (("files", PRETTY), ("large", large)):
+            assert shown(server, "read_text", file_path="a") == shown(server, "anything", path="a") == whole
+            assert shown(server, "read_text") == whole
+            assert shown(server, "directory_tree", path="a") == shown(server, "anything") != whole
+        if mode == "describe":
+            assert client.use("resources", uri="a://pretty")["content"] == said(PRETTY)["content"]
 
 
 @pytest.mark.parametrize("server", ["told", "modern"])

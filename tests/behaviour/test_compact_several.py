@@ -110,7 +110,7 @@ def test_tools_are_listed_for_one_server_only(gateway: Gateway) -> None:
 def test_a_large_server_does_not_hide_the_others(client: Visitor) -> None:
     """SUR-12, SUR-11: less is told of the longest, and the whole is one answer."""
     told = text(ask(client, ["huge", "git", "web"]))
-    assert len(told) <= 16_000 and "[cut" not in told
+    assert len(told) <= 16_000 and "[mcpx: kept" not in told
     assert "long_199" in told and "Reads the web." in told and "note({path: string" in told
 
 
@@ -163,8 +163,8 @@ def test_several_calls_are_made_and_told_in_order(caller: Visitor) -> None:
         ("memory", "give", {"result": {"content": [{"type": "text", "text": json.dumps(rows)}]}}),
     )
     assert not result.get("isError")
-    heads = [block["text"] for block in result["content"] if block.get("text", "").startswith("[")][:3]
-    assert [head.partition(" ")[0] for head in heads[:2]] == ["[1", "[2"]
+    heads = [block["text"] for block in result["content"] if block.get("text", "").startswith("[mcpx: ")]
+    assert [head[:8] for head in heads] == ["[mcpx: 1", "[mcpx: 2", "[mcpx: 3"]
     assert result["content"][1]["text"] == 'note {"path": "a"}'
     assert result["content"][3:5] == mixed["content"]
     alone = caller.run("memory", "give", {"result": {"content": [{"type": "text", "text": json.dumps(rows)}]}})
@@ -256,4 +256,4 @@ def test_several_calls_on_stdio(mode: Compact, era: str) -> None:
             result = pipe.reply("call")["result"]
     texts = [block["text"] for block in result["content"]]
     assert texts[1::2] == ['note {"path": "a"}', 'note {"path": "b"}']
-    assert [head[:2] for head in texts[::2]] == ["[1", "[2"]
+    assert [head[:8] for head in texts[::2]] == ["[mcpx: 1", "[mcpx: 2"]

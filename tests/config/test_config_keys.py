@@ -89,6 +89,7 @@ mcp_servers:
     max_description_len: 14
     toon_compression_enabled: false
     toon_compression_min_size: 15
+    json_compression_enabled: false
     structured_content: omit
     result_limit: 16
   - {name: two, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
@@ -159,6 +160,7 @@ global:
   max_description_len: 27
   toon_compression_enabled: false
   toon_compression_min_size: 28
+  json_compression_enabled: false
   structured_content: omit
   menu_budget: 29
   auto_budget: 30
@@ -182,6 +184,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         "max_description_len": 27,
         "toon_compression_enabled": False,
         "toon_compression_min_size": 28,
+        "json_compression_enabled": False,
         "structured_content": "omit",
         "result_limit": 31,
         "max_message": 33,
@@ -245,6 +248,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 max_description_len=14,
                 toon_compression_enabled=False,
                 toon_compression_min_size=15,
+                json_compression_enabled=False,
                 structured_content="omit",
                 result_limit=16,
             ),

@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "max_description_len": 1,
     "toon_compression_enabled": False,
     "toon_compression_min_size": 1,
+    "json_compression_enabled": False,
     "structured_content": "omit",
     "result_limit": 1,
     "link_idle": 1.0,

@@ -1,6 +1,7 @@
 """SUR-12 in this process: in which order several calls run, what stops them, and what reaches client and servers."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from mcpx.surfaces.several import AT_ONCE, MOST
 
 MODES = ("inspect", "describe", "search")
 READS = ("look", "grow", "steps", "boom", "ask")
+HEAD = re.compile(r"\[mcpx: \d+ [^ ]+: (.*)\]")
 FIELDS = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 
 
@@ -100,8 +102,8 @@ async def calls(gateway: Gateway, mode: str, *items: Any, caller: Caller | None 
 
 def outcomes(result: Json) -> list[str]:
     """What the headings say, without numbers and names."""
-    heads = [block["text"] for block in result["content"] if block["text"].startswith("[")]
-    return [head[1:-1].partition(": ")[2] for head in heads]
+    heads = (HEAD.fullmatch(block["text"]) for block in result["content"])
+    return [head[1] for head in heads if head]
 
 
 def test_read_only_calls_run_at_once_and_others_alone_in_order() -> None:
@@ -128,7 +130,8 @@ def test_read_only_calls_run_at_once_and_others_alone_in_order() -> None:
             result = await work
             assert plant.log[-3:] == ["-w", "+c", "-c"]
             assert [block["text"] for block in result["content"]] == [
-                "[1 p.look: ok]", "a", "[2 p.look: ok]", "b", "[3 p.write: ok]", "w", "[4 p.look: ok]", "c",
+                "[mcpx: 1 p.look: ok]", "a", "[mcpx: 2 p.look: ok]", "b",
+                "[mcpx: 3 p.write: ok]", "w", "[mcpx: 4 p.look: ok]", "c",
             ]  # fmt: skip
             assert not result.get("isError")
 
@@ -351,7 +354,7 @@ def test_each_call_is_recorded_as_the_tool_it_is() -> None:
         ({"calls": [{"calls": []}]}, "cannot hold calls"),
         ({"calls": [{"method": "p.look", "argumets": {}}]}, 'Unknown argument "argumets"'),
         ({"calls": [{"method": "p.look", "arguments": {"id": "a"}}], "continue": 7}, "continue"),
-        ({"calls": [{"server_name": "p", "tool_name": "look"}]}, 'call("p.look", {...})'),
+        ({"calls": [{"server_name": "p", "tool_name": "look"}]}, 'call {"method": "p.look", "arguments": {...}}'),
     ],
 )
 def test_a_list_of_calls_that_is_wrong_is_refused_in_words_that_help(arguments: Json, words: str) -> None:
@@ -404,6 +407,8 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pyt
             images = [block for block in result["content"] if block["type"] == "image"]
             assert len(images) == 2 and result["isError"]
             heads = [block["text"] for block in result["content"] if block["type"] == "text"]
-            assert heads[2:] == [f"[{n} p.write: not run: the results before it take too much room]" for n in (3, 4)]
+            assert heads[2:] == [
+                f"[mcpx: {n} p.write: not run: the results before it take too much room]" for n in (3, 4)
+            ]
 
     run(main())

@@ -98,11 +98,11 @@ class Talk:
         while True:
             page = _text(await self.built_in({"handle": handle, "offset": offset, **how}))
             body, _, note = page.rpartition("\n")
-            following = re.search(r"next: offset=(\d+)\]$", note)
-            pages.append(body if note.startswith("[") else page)
+            following = re.search(r"next: (\{.*\})\]$", note)
+            pages.append(body if note.startswith("[mcpx: ") else page)
             if following is None:
                 return "\n".join(pages)
-            offset = int(following[1])
+            offset = json.loads(following[1])["offset"]
 
     async def built_in(self, arguments: Json) -> Json:
         return await self.run(

@@ -154,7 +154,7 @@ def test_a_result_larger_than_an_owners_room_is_cut_and_says_so(store: ResultSto
     assert shown is not None
     begins, note = shown.decode().rsplit("\n", 1)
     assert text.startswith(begins) and len(begins.encode()) > 41 * KB
-    assert note == f"[cut by mcpx: the first {len(begins.encode()):,} of {len(text.encode()):,} bytes were kept]"
+    assert note == f"[mcpx: the first {len(begins.encode()):,} of {len(text.encode()):,} bytes were kept]"
 
 
 def test_whatever_one_message_may_bring_is_kept_whole() -> None:

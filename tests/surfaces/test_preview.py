@@ -30,49 +30,64 @@ def rows(count: int) -> list[dict[str, Any]]:
     return [{"id": number, "name": f"row {number}", "size": number * 3} for number in range(count)]
 
 
-def test_rows_are_shown_as_many_as_fit_and_rendered_like_results() -> None:
+def test_two_or_three_rows_are_enough_and_rendered_like_results() -> None:
     """SUR-11, FMT-2: one line of JSON with a million rows has a first row all the same."""
     shown = of(rows(5000))
     assert shown.shape == "array of 5,000 objects {id: number, name: string, size: number}"
-    count = int(shown.text[1:].partition("]")[0])
-    assert shown.text == render(rows(5000)[:count])
-    assert shown.text.startswith(f"[{count}]{{id,name,size}}:\n  0,row 0,0\n")
-    assert 1700 < len(shown.text) <= 2000
+    assert shown.text == render(rows(3)) == "[3]{id,name,size}:\n  0,row 0,0\n  1,row 1,3\n  2,row 2,6"
+    assert (shown.unit, shown.count, shown.rows) == ("row", 3, "")
 
 
 def test_without_toon_rows_are_json() -> None:
     """SUR-11, FMT-2"""
-    shown = of(rows(5000), toon=False, max_bytes=500)
-    first = json.loads(shown.text)
-    assert first == rows(5000)[: len(first)]
-    assert len(first) > 5
-    assert len(shown.text) <= 500
+    assert json.loads(of(rows(5000), toon=False).text) == rows(3)
 
 
-def test_a_first_row_that_does_not_fit_is_cut_with_marks() -> None:
-    """SUR-11"""
-    shown = of([{"id": 1, "body": "ä" * 50_000, "tags": ["x"] * 9000}] * 7)
-    assert len(shown.text.encode()) <= 2000
-    (row, more) = json.loads(shown.text)
-    assert more == "… 6 more"
-    assert row["id"] == 1
-    assert row["body"].startswith("äää") and row["body"].endswith(" more characters)")
-    assert row["tags"][0] == "x" and row["tags"][-1].endswith(" more")
-    assert shown.shape == "array of 7 objects {id: number, body: string, tags: array}"
+def test_long_strings_and_lists_in_rows_are_cut_with_marks_that_are_no_data() -> None:
+    """SUR-11: a mark stands outside of every string; neither JSON nor TOON has such a thing."""
+    shown = of([{"id": 1, "body": "ä" * 50_000, "tags": ["x"] * 9000, "parts": [{"a": 1}] * 7}] * 7)
+    assert shown.text.startswith(
+        f'[{{"id":1,"body":"{"ä" * 60}" [mcpx: 49,940 more characters],'
+        '"tags":["x","x","x","x","x","x","x","x","x","x" [mcpx: 8,990 more items]],'
+        '"parts":[{"a":1} [mcpx: 6 more items]]},{"id":1,'
+    )
+    assert shown.shape == "array of 7 objects {id: number, body: string, tags: array, parts: array}"
+    table = of([{"id": number, "title": f"T{number}", "body": f'say "{"y" * 500}'} for number in range(9)]).text
+    assert table.splitlines()[1] == f'  0,T0,"say \\"{"y" * 55}" [mcpx: 445 more characters]'
+
+
+def test_what_a_server_says_is_never_taken_for_a_mark() -> None:
+    """SUR-11: inside a string, with its quotes, it is data."""
+    said = "[mcpx: 5 more characters]"
+    assert json.loads(of([{"a": said}, {"b": said}], toon=False).text) == [{"a": said}, {"b": said}]
 
 
 def test_an_object_around_rows_shows_its_other_keys_and_the_first_rows() -> None:
     """SUR-11: the shape most servers answer in."""
     shown = of({"total": 5000, "rows": rows(5000), "next": "p2"})
-    value = json.loads(shown.text)
-    assert (value["total"], value["next"]) == (5000, "p2")
-    assert value["rows"][:3] == rows(3)
-    assert value["rows"][-1] == f"… {5000 - len(value['rows']) + 1:,} more"
-    assert len(value["rows"]) > 20
+    first = json.dumps(rows(3), separators=(",", ":"))[:-1]
+    assert shown.text == f'{{"total":5000,"rows":{first} [mcpx: 4,997 more items]],"next":"p2"}}'
+    assert (shown.unit, shown.count, shown.rows) == ("key", 3, "rows")
     assert shown.shape == (
         "object with 3 keys: total: number, rows: array of 5,000 objects {id: number, name: string, size: number}, "
         "next: string"
     )
+
+
+def test_an_object_of_objects_is_shown_like_rows() -> None:
+    """SUR-11: by a few of them, and their fields are told once."""
+    shown = of({f"item {number}": {"kind": "a", "size": number} for number in range(800)})
+    assert shown.shape == (
+        'object with 800 keys ("item 0", "item 1", "item 2", …) of objects {kind: string, size: number}'
+    )
+    assert shown.text.count("kind") == 3 and shown.text.endswith(" [mcpx: 797 more keys]}")
+
+
+def test_a_long_text_in_an_object_is_shown_longer_than_in_rows() -> None:
+    """SUR-11"""
+    shown = of({"name": "readme", "body": "word " * 9000})
+    assert shown.text.startswith('{"name":"readme","body":"word word') and 300 < len(shown.text) < 400
+    assert shown.text.endswith('" [mcpx: 44,700 more characters]}')
 
 
 def test_lines_are_shown_whole() -> None:
@@ -81,36 +96,31 @@ def test_lines_are_shown_whole() -> None:
     shown = preview(text)
     assert shown.shape == "text, 5,310 lines"
     assert text.startswith(shown.text + "\n")
-    assert 1900 < len(shown.text) <= 2000
+    assert 1400 < len(shown.text) <= 1500
+    assert (shown.unit, shown.count, shown.find) == ("line", shown.text.count("\n") + 1, "line")
 
 
 def test_a_text_that_says_a_number_is_a_text() -> None:
     """SUR-11"""
-    assert preview(" " * 5000 + "1", 1).shape == "text, 1 line of 5,001 characters (5,001 characters in all; " + (
-        "offset and limit count characters)"
-    )
+    assert preview(" " * 5000 + "1", 1).shape == "text, 1 line of 5,001 characters"
 
 
 @pytest.mark.parametrize("letter", ["x", "ä", "€", "😀"])
-def test_one_huge_line_is_cut_between_characters_and_its_shape_says_how_it_is_counted(letter: str) -> None:
+def test_one_huge_line_is_cut_between_characters_and_counted_in_them(letter: str) -> None:
     """SUR-11"""
     text = "a" + letter * 100_000
-    for most in range(1990, 2001):
+    for most in range(1490, 1501):
         shown = preview(text, max_bytes=most)
         assert text.startswith(shown.text)
         assert most - 3 <= len(shown.text.encode()) <= most
-        assert shown.shape == (
-            "text, 1 line of 100,001 characters (100,001 characters in all; offset and limit count characters)"
-        )
+        assert shown.shape == "text, 1 line of 100,001 characters"
+        assert (shown.unit, shown.count) == ("character", len(shown.text))
 
 
 def test_a_text_with_one_long_line_is_counted_in_characters() -> None:
     """SUR-11"""
     text = "short\n" * 50 + "x" * 9000 + "\nshort\n"
-    assert preview(text).shape == (
-        f"text, 52 lines, the longest of 9,000 characters ({len(text):,} characters in all; "
-        "offset and limit count characters)"
-    )
+    assert preview(text).shape == f"text, 52 lines of {len(text):,} characters"
 
 
 def test_a_string_of_json_is_shown_as_the_text_it_is() -> None:
@@ -136,9 +146,9 @@ def test_many_names_are_cut_in_the_shape() -> None:
     wide = {f"name_{number}": number for number in range(5000)}
     assert of(wide).shape.endswith("name_10: number, name_11: number, …")
     assert of([wide] * 9).shape.endswith("name_11: number, …}")
-    value = json.loads(of(wide).text)
-    assert value["name_0"] == 0
-    assert value["…"] == f"{5000 - len(value) + 1:,} more keys"
+    assert of(wide).text.startswith('{"name_0":0,')
+    assert of(wide).text.endswith(" [mcpx: 4,976 more keys]}")
+    assert f'"{"n" * 60}" [mcpx: 440 more characters]:1' in of({"n" * 500: 1, "m": "x" * 20_000}).text
 
 
 def test_no_name_breaks_out_of_the_shape() -> None:
@@ -171,7 +181,7 @@ def test_nothing_too_deep_or_too_large_for_a_preview() -> None:
     for value in values:
         shown: list[Preview] = []
         steps(lambda value=value, shown=shown: shown.append(preview("", value)), most=400_000)
-        assert 0 < len(shown[0].text.encode("utf-8", "surrogatepass")) <= 2000
+        assert 0 < len(shown[0].text.encode("utf-8", "surrogatepass")) <= 1500
         assert len(shown[0].shape.encode()) <= 600
 
 
@@ -185,11 +195,13 @@ def test_no_preview_is_larger_than_asked_for(value: Any, most: int, toon: bool) 
     assert len(shown.shape.encode()) <= 700
 
 
-@given(JSON)
-def test_what_fits_is_shown_as_it_is(value: Any) -> None:
+SMALL = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=50)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=9), SMALL, max_size=5), max_size=30))
+def test_rows_that_fit_are_shown_as_they_are(value: Any) -> None:
     """SUR-11, FMT-2"""
-    if isinstance(value, (list, dict)):
-        assert json.loads(preview("", value, max_bytes=1_000_000, toon=False).text) == value
+    assert json.loads(preview("", value, max_bytes=1_000_000, toon=False).text) == value[:3]
 
 
 @given(st.text(), st.integers(0, 50))

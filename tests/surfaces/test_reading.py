@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fixtures.work import growth, steps
 from mcpx.surfaces.large.reading import LEAST, TOOL, BadReading, read
 
-NEXT = re.compile(r"\[.*next: offset=(\d+)(?:; [^\n]*)?\]")
+NEXT = re.compile(r"\[mcpx: .*next: (?:(\{.*\})|the same with \"offset\": (\d+))\]")
 ROWS = [{"id": number, "name": f"Row {number}", "size": number * 3} for number in range(5000)]
 LINES = [f"line {number} of a log" for number in range(5000)]
 LOG = "\n".join(LINES).encode()
@@ -26,6 +26,11 @@ def ask(text: bytes, most: int = 16_000, toon: bool = False, **arguments: Any) -
     answer = read(text, {"handle": "h", **arguments}, limit_bytes=most, toon=toon).text
     assert len(answer.encode("utf-8", "surrogatepass")) <= max(most, LEAST)
     return answer
+
+
+def following(**arguments: Any) -> str:
+    """What a note says of the next page, and how it ends."""
+    return f"next: {json.dumps({'handle': 'h', **arguments})}]"
 
 
 def note(answer: str) -> str:
@@ -48,8 +53,14 @@ def all_pages(text: bytes, most: int = 16_000, **arguments: Any) -> list[str]:
             found.append(answer.rpartition("\n")[0] if note(answer).endswith("; the end]") else answer)
             return found
         found.append(answer.rpartition("\n")[0])
-        assert int(following[1]) > offset, "a page that leads nowhere"
-        offset = int(following[1])
+        after = offset
+        if following[1]:
+            said = json.loads(following[1])
+            offset = said["offset"]
+            assert said == {"handle": "h", **arguments, "offset": offset}
+        else:
+            offset = int(following[2])
+        assert offset > after, "a page that leads nowhere"
 
 
 # ------------------------------------------------------------------------------------------------ pages
@@ -60,7 +71,7 @@ def test_rows_come_as_many_as_fit_and_the_last_line_says_the_next_offset() -> No
     answer = ask(raw(ROWS))
     shown = body(answer)
     assert shown == ROWS[: len(shown)]
-    assert note(answer) == f"[rows 0-{len(shown) - 1} of 5,000; next: offset={len(shown)}]"
+    assert note(answer) == f"[mcpx: rows 0-{len(shown) - 1} of 5,000; {following(offset=len(shown))}"
     assert len(answer) > 15_000
 
 
@@ -76,10 +87,10 @@ def test_offset_and_limit_count_rows() -> None:
     """SUR-11"""
     answer = ask(raw(ROWS), offset=4000, limit=2)
     assert body(answer) == ROWS[4000:4002]
-    assert note(answer) == "[rows 4000-4001 of 5,000; next: offset=4002]"
+    assert note(answer) == f"[mcpx: rows 4000-4001 of 5,000; {following(offset=4002, limit=2)}"
     answer = ask(raw(ROWS), offset=4999)
     assert body(answer) == ROWS[4999:]
-    assert note(answer) == "[row 4999 of 5,000; the end]"
+    assert note(answer) == "[mcpx: row 4999 of 5,000; the end]"
 
 
 @pytest.mark.parametrize("arguments", [{"head": 3}, {"head": 3, "limit": 10}, {"head": 10, "limit": 3}, {"limit": 3.0}])
@@ -94,7 +105,7 @@ def test_keys_of_an_object_are_paged_in_their_order() -> None:
     value = {f"key {number}": "x" * 20 for number in range(3000)}
     answer = ask(raw(value), offset=10, limit=2)
     assert body(answer) == {"key 10": "x" * 20, "key 11": "x" * 20}
-    assert note(answer) == "[keys 10-11 of 3,000; next: offset=12]"
+    assert note(answer) == f"[mcpx: keys 10-11 of 3,000; {following(offset=12, limit=2)}"
     together: dict[str, str] = {}
     for page in all_pages(raw(value)):
         together |= json.loads(page)
@@ -105,7 +116,7 @@ def test_lines_of_a_text_are_paged() -> None:
     """SUR-11"""
     answer = ask(LOG, offset=100, limit=3)
     assert answer == "line 100 of a log\nline 101 of a log\nline 102 of a log\n" + (
-        "[lines 100-102 of 5,000; next: offset=103]"
+        f"[mcpx: lines 100-102 of 5,000; {following(offset=103, limit=3)}"
     )
     assert "\n".join(all_pages(LOG)) == LOG.decode()
 
@@ -114,7 +125,7 @@ def test_one_huge_line_is_paged_by_characters() -> None:
     """SUR-11: no character is cut, none is lost."""
     text = "aä€😀" * 30_000
     answer = ask(text.encode(), offset=7, limit=5)
-    assert answer == "😀aä€😀\n[characters 7-11 of 120,000; next: offset=12]"
+    assert answer == f"😀aä€😀\n[mcpx: characters 7-11 of 120,000; {following(offset=12, limit=5)}"
     assert "".join(all_pages(text.encode())) == text
     assert "".join(all_pages(text.encode(), 601)) == text
 
@@ -123,7 +134,7 @@ def test_a_text_with_one_long_line_is_paged_by_characters_and_keeps_its_line_bre
     """SUR-11"""
     text = "short\n" * 500 + "x" * 20_000 + "\nshort\n"
     assert "".join(all_pages(text.encode())) == text
-    assert "[characters 0-" in note(ask(text.encode()))
+    assert "[mcpx: characters 0-" in note(ask(text.encode()))
 
 
 def test_a_minified_document_is_read_by_its_rows_not_by_its_one_line() -> None:
@@ -132,7 +143,7 @@ def test_a_minified_document_is_read_by_its_rows_not_by_its_one_line() -> None:
     assert len(text) > 5_000_000 and b"\n" not in text
     answer = ask(text, offset=11_000)
     assert body(answer)[0]["id"] == 11_000
-    assert "[rows 11000-" in note(answer)
+    assert "[mcpx: rows 11000-" in note(answer)
 
 
 def test_what_is_small_enough_comes_whole_and_without_a_note() -> None:
@@ -204,18 +215,26 @@ def test_every_part_of_a_row_that_is_too_large_can_be_reached_by_what_the_notes_
     rows: list[Any] = [*ROWS[:3], {"id": 3, "the body": {"text": long}, "tags": ["x"] * 20}, *ROWS[4:]]
     text = raw(rows)
     answer = ask(text)
-    shown = body(answer)
+    left_out = re.compile(r'" \[mcpx: [\d,]+ more characters\]')
+    (mark,) = left_out.findall(answer)
+    shown = json.loads(left_out.sub('"', answer.rpartition("\n")[0]))
     assert shown[:3] == ROWS[:3]
     assert (shown[3]["id"], shown[3]["tags"]) == (3, ["x"] * 20)
-    assert shown[3]["the body"]["text"].startswith("sentence 0. ")
-    assert note(answer) == ('[rows 0-3 of 5,000; row 3 is cut; to read all of it: jmespath="[3]"; next: offset=4]')
+    assert long.startswith(beginning := shown[3]["the body"]["text"]) and beginning
+    assert mark == f'" [mcpx: {len(long) - len(beginning):,} more characters]'
+    assert note(answer) == (
+        '[mcpx: rows 0-3 of 5,000; row 3 is cut, all of it: {"handle": "h", "jmespath": "[3]"}; ' + following(offset=4)
+    )
     answer = ask(text, jmespath="[3]")
-    assert note(answer) == r'[keys 0-1 of 3; key 1 is cut; to read all of it: jmespath="[3] | \"the body\""; ' + (
-        "next: offset=2]"
+    assert note(answer) == (
+        r'[mcpx: keys 0-1 of 3; key 1 is cut, all of it: {"handle": "h", "jmespath": "[3] | \"the body\""}; '
+        + following(jmespath="[3]", offset=2)
     )
     assert body(ask(text, jmespath="[3]", offset=2)) == {"tags": ["x"] * 20}
     answer = ask(text, jmespath='[3] | "the body"')
-    assert note(answer) == r'[key 0 is cut; to read all of it: jmespath="[3] | \"the body\" | text"]'
+    assert note(answer) == (
+        r'[mcpx: key 0 is cut, all of it: {"handle": "h", "jmespath": "[3] | \"the body\" | text"}]'
+    )
     found = all_pages(text, jmespath='[3] | "the body" | text')
     assert "".join(found) == long
 
@@ -226,9 +245,9 @@ def test_a_row_that_is_too_large_gets_a_page_of_its_own_when_little_room_is_left
     rows.append({"n": 14, "text": "x" * 40_000})
     answer = ask(raw(rows))
     assert body(answer) == rows[:14]
-    assert note(answer) == "[rows 0-13 of 15; next: offset=14]"
+    assert note(answer) == f"[mcpx: rows 0-13 of 15; {following(offset=14)}"
     assert note(ask(raw(rows), offset=14)) == (
-        '[row 14 of 15; row 14 is cut; to read all of it: jmespath="[14]"; the end]'
+        '[mcpx: row 14 of 15; row 14 is cut, all of it: {"handle": "h", "jmespath": "[14]"}; the end]'
     )
 
 
@@ -239,7 +258,7 @@ def test_the_expression_for_a_key_selects_it_however_it_is_named(name: str) -> N
     """SUR-11"""
     text = raw({"other": 1, name: ["x" * 1000] * 50})
     answer = ask(text)
-    expression = json.loads(note(answer).partition("jmespath=")[2].removesuffix("]"))
+    expression = json.loads(note(answer).partition("all of it: ")[2].removesuffix("]"))["jmespath"]
     assert body(ask(text, jmespath=expression, limit=3)) == ["x" * 1000] * 3
 
 
@@ -247,14 +266,15 @@ def test_a_long_expression_is_not_repeated_in_the_note() -> None:
     """SUR-11: the note has its bounds."""
     expression = "@ | " * 200 + "@"
     answer = ask(raw([["x" * 50_000] * 3]), jmespath=expression)
-    assert 'jmespath="… | [0]"' in note(answer)
+    assert 'the same "jmespath" with " | [0]" at its end' in note(answer)
+    assert expression not in note(answer)
 
 
 def test_rows_too_deep_for_any_encoder_are_cut() -> None:
     """SUR-11"""
     deep = "[" * 900 + "]" * 900
     answer = ask(f'[{deep},{{"a":{deep}}},1]'.encode())
-    assert "items" in answer and "row 0 is cut" in answer
+    assert "[mcpx: array of 1 item]" in answer and "row 0 is cut" in answer
 
 
 # --------------------------------------------------------------------------------------------- jmespath
@@ -265,7 +285,9 @@ def test_jmespath_selects_and_its_rows_are_paged() -> None:
     text = raw({"total": 5000, "rows": ROWS})
     answer = ask(text, jmespath="rows[?size > `30`].name", offset=1, limit=2)
     assert body(answer) == ["Row 12", "Row 13"]
-    assert note(answer) == "[rows 1-2 of 4,989; next: offset=3]"
+    assert note(answer) == (
+        f"[mcpx: rows 1-2 of 4,989; {following(jmespath='rows[?size > `30`].name', offset=3, limit=2)}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +325,7 @@ def test_jmespath_that_finds_nothing_is_told_what_there_is() -> None:
     """SUR-11"""
     for expression, found in (("name", "null"), ("[?name == 'x']", "[]"), ("[*].nothing", "[]")):
         assert ask(raw(ROWS), jmespath=expression) == (
-            f"{found}\n[jmespath found nothing; the result is: "
+            f"{found}\n[mcpx: jmespath found nothing; the result is: "
             "array of 5,000 objects {id: number, name: string, size: number}]"
         )
 
@@ -331,11 +353,13 @@ def test_jmespath_that_finds_nothing_is_told_what_there_is() -> None:
     ],
 )
 def test_a_mistake_in_jmespath_is_explained(expression: str, said: str) -> None:
-    """SUR-11: with the place where there is one; never with the data in it."""
+    """SUR-11: with the place where there is one and with what there is to select from; never with the data in it."""
     with pytest.raises(BadReading) as error:
         ask(raw({"rows": ROWS}), jmespath=expression)
     assert said in str(error.value)
-    assert len(str(error.value)) < 300
+    if not said.startswith("begins") and len(expression) <= 1000:
+        assert "rows: array of 5,000 objects {id: number, name: string, size: number}" in str(error.value)
+    assert len(str(error.value)) < 400
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -375,19 +399,22 @@ def test_grep_shows_the_lines_that_contain_it_with_their_offsets() -> None:
     """SUR-11"""
     answer = ask(LOG, grep="e 499")
     assert answer.split("\n")[:3] == ["499: line 499 of a log", "4990: line 4990 of a log", "4991: line 4991 of a log"]
-    assert note(answer) == "[matches 0-10 of 11 in 5,000 lines]"
+    assert note(answer) == "[mcpx: matches 0-10 of 11 in 5,000 lines, each after its offset]"
     answer = ask(LOG, grep="e 499", offset=1, limit=1)
-    assert answer == "4990: line 4990 of a log\n[match 1 of 11 in 5,000 lines; next: offset=2]"
+    assert answer == "4990: line 4990 of a log\n[mcpx: match 1 of 11 in 5,000 lines, each after its offset; " + (
+        following(grep="e 499", offset=2, limit=1)
+    )
 
 
 def test_grep_shows_the_rows_whose_json_contains_it_and_their_numbers() -> None:
     """SUR-11"""
     answer = ask(raw(ROWS), grep='"size":2997}')
     assert body(answer) == [ROWS[999]]
-    assert note(answer) == "[match 0 of 1 in 5,000 rows: rows 999]"
+    assert note(answer) == "[mcpx: match 0 of 1 in 5,000 rows: rows 999]"
     answer = ask(raw(ROWS), grep="row 49", limit=20)
     assert note(answer) == (
-        "[matches 0-19 of 111 in 5,000 rows: rows 49, 490, 491, 492, 493, 494, 495, 496, …; next: offset=20]"
+        "[mcpx: matches 0-19 of 111 in 5,000 rows: rows 49, 490, 491, 492, 493, 494, 495, 496, …; "
+        + following(grep="row 49", offset=20, limit=20)
     )
 
 
@@ -412,11 +439,11 @@ def test_grep_is_no_regular_expression_and_says_so_when_nothing_matches() -> Non
     """SUR-11: `(a+)+$` would take forever."""
     text = ("a" * 3000 + "\n") * 400
     assert ask(text.encode(), grep="(a+)+$") == (
-        '[nothing in 400 lines contains "(a+)+$"; grep is a plain substring, not a regular expression]'
+        '[mcpx: nothing in 400 lines contains "(a+)+$"; grep is a plain substring, not a regular expression]'
     )
     assert ask(b"x (a+)+$ y\nz", grep="(a+)+$").startswith("0: x (a+)+$ y\n")
-    assert ask(raw(ROWS), grep="nothing").startswith("[nothing in 5,000 rows ")
-    assert ask(raw({"a": 1}), grep="nothing").startswith("[nothing in 1 key ")
+    assert ask(raw(ROWS), grep="nothing").startswith("[mcpx: nothing in 5,000 rows ")
+    assert ask(raw({"a": 1}), grep="nothing").startswith("[mcpx: nothing in 1 key ")
     assert len(ask(LOG, grep="\x01" * 500).encode()) < LEAST
 
 
@@ -432,22 +459,24 @@ def test_grep_in_one_huge_line_shows_what_is_around_each_match() -> None:
     """SUR-11: with the offset in characters at which to read on."""
     text = "".join(f"<item {number}>{'İx' * 2500}" for number in range(40))
     answer = ask(text.encode(), grep="ITEM 7>")
-    assert answer.startswith(f"[nothing in {len(text):,} characters ")
+    assert answer.startswith(f"[mcpx: nothing in {len(text):,} characters ")
     answer = ask(text.encode(), grep="item 7>")
     place, _, excerpt = answer.split("\n")[0].partition(": …")
     assert "<item 7>" in excerpt and len(excerpt) < 300
     assert ask(text.encode(), offset=int(place), limit=len(excerpt) - 1).split("\n")[0] == excerpt.removesuffix("…")
-    assert note(answer) == f"[match 0 of 1 in {len(text):,} characters; each begins with its offset]"
+    assert note(answer) == f"[mcpx: match 0 of 1 in {len(text):,} characters, each after its offset]"
     answer = ask(text.encode(), grep="<item", offset=2, limit=3)
     assert [re.findall("<item (\\d+)>", line) for line in answer.split("\n")[:3]] == [["2"], ["3"], ["4"]]
-    assert "next: offset=5" in note(answer)
+    assert note(answer).endswith(following(grep="<item", offset=5, limit=3))
 
 
 def test_grep_comes_after_jmespath_and_names_the_rows_of_its_answer() -> None:
     """SUR-11"""
     answer = ask(raw({"rows": ROWS}), jmespath="rows[100:]", grep="row 199", limit=1)
     assert body(answer) == [ROWS[199]]
-    assert note(answer) == "[match 0 of 11 in 4,900 rows: rows 99; next: offset=1]"
+    assert note(answer) == "[mcpx: match 0 of 11 in 4,900 rows: rows 99; " + (
+        following(jmespath="rows[100:]", grep="row 199", offset=1, limit=1)
+    )
 
 
 @given(st.lists(st.text(alphabet="abAB\n", max_size=12), max_size=60), st.text(alphabet="abAB", min_size=1, max_size=3))
@@ -464,7 +493,7 @@ def test_grep_in_rows_that_orjson_does_not_write() -> None:
     """SUR-11: large integers and half an emoji."""
     text = b'[{"n": 123456789012345678901234567890, "t": "\xc3\xa4"}, {"t": "\\ud83d"}, {"t": "x"}]'
     assert "123456789012345678901234567890" in ask(text, grep="ä")
-    assert note(ask(text, grep="78901234567890")) == "[match 0 of 1 in 3 rows: rows 0]"
+    assert note(ask(text, grep="78901234567890")) == "[mcpx: match 0 of 1 in 3 rows: rows 0]"
 
 
 # ---------------------------------------------------------------------------------------- the arguments
@@ -548,7 +577,7 @@ def test_any_bytes_and_any_arguments_give_an_answer_or_a_bad_reading(text: bytes
     try:
         ask(text, 700, **arguments)
     except BadReading as error:
-        assert 0 < len(str(error)) < 400
+        assert 0 < len(str(error)) < 600
 
 
 def test_numbers_stay_exact() -> None:

@@ -86,10 +86,12 @@ def test_what_is_small_is_read_at_once_and_the_rest_in_a_process(started: list[S
         page = await ask(worker, ROWS, offset=3, limit=1)
         assert page.value == [{"id": 3, "name": "Row 3"}]
         assert started == []
-        assert await ask(worker, ROWS, offset=3, limit=1, jmespath="@") == page
+        assert (await ask(worker, ROWS, offset=3, limit=1, jmespath="@")).value == page.value
         assert len(MANY) > AT_ONCE
         assert (await ask(worker, MANY, grep="line 39999")).text.startswith("39999: line 39999\n")
-        assert (await ask(worker, MANY, offset=1, limit=1)).text == "line 1\n[line 1 of 40,000; next: offset=2]"
+        assert (await ask(worker, MANY, offset=1, limit=1)).text == (
+            'line 1\n[mcpx: line 1 of 40,000; next: {"handle": "h", "offset": 2, "limit": 1}]'
+        )
         assert len(started) == 1, "one process for all of them"
 
     working(main)

@@ -46,6 +46,8 @@ class PerServer:
     """Whether compact surfaces show values as TOON where that is smaller."""
     toon_compression_min_size: Count = 3
     """Rows or keys from which TOON is tried."""
+    json_compression_enabled: bool = True
+    """Whether compact surfaces also shorten JSON of several lines, unless it comes from a tool that reads files."""
     structured_content: Literal["include", "omit"] = "include"
     """Whether compact surfaces send `structuredContent` beside the text."""
     result_limit: Size = 16_000

@@ -56,6 +56,7 @@ def _rendering(keys: PerServer) -> Rendering:
         max_description_len=keys.max_description_len,
         toon=keys.toon_compression_enabled,
         toon_min_size=keys.toon_compression_min_size,
+        compact_json=keys.json_compression_enabled,
         structured=keys.structured_content == "include",
         result_limit=keys.result_limit,
     )

@@ -5,7 +5,8 @@ that lets it correct itself (SUR-9); an error the server itself sent stays as it
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
@@ -16,9 +17,11 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
 from mcpx.surfaces.about import notes_of
 from mcpx.surfaces.descriptions import describe_server
+from mcpx.surfaces.files import reads_files
 from mcpx.surfaces.found import Finder
 from mcpx.surfaces.guide import LONGEST_SIGNATURE, Guide
 from mcpx.surfaces.large import reading
+from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Menu, tools_by_server
 from mcpx.surfaces.mistakes import Mistake, Unknown, nearest
@@ -27,7 +30,7 @@ from mcpx.surfaces.phrases import cut, one_line, quoted, starting
 from mcpx.surfaces.purpose import purposes
 from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
-from mcpx.surfaces.several import Several, asked_for
+from mcpx.surfaces.several import Made, Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
@@ -141,11 +144,15 @@ class Compact(Surface):
     def failure(self, text: str) -> Json:
         return {**self.reply(text, {"error": text}), "isError": True}
 
-    async def bounded(self, call: Call, result: Json, how: Rendering | None = None) -> Json:
-        """An answer that may be large."""
+    async def bounded(
+        self, call: Call, result: Json, how: Rendering | None = None, is_data: Callable[[], bool] | None = None
+    ) -> Json:
+        """An answer that may be large. `is_data` says whether it is no file: asked only where that matters."""
         how = how or self.settings.common
         if is_plain(result, how.result_limit):
             return result
+        if how.compact_json and not (is_data and is_data()):
+            how = replace(how, compact_json=False)
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
     async def told(self, view: View, service: Service, offers: list[Offer], room: int | None = None) -> Json:
@@ -178,15 +185,15 @@ class Compact(Surface):
 
     async def run(self, view: View, call: Call, offer: Offer, arguments: object) -> Json:
         """Call a server's tool, or our own."""
-        result, repairs = await self.called(view, call, offer, arguments)
-        if result.get("resultType") == "input_required":
-            return result
+        made = await self.called(view, call, offer, arguments)
+        if made.result.get("resultType") == "input_required":
+            return made.result
         how = self.settings.of(offer.server)
-        shown = self.finished(await self.shown(call, offer, result, how), how)
-        return _noted(shown, repairs)
+        shown = self.finished(await self.shown(call, offer, made, how), how)
+        return _noted(shown, made.repairs)
 
-    async def called(self, view: View, call: Call, offer: Offer, arguments: object) -> tuple[Json, Sequence[str]]:
-        """The result as it came, and how the arguments were repaired."""
+    async def called(self, view: View, call: Call, offer: Offer, arguments: object) -> Made:
+        """Check the arguments, and make the call."""
         checked = self._checker.check(offer.definition.get("inputSchema"), arguments)
         if checked.problems:
             raise Mistake(f"{'; '.join(checked.problems)}\n{cut(self.signature(offer), LONGEST_SIGNATURE)}")
@@ -195,11 +202,13 @@ class Compact(Surface):
         else:
             params = {**call.params, "name": offer.name, "arguments": checked.arguments}
             result = await view.call(offer, call, params)
-        return result, checked.repairs
+        return Made(result, checked.arguments, checked.repairs)
 
-    async def shown(self, call: Call, offer: Offer, result: Json, how: Rendering) -> Json:
+    async def shown(self, call: Call, offer: Offer, made: Made, how: Rendering) -> Json:
         """A tool's result as this surface shows it. What was read from a kept one fits already."""
-        return result if offer is READER else await self.bounded(call, result, how)
+        if offer is READER and how.result_limit >= self.settings.common.result_limit:
+            return made.result
+        return await self.bounded(call, made.result, how, lambda: not reads_files(offer, made.arguments))
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
@@ -217,11 +226,8 @@ class Compact(Surface):
         return result
 
     def _go_on(self, handle: str, begins: Preview) -> str:
-        at = (
-            f', "offset": {begins.count}' if begins.count and self.settings.common.result_limit >= reading.ROOMY else ""
-        )
-        call = self.how_to_call(READER, f'{{"handle": "{handle}"{at}}}')
-        return f"Go on with {call} and offset/limit, jmespath, grep or head"
+        by_offset = self.settings.common.result_limit >= reading.ROOMY
+        return closing(handle, begins, lambda given: self.how_to_call(READER, given), by_offset=by_offset)
 
     def signature(self, offer: Offer) -> str:
         known = self._signatures.get(id(offer))

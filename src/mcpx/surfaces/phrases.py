@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+from mcpx.surfaces.large.hints import quoted as literal
 from mcpx.surfaces.view import View
 
 SHORT = 80
@@ -93,8 +94,8 @@ def quoted(name: str) -> str:
 
 
 def exact(name: str) -> str:
-    """What a model should say."""
-    return f'"{cut(one_line(name), LONGEST_TO_COPY)}"'
+    """What a model should say, as JSON spells it."""
+    return literal(cut(name, LONGEST_TO_COPY))
 
 
 def starting(view: View, what: str = "tools") -> str:

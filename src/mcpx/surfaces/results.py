@@ -1,8 +1,9 @@
 """A server's result as a compact surface passes it on: text made short, large text kept back (SUR-7, SUR-8, SUR-11).
 
 Promised: blocks stay in their order, everything but text is untouched, `isError`, `_meta` and unknown fields stay.
-Text is rendered anew only where it certainly is data: JSON on one line, or JSON that says the same as the server's own
-`structuredContent`. A text of several lines may be a file that somebody wants to edit; it stays as it is.
+Text is rendered anew only where it is data: JSON on one line, JSON that says the same as the server's own
+`structuredContent`, and JSON of several lines where `Rendering.compact_json` says so. Else a text of several lines may
+be a file that somebody wants to edit; it stays as it is.
 
 What is small is shaped at once. What is large is shaped in another process (`large.worker`), and what is done with it
 here is done a slice at a time; should the process be busy or fail, the beginning is shown, and why.
@@ -15,7 +16,9 @@ from typing import Any, cast
 from mcpx.model.call import Caller, Json
 from mcpx.model.slices import Pace
 from mcpx.surfaces.large.excerpt import TIGHTEST, cut
+from mcpx.surfaces.large.hints import opening
 from mcpx.surfaces.large.kept import KeptResults
+from mcpx.surfaces.large.marks import own
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.large.shaping import ALL, SPACE, Decision, Piece, decide, may_be_json
 from mcpx.surfaces.large.worker import AT_ONCE, Busy, Overrun, Worker, matters
@@ -50,7 +53,7 @@ class Shaper:
     def __init__(
         self, how: Rendering, kept: KeptResults, worker: Worker, owner: str, go_on: Callable[[str, Preview], str]
     ) -> None:
-        """`go_on` says how a handle is read through this surface."""
+        """`go_on` says how a handle is read through this surface, in a line."""
         self.how = how
         self.kept = kept
         self.worker = worker
@@ -116,15 +119,14 @@ class Shaper:
         """What is said in place of a text that is kept back, to models and to programs."""
         handle, begins = self.kept.keep(self.owner, piece.kept), piece.begins
         about = {"handle": handle, "total_bytes": piece.size, "shape": begins.shape, "preview": begins.text}
-        told = f"[cut: {piece.size:,} bytes in all, {begins.shape}. {self.go_on(handle, begins)}]"
-        return f"{begins.text}\n\n{told}", about
+        return f"{opening(piece.size, begins)}\n{begins.text}\n{self.go_on(handle, begins)}", about
 
     def _cut(self, parted: "_Parted", error: Exception) -> tuple[list[Any], Json]:
         """Only the beginning: this was too much, or there is too much to do at this moment."""
         limit = self.how.result_limit
         begins = cut("\n".join(text[:limit] for text in parted.texts[:MOST_BLOCKS])[:limit], limit)
         note = _lost(error)
-        return parted.as_one(f"{begins}\n\n[cut: {note}]"), {"error": note}
+        return parted.as_one(f"{begins}\n{own(note)}"), {"error": note}
 
     # For programs ------------------------------------------------------------------------------------------------
 

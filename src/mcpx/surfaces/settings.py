@@ -16,6 +16,8 @@ class Rendering:
     max_description_len: int | None = None
     toon: bool = True
     toon_min_size: int = 3
+    compact_json: bool = True
+    """Whether JSON of several lines is data too; for the tools that read files it is switched off."""
     structured: bool = True
     """Whether results carry `structuredContent` beside the text."""
     result_limit: int = 16_000

@@ -13,13 +13,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.large.excerpt import size_of, weigh
+from mcpx.surfaces.large.marks import own
 from mcpx.surfaces.mistakes import Mistake
 from mcpx.surfaces.own import READER
 from mcpx.surfaces.phrases import cut, one_line
@@ -95,10 +96,21 @@ def asked_for(arguments: Json) -> Asked:
     return Asked(calls, go_on is True)
 
 
+class Made(NamedTuple):
+    """A call that was made."""
+
+    result: Json
+    """As it came."""
+    arguments: Json
+    """As they were sent."""
+    repairs: Sequence[str] = ()
+    """How they differ from what was given."""
+
+
 class _One:
     """One of the calls, and what became of it."""
 
-    __slots__ = ("at", "given", "label", "offer", "outcome", "repairs", "result", "shown")
+    __slots__ = ("at", "given", "label", "made", "offer", "outcome", "repairs", "shown")
 
     def __init__(self, at: int, given: Any) -> None:
         self.at = at
@@ -106,8 +118,8 @@ class _One:
         self.label = ""
         self.offer: Offer | None = None
         self.outcome = "not run"
-        self.result: Json | None = None
-        """As it came, while it waits."""
+        self.made: Made | None = None
+        """Its result as it came, while it waits."""
         self.repairs: Sequence[str] = ()
         self.shown: Json = {"content": []}
 
@@ -187,32 +199,34 @@ class Several:
     async def _make(self, one: _One, offer: Offer) -> None:
         call = replace(self._call, own_voice=self._progress.voice_of(one.at))
         try:
-            result, one.repairs = await self._surface.called(self._view, call, offer, one.given.get("arguments"))
-            if result.get("resultType") == "input_required":
+            made = await self._surface.called(self._view, call, offer, one.given.get("arguments"))
+            if made.result.get("resultType") == "input_required":
                 if self._alone:
-                    self._question = result
+                    self._question = made.result
                     return
                 raise Mistake(ASKS)
         except (Mistake, RpcError) as error:
             await self._fail(one, error)
         else:
-            await self._done(one, result)
+            one.repairs = made.repairs
+            await self._done(one, made)
 
     async def _fail(self, one: _One, error: Mistake | RpcError) -> None:
         text = await self._surface.guide.explained(self._view, error) if isinstance(error, Mistake) else _told(error)
-        await self._done(one, {"content": [said(text)], "isError": True})
+        await self._done(one, Made({"content": [said(text)], "isError": True}, {}))
         await asyncio.sleep(0)  # to find what was meant takes a while, and there may be twenty
 
-    async def _done(self, one: _One, result: Json) -> None:
+    async def _done(self, one: _One, made: Made) -> None:
+        result = made.result
         one.outcome = "failed" if result.get("isError") is True else "ok"
         if one.outcome == "failed" and not self._asked.go_on:
             self._why = self._why or f"call {one.at} failed"
         if weigh(result, HELD) <= HELD:
-            one.result = result
+            one.made = made
         else:
             size = _size(result)
             whole = size <= self._surface.settings.of(self._server(one)).result_limit
-            await self._show(one, result, tight=not whole or self._taken + size > self._room)
+            await self._show(one, made, tight=not whole or self._taken + size > self._room)
             self._taken += _size(one.shown)
             self._weight += sum(map(_weight, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
             if self._weight > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
@@ -223,7 +237,7 @@ class Several:
 
     async def _shorten(self) -> None:
         """Those that waited: whole while there is room for all, else the longest of them are kept back."""
-        sizes = {one.at: _size(one.result) for one in self._ones if one.result is not None}
+        sizes = {one.at: _size(one.made.result) for one in self._ones if one.made is not None}
         total = self._taken + sum(sizes.values())
         tight: set[int] = set()
         for at in sorted(sizes, key=lambda at: sizes[at], reverse=True):
@@ -233,18 +247,19 @@ class Several:
             tight.add(at)
             total -= saved
         for one in self._ones:
-            if one.result is not None:
-                await self._show(one, one.result, tight=one.at in tight)
-                one.result = None
+            if one.made is not None:
+                await self._show(one, one.made, tight=one.at in tight)
+                one.made = None
                 await asyncio.sleep(0)
 
-    async def _show(self, one: _One, result: Json, *, tight: bool) -> None:
+    async def _show(self, one: _One, made: Made, *, tight: bool) -> None:
         how = self._surface.settings.of(self._server(one))
         if tight:
             how = replace(how, result_limit=min(how.result_limit, self._tight))
-        if tight or one.offer is not READER:
-            result = await self._surface.bounded(self._call, result, how)
-        one.shown = result
+        if one.offer is None:
+            one.shown = await self._surface.bounded(self._call, made.result, how)
+        else:
+            one.shown = await self._surface.shown(self._call, one.offer, made, how)
 
     def _whole(self) -> Json:
         blocks: list[Any] = []
@@ -252,7 +267,7 @@ class Several:
         for one in self._ones:
             ran = one.outcome != "not run"
             outcome = one.outcome if ran else f"not run: {self._why}"
-            blocks.append(said(f"[{one.at} {one.label}: {outcome}]"))
+            blocks.append(said(own(f"{one.at} {one.label}: {outcome}")))
             blocks += as_list(one.shown.get("content"))
             if one.repairs:
                 blocks.append(said(f"Note: {'; '.join(one.repairs)}"))

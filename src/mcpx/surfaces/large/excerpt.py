@@ -2,7 +2,7 @@
 
 Promise: nothing here cuts a character in two, and the work is bounded by the bytes asked for, not by the value: a
 value that refers to the same part in many places (jmespath makes such) may be endless when written out. Depth is
-bounded as well: what is nested deeper than `DEEPEST` does not fit, and is abridged.
+bounded as well: what is nested deeper than `DEEPEST` does not fit, and is cut.
 
 No promise: `weigh` is exact. It is the size as compact JSON without escapes; who renders a value measures again.
 """
@@ -10,6 +10,8 @@ No promise: `weigh` is exact. It is the size as compact JSON without escapes; wh
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, cast
+
+from mcpx.surfaces.large import marks
 
 DEEPEST = 100
 """Levels a value may have to be shown whole; all encoders take as many."""
@@ -105,28 +107,13 @@ def fit(count: int, most: int, weight: Callable[[int], int], show: Callable[[int
     return fitting, text
 
 
-def abridged(value: object, most: int, show: Callable[[object], str]) -> str:
-    """A value rendered within `most` bytes, its long parts cut with a mark, in whatever way that is possible."""
-    room = most
-    text = ""
-    for _ in range(_TRIES):
-        text = show(clip(value, room))
-        size = size_of(text)
-        if size <= most:
-            return text
-        room = room * most // size - 20
-        if room < 20:
-            break
-    return cut(text, most - 3) + "…" if most >= 3 else ""
-
-
 def clip(value: object, room: int, levels: int = _CLIPPED_LEVELS) -> object:
-    """A value cut down to about `room` bytes; every cut leaves a mark."""
+    """A value cut down to about `room` bytes; every cut leaves a mark (`marks`)."""
     if weigh(value, room) <= room and levels > 0:
         return value
     if isinstance(value, str):
         kept = cut(value, max(room - 30, 10))
-        return value if len(kept) == len(value) else f"{kept}… ({len(value) - len(kept):,} more characters)"
+        return value if len(kept) == len(value) else marks.cut_string(kept, len(value) - len(kept))
     if isinstance(value, list):
         return _clip_list(cast(list[object], value), room, levels)
     if isinstance(value, dict):
@@ -136,7 +123,7 @@ def clip(value: object, room: int, levels: int = _CLIPPED_LEVELS) -> object:
 
 def _clip_list(items: list[object], room: int, levels: int) -> object:
     if levels == 0 or room < 30:
-        return f"… {len(items):,} items"
+        return marks.whole_list(len(items))
     left = room - 20
     shown: list[object] = []
     for item in items:
@@ -147,16 +134,16 @@ def _clip_list(items: list[object], room: int, levels: int) -> object:
             break
         shown.append(item)
         left -= weight
-    return [*shown, f"… {len(items) - len(shown):,} more"] if len(shown) < len(items) else shown
+    return [*shown, marks.more_items(len(items) - len(shown))] if len(shown) < len(items) else shown
 
 
 def _clip_object(fields: dict[str, object], room: int, levels: int) -> object:
     """Short values whole, the long ones share what room is left."""
     if levels == 0 or room < 30:
-        return f"… {len(fields):,} keys"
+        return marks.whole_object(len(fields))
     count = min(len(fields), max(room // 20, 1))
     share = room // count
-    first = [(key if len(key) <= 60 else cut(key, 60) + "…", fields[key]) for key in islice(fields, count)]
+    first = [(short_key(key), fields[key]) for key in islice(fields, count)]
     weights = [size_of(key) + 4 + weigh(value, share) for key, value in first]
     long = sum(weight > share for weight in weights)
     spare = (room - sum(min(weight, share) for weight in weights)) // long if long else 0
@@ -164,5 +151,9 @@ def _clip_object(fields: dict[str, object], room: int, levels: int) -> object:
     for (key, value), weight in zip(first, weights, strict=True):
         shown[key] = clip(value, share + spare - size_of(key) - 4, levels - 1) if weight > share else value
     if count < len(fields):
-        shown["…"] = f"{len(fields) - count:,} more keys"
+        shown[marks.more_keys(len(fields) - count)] = None
     return shown
+
+
+def short_key(key: str) -> str:
+    return key if len(key) <= 80 else marks.cut_string(key[:60], len(key) - 60)

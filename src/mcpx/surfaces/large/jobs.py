@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from queue import SimpleQueue
 from typing import Any
 
@@ -19,7 +20,7 @@ from mcpx.surfaces.large.pages import BadReading
 from mcpx.surfaces.large.preview import NOT_JSON
 from mcpx.surfaces.large.process import HEAD, framed
 from mcpx.surfaces.large.reading import read
-from mcpx.surfaces.large.shaping import decide, piece_of
+from mcpx.surfaces.large.shaping import Piece, decide, piece_of
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
@@ -30,9 +31,9 @@ _Parts = Sequence[bytes]
 _Answer = tuple[Any, _Parts]
 
 
-def rendering(given: tuple[int, bool, int]) -> Rendering:
-    limit, toon, min_size = given
-    return Rendering(result_limit=limit, toon=toon, toon_min_size=min_size)
+def rendering(given: tuple[int, bool, int, bool]) -> Rendering:
+    limit, toon, min_size, compact = given
+    return Rendering(result_limit=limit, toon=toon, toon_min_size=min_size, compact_json=compact)
 
 
 def shape(given: Any, parts: _Parts) -> _Answer:
@@ -45,22 +46,24 @@ def shape(given: Any, parts: _Parts) -> _Answer:
     back = [text.encode("utf-8", "surrogatepass") for text in rendered.values()]
     about = None
     if decision.piece is not None:
-        kept, size, begins = decision.piece.kept, decision.piece.size, decision.piece.begins
-        about = (kept.size, size, begins.text, begins.shape, begins.count)
-        back.append(kept.packed)
+        about = _about(decision.piece)
+        back.append(decision.piece.kept.packed)
     return (list(rendered), about, decision.place, decision.value is not NOT_JSON, decision.says_own), back
 
 
 def keep(given: Any, parts: _Parts) -> _Answer:
     """See `shaping.piece_of`: one JSON text."""
     piece = piece_of(parts[0].decode(), codec.load(parts[0]), rendering(given))
-    begins = piece.begins
-    return (piece.kept.size, piece.size, begins.text, begins.shape, begins.count), [piece.kept.packed]
+    return _about(piece), [piece.kept.packed]
+
+
+def _about(piece: Piece) -> Any:
+    return piece.kept.size, piece.size, astuple(piece.begins)
 
 
 def read_on(given: Any, parts: _Parts) -> _Answer:
     """See `reading.read`."""
-    arguments, (limit_bytes, toon, min_size) = given
+    arguments, (limit_bytes, toon, min_size, _) = given
     try:
         page = read(Kept(parts[0], 0).text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
     except BadReading as error:

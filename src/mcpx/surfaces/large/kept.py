@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mcpx.surfaces.large.marks import own
+
 SMALLEST = 4096
 """What a result counts at least: it bounds their number."""
 
@@ -137,4 +139,4 @@ def _cut(text: bytes, most: int) -> bytes:
     end = max(most - 100, 0)
     while end and text[end] & 0xC0 == 0x80:
         end -= 1
-    return text[:end] + f"\n[cut by mcpx: the first {end:,} of {len(text):,} bytes were kept]".encode()
+    return text[:end] + f"\n{own(f'the first {end:,} of {len(text):,} bytes were kept')}".encode()

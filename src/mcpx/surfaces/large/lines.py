@@ -1,7 +1,7 @@
 """Lines of a large text without making a list of them (SUR-11).
 
-Promise: counting and finding the longest is a scan at the speed of `str.find`; no part of the text is copied, except
-that a text that is not ASCII is encoded once where bytes are asked for.
+Promise: both is a scan at the speed of `str.find`; no part of the text is copied, except that it is encoded once where
+bytes are asked for.
 A line break at the very end of a text ends its last line; it does not begin another one.
 """
 
@@ -22,14 +22,5 @@ def has_line_over(text: str, most: int) -> bool:
     return False
 
 
-def longest_line(text: str, known: int) -> int:
-    """The characters of the longest line, which has at least `known` of them: the more are known, the faster."""
-    longest, begin = max(known, 0), 0
-    while len(text) - begin > longest:
-        last = text.rfind("\n", begin, begin + longest + 1)
-        if last < 0:
-            last = text.find("\n", begin + longest)
-            last = last if last >= 0 else len(text)
-            longest = last - begin
-        begin = last + 1
-    return longest
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

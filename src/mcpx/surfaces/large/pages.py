@@ -1,26 +1,27 @@
 """Pages of a kept result: rows, keys, lines or characters, filtered and bounded (SUR-11).
 
-Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it is and where the
-next one begins; pages one after the other are the whole. Each page holds at least one item: one that is too large is
-shown cut, and the last line says the expression that selects it.
+Promise: a page has at most `room` bytes and a last line of at most `NOTE_BYTES` that says what it is and with which
+arguments the next one is read; pages one after the other are the whole. Each page holds at least one item: one that is
+too large is shown cut, and the last line says the arguments that read it.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mcpx.surfaces.large.example import step
 from mcpx.surfaces.large.excerpt import TIGHTEST, clip, cut, fit, size_of, weigh
-from mcpx.surfaces.large.finding import Needle, to_json
+from mcpx.surfaces.large.finding import Needle
+from mcpx.surfaces.large.hints import arguments, quoted
 from mcpx.surfaces.large.lines import has_line_over
+from mcpx.surfaces.large.marks import own
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, counted
 
-NOTE_BYTES = 400
+NOTE_BYTES = 480
 _PLAIN = "grep is a plain substring, not a regular expression"
 _AROUND = 120
 """Characters shown before and after a match in a text with very long lines."""
-_SUGGESTED = 120
-"""Bytes of a suggested expression; a longer one would fill the last line."""
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
+_SUGGESTED = 140
+"""Bytes of suggested arguments; longer ones would fill the last line."""
 
 Show = Callable[[object], str]
 
@@ -35,6 +36,7 @@ class Asked:
     limit: int | None = None
     jmespath: str | None = None
     grep: str | None = None
+    handle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,10 @@ class _Items:
     """Some of them whole, then one that is too large, cut to about so many bytes."""
     path: Callable[[int], str] | None = None
     """The expression that selects one of them."""
-    numbered: bool = True
-    """Whether it can be seen which of them are shown."""
+    listed: bool = False
+    """Whether it must be told which of them match: nothing else says it."""
+    prefixed: bool = False
+    """Whether each that matches is shown after its offset."""
     value: Callable[[Sequence[int]], object] | None = None
     """Some of them as JSON."""
 
@@ -73,7 +77,7 @@ def page_of_rows(rows: list[object], asked: Asked, room: int, show: Show) -> Pag
         show=lambda positions: show([rows[at] for at in positions]),
         cut=lambda whole, at, left: show([*(rows[each] for each in whole), clip(rows[at], left)]),
         path=lambda at: f"[{at}]",
-        numbered=asked.grep is None,
+        listed=True,
         value=lambda positions: [rows[at] for at in positions],
     )
     return _page(items, asked, room)
@@ -89,10 +93,7 @@ def page_of_keys(fields: dict[str, object], asked: Asked, room: int, show: Show)
         return {name: fields[name]}
 
     def path(at: int) -> str:
-        if _IDENTIFIER.fullmatch(names[at]):
-            return names[at]
-        quoted = to_json(names[at][:60])
-        return quoted if len(names[at]) <= 60 and len(quoted.encode()) <= 60 else f"values(@)[{at}]"
+        return step(names[at]) or f"values(@)[{at}]"
 
     items = _Items(
         unit="key",
@@ -123,6 +124,7 @@ def page_of_text(text: str, asked: Asked, room: int) -> Page:
         weight=lambda at: size_of(line(at)) + 1,
         show=lambda positions: "\n".join(map(line, positions)),
         cut=lambda _, at, left: cut(line(at), left),
+        prefixed=True,
     )
     return _page(items, asked, room)
 
@@ -131,7 +133,7 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
     chosen = items.positions
     if not chosen and asked.grep is not None:
         what = f"nothing in {counted(items.total, items.unit)} contains {Needle(asked.grep).quoted()}"
-        return Page(f"[{what}; {_PLAIN}]")
+        return Page(own(f"{what}; {_PLAIN}"))
     start, stop = _bounds(asked, len(chosen), "match" if asked.grep is not None else items.unit)
     count, text = fit(
         stop - start,
@@ -149,12 +151,13 @@ def _page(items: _Items, asked: Asked, room: int) -> Page:
             notes.append(f"{items.unit} {chosen[end]} is cut" + _how_to_select(items, chosen[end], asked))
             end += 1
     if asked.grep is not None:
-        which = "" if items.numbered else f": {items.unit}s {_some_numbers(chosen[start:end])}"
+        which = f": {items.unit}s {_some_numbers(chosen[start:end])}" if items.listed else ""
+        which = ", each after its offset" if items.prefixed else which
         known = _range("match", start, end, len(chosen))
         notes.insert(0, f"{known} in {counted(items.total, items.unit)}{which}")
     elif start or end < len(chosen):
         notes.insert(0, _range(items.unit, start, end, len(chosen)))
-    return Page(_with_notes(text, notes, end if end < len(chosen) else None, paged=start > 0), value)
+    return Page(_with_notes(text, notes, asked, end if end < len(chosen) else None), value)
 
 
 def _with_one_cut(items: _Items, whole: Sequence[int], large: int, room: int, text: str) -> str | None:
@@ -175,7 +178,7 @@ def _page_of_characters(text: str, asked: Asked, room: int) -> Page:
     shown = cut(text[start : min(stop, start + room)], room)
     end = start + len(shown)
     notes = [_range("character", start, end, len(text))] if start or end < len(text) else []
-    return Page(_with_notes(shown, notes, end if end < len(text) else None, paged=start > 0))
+    return Page(_with_notes(shown, notes, asked, end if end < len(text) else None))
 
 
 def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
@@ -199,9 +202,9 @@ def _page_of_matches(text: str, asked: Asked, room: int) -> Page:
         weight=lambda nth: size_of(line(nth)) + 1,
         show=lambda positions: "\n".join(map(line, positions)),
         cut=lambda _, nth, left: cut(line(nth), left),
+        prefixed=True,
     )
-    answer = _page(items, asked, room)
-    return Page(answer.text.removesuffix("]") + "; each begins with its offset]") if found else answer
+    return _page(items, asked, room)
 
 
 def _bounds(asked: Asked, count: int, unit: str) -> tuple[int, int]:
@@ -234,15 +237,18 @@ def _how_to_select(items: _Items, position: int, asked: Asked) -> str:
     if items.path is None:
         return ""
     path = items.path(position)
-    quoted = to_json(path if asked.jmespath is None else f"{asked.jmespath} | {path}")
-    if size_of(quoted) > _SUGGESTED:
-        quoted = to_json(f"… | {path}")
-    return f"; to read all of it: jmespath={quoted}"
+    all_of_it = path if asked.jmespath is None else f"{asked.jmespath} | {path}"
+    given = arguments(handle=asked.handle, jmespath=all_of_it)
+    if size_of(given) > _SUGGESTED:
+        given = f'the same "jmespath" with {quoted(f" | {path}")} at its end'
+    return f", all of it: {given}"
 
 
-def _with_notes(text: str, notes: list[str], following: int | None, *, paged: bool) -> str:
+def _with_notes(text: str, notes: list[str], asked: Asked, following: int | None) -> str:
     if following is not None:
-        notes.append(f"next: offset={following}")
-    elif paged:
+        limit, jmespath, grep = asked.limit, asked.jmespath, asked.grep
+        given = arguments(handle=asked.handle, jmespath=jmespath, grep=grep, offset=following, limit=limit)
+        notes.append("next: " + (given if size_of(given) <= _SUGGESTED else f'the same with "offset": {following}'))
+    elif asked.offset:
         notes.append("the end")
-    return f"{text}\n[{'; '.join(notes)}]" if notes else text
+    return f"{text}\n{own('; '.join(notes))}" if notes else text

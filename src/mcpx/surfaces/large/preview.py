@@ -1,21 +1,25 @@
 """The beginning and the shape of a large text, from which a model decides how to read on (SUR-11).
 
-Promise: at most `max_bytes` of text, whole rows, keys or lines of it where one fits, and a shape in one line. JSON is
-shown by its rows or keys, however few lines it has. Names in a shape are quoted unless they are plain: no name breaks
-the line or passes for something else.
+Promise: at most `max_bytes` of text: of JSON a few rows with their long strings cut (`brief`), else whole lines where
+one fits; a shape in one line; and something to look for that is there. Names in a shape are quoted unless they are
+plain: no name breaks the line or passes for something else.
 No promise: that the shape of rows holds for all of them. It is read off the first ones.
 """
 
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import orjson
 
 from mcpx.formats.values import render
-from mcpx.surfaces.large.excerpt import TIGHTEST, abridged, cut, fit, size_of, weigh
-from mcpx.surfaces.large.lines import count_lines, has_line_over, longest_line
+from mcpx.surfaces.large.brief import brief
+from mcpx.surfaces.large.example import example, rows_in
+from mcpx.surfaces.large.excerpt import cut, size_of
+from mcpx.surfaces.large.lines import count_lines, counted, has_line_over
+
+__all__ = ["LONG_LINE", "NOT_JSON", "Preview", "counted", "preview", "shape_of"]
 
 NOT_JSON: object = ...
 """Stands for the value of a text that is no JSON."""
@@ -26,7 +30,14 @@ _SAMPLE = 50
 """Rows that are looked at for their shape."""
 _NAMES = 12
 """Names in a shape, on each of its levels."""
+_ALIKE = 3
+"""Names of an object whose values are alike."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+_LOOKED_AT = 2_000
+"""Characters after the beginning of a text in which a word is looked for."""
+_WORD = re.compile(r"[^\W\d_]{4,24}")
+
+Unit = Literal["row", "key", "line", "character"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +46,50 @@ class Preview:
     """The first rows, keys or lines."""
     shape: str
     """`array of 1,240 objects {id: number, name: string, …}`, `text, 5,310 lines`: what there is, in one line."""
+    unit: Unit
+    """What `offset` and `limit` count."""
     count: int = 0
-    """Rows, lines or characters that are shown whole; 0 where that cannot be said."""
+    """Rows, lines or characters that are shown; 0 where that cannot be said."""
+    rows: str | None = None
+    """Of JSON: the expression for the rows that are counted, empty where the whole is meant; None where there are
+    none."""
+    find: str | None = None
+    """Something to begin with that finds something: an expression in JSON, a word in a text."""
 
 
 def preview(
-    text: str, value: object = NOT_JSON, *, max_bytes: int = 2000, toon: bool = True, min_size: int = 3
+    text: str, value: object = NOT_JSON, *, max_bytes: int = 1500, toon: bool = True, min_size: int = 3
 ) -> Preview:
     """`value`: what the text says, when it is JSON."""
+    if not isinstance(value, (list, dict)):
+        return _of_text(value if isinstance(value, str) else text, max_bytes)
+    whole: object = cast(Any, value)
+    rows = rows_in(whole)
+    shown = brief(
+        whole,
+        max_bytes,
+        lambda part: render(part, toon=toon, min_size=min_size),
+        whole if rows is None else rows.items,
+    )
+    return Preview(
+        shown.text,
+        shape_of(whole),
+        "row" if isinstance(value, list) else "key",
+        shown.rows,
+        None if rows is None else rows.path,
+        example(whole, rows),
+    )
 
-    def show(part: object) -> str:
-        return render(part, toon=toon, min_size=min_size)
 
-    count = 0
-    if isinstance(value, list):
-        rows = cast(list[object], value)
-        enough = TIGHTEST * max_bytes
-        count, shown = fit(len(rows), max_bytes, lambda at: weigh(rows[at], enough), lambda n: show(rows[:n]))
-        if not count:
-            shown = abridged(rows, max_bytes, show)
-    elif isinstance(value, dict):
-        shown = abridged(cast(object, value), max_bytes, show)
-    else:
-        plain = value if isinstance(value, str) else text
-        shown = cut(plain, max_bytes)
-        by_characters = has_line_over(plain, LONG_LINE)
-        if by_characters:
-            count = len(shown)
-        elif len(shown) < len(plain):
-            whole = shown.rpartition("\n")[0]
-            shown, count = (whole, count_lines(whole)) if whole else (shown, 0)
-        return Preview(shown, _text_shape(plain, by_characters=by_characters), count)
-    return Preview(shown, shape_of(cast(object, value)), count)
+def _of_text(text: str, max_bytes: int) -> Preview:
+    shown, by_characters = cut(text, max_bytes), has_line_over(text, LONG_LINE)
+    count = len(shown) if by_characters else 0
+    if not by_characters and len(shown) < len(text):
+        whole = shown.rpartition("\n")[0]
+        shown, count = (whole, count_lines(whole)) if whole else (shown, 0)
+    later = _WORD.search(text, len(shown), len(shown) + _LOOKED_AT)
+    unit: Unit = "character" if by_characters else "line"
+    return Preview(shown, _text_shape(text, by_characters=by_characters), unit, count, None, later and later[0])
 
 
 def shape_of(value: object) -> str:
@@ -77,20 +100,10 @@ def shape_of(value: object) -> str:
     return shape if size_of(shape) <= _SHAPE_BYTES else cut(shape, _SHAPE_BYTES - 3) + "…"
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _text_shape(text: str, *, by_characters: bool) -> str:
     """`by_characters`: whether `offset` and `limit` count characters, since a line is too long."""
-    count = count_lines(text)
-    if not by_characters:
-        return f"text, {counted(count, 'line')}"
-    longest = longest_line(text, LONG_LINE // 4)  # no character has more than 4 bytes
-    return (
-        f"text, {counted(count, 'line')}{', the longest' if count > 1 else ''} of {longest:,} characters "
-        f"({len(text):,} characters in all; offset and limit count characters)"
-    )
+    lines = counted(count_lines(text), "line")
+    return f"text, {lines} of {len(text):,} characters" if by_characters else f"text, {lines}"
 
 
 def _shape(value: object, levels: int) -> str:
@@ -101,6 +114,9 @@ def _shape(value: object, levels: int) -> str:
         shape = f"object with {counted(len(fields), 'key')}"
         if not levels or not fields:
             return shape
+        if len(fields) > _NAMES and all(isinstance(each, dict) for each in islice(fields.values(), _SAMPLE)):
+            some = ", ".join(map(_name, islice(fields, _ALIKE)))
+            return f"{shape} ({some}, …) of objects {_columns(list(islice(fields.values(), _SAMPLE)))}"
         names = [f"{_name(key)}: {_shape(fields[key], levels - 1)}" for key in islice(fields, _NAMES)]
         return f"{shape}: {', '.join(names)}{', …' if len(fields) > _NAMES else ''}"
     return _kind(value)
@@ -113,6 +129,11 @@ def _list_shape(rows: list[object], levels: int) -> str:
     shape = f"array of {counted(len(rows), kind)}"
     if kind != "object" or not levels:
         return shape
+    return f"{shape} {_columns(sample)}"
+
+
+def _columns(sample: list[object]) -> str:
+    """The fields of objects that are alike."""
     # The first names of each row in the order in which they turn up; a name that a row lacks gets its mark.
     seen: dict[str, set[str]] = {}
     more = False
@@ -126,7 +147,7 @@ def _list_shape(rows: list[object], levels: int) -> str:
         f"{_name(key)}{'' if all(key in row for row in objects) else '?'}: {' or '.join(sorted(types))}"
         for key, types in seen.items()
     ]
-    return f"{shape} {{{', '.join([*names, '…'] if more else names)}}}"
+    return f"{{{', '.join([*names, '…'] if more else names)}}}"
 
 
 def _kind(value: object) -> str:

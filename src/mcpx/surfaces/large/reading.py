@@ -17,17 +17,20 @@ from typing import Any, cast
 from mcpx.formats.values import render
 from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
+from mcpx.surfaces.large.marks import marked, own
 from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, Page, page_of_keys, page_of_rows, page_of_text
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
 from mcpx.surfaces.large.querying import LONGEST, query
 from mcpx.wire.codec import BadJson, load
 
-__all__ = ["LEAST", "ROOMY", "TOOL", "BadReading", "read"]
+__all__ = ["LEAST", "PARAMETERS", "ROOMY", "TOOL", "BadReading", "read"]
 
-LEAST = 600
+LEAST = 700
 """Bytes below which an answer would be all explanation."""
 ROOMY = LONG_LINE + NOTE_BYTES + 20
 """Limit from which on a text is paged by lines, or by characters, as its preview counts them."""
+PARAMETERS = "{handle, offset?, limit?, jmespath?, grep?}"
+"""What the tool takes, in a word: for the description of the tool it is called through."""
 _GREP_LONGEST = 500
 _LARGEST = 10**15
 _COUNT = re.compile(r"[0-9]{1,15}")
@@ -37,12 +40,12 @@ TOOL: Json = {
     "description": (
         "Reads on in a large result that was kept (15 minutes). Counted in rows of a JSON array, keys of a JSON "
         "object, lines of a text, or characters where its lines are very long. jmespath selects first, then grep "
-        "filters, then offset and limit page. The last line of an answer says the next offset."
+        "filters, then offset and limit page. The last line of an answer says what to read next."
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "handle": {"type": "string", "description": "The handle from the cut result"},
+            "handle": {"type": "string", "description": "The handle that stands below the kept result"},
             "offset": {"type": "integer", "minimum": 0, "description": "Skip so many (default 0)"},
             "limit": {"type": "integer", "minimum": 1, "description": "At most so many (default: as many as fit)"},
             "jmespath": {
@@ -75,7 +78,7 @@ def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: b
     room = max(limit_bytes, LEAST) - NOTE_BYTES
 
     def show(part: object) -> str:
-        return render(part, toon=toon, min_size=min_size)
+        return marked(render(part, toon=toon, min_size=min_size))
 
     try:
         if value is NOT_JSON or isinstance(value, str):
@@ -91,8 +94,7 @@ def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: b
     nothing = small is None or small == [] or small == {}
     if asked.jmespath is None or not nothing:
         return Page(cut(show(small), room), small)
-    note = f"[jmespath found nothing; the result is: {cut(shape_of(whole), 200)}]"
-    return Page(f"{show(small)}\n{note}", small)
+    return Page(f"{show(small)}\n{own(f'jmespath found nothing; {_what_it_is(whole)}')}", small)
 
 
 def _parsed(text: bytes) -> object:
@@ -109,7 +111,14 @@ def _parsed(text: bytes) -> object:
 def _selected(expression: str, whole: object) -> object:
     if whole is NOT_JSON:
         raise BadReading("jmespath needs JSON, and this result is text; use grep, or offset and limit")
-    return query(expression, whole)
+    try:
+        return query(expression, whole)
+    except BadReading as error:
+        raise BadReading(f"{error}; {_what_it_is(whole)}") from None
+
+
+def _what_it_is(whole: object) -> str:
+    return f"the result is: {cut(shape_of(whole), 300)}"
 
 
 def asked_for(arguments: Mapping[str, Any]) -> Asked:
@@ -124,6 +133,7 @@ def asked_for(arguments: Mapping[str, Any]) -> Asked:
         limit=min(limits) if limits else None,
         jmespath=jmespath,
         grep=grep,
+        handle=str(arguments.get("handle")),
     )
 
 

@@ -19,7 +19,7 @@ from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
-PREVIEW_BYTES = 2_000
+PREVIEW_BYTES = 1_500
 DEEPEST = 250
 """Levels of nesting up to which a text is taken for data: what is deeper can hardly be written again."""
 ALL = -1
@@ -89,9 +89,12 @@ def decide(texts: Sequence[str], own: object, how: Rendering, *, alone: bool) ->
 def piece_of(text: str, value: object, how: Rendering) -> Piece:
     """A text to keep, and what it says where it is JSON."""
     raw = text.encode("utf-8", "replace")
+    kept = pack(raw)
+    if kept.size != len(raw):
+        value = NOT_JSON  # its end is lost: what is left of it is a text
     at_most = min(PREVIEW_BYTES, how.result_limit)
     begins = preview(text, value, max_bytes=at_most, toon=how.toon, min_size=how.toon_min_size)
-    return Piece(pack(raw), len(raw), begins)
+    return Piece(kept, len(raw), begins)
 
 
 def may_be_json(bare: str) -> bool:
@@ -104,8 +107,8 @@ def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
     bare = text.strip(SPACE)
     if not may_be_json(bare):
         return _Read(text)
-    one_line = "\n" not in bare
-    if not one_line and not alone and own is None:
+    is_data = how.compact_json or "\n" not in bare
+    if not is_data and not alone and own is None:
         return _Read(text)
     try:
         value: object = codec.load(text.encode(), strict=True)
@@ -114,7 +117,7 @@ def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
     if text.count("[") + text.count("{") > DEEPEST and _too_deep(value):
         return _Read(text)
     says_own = own is not None and (value == own or as_object(own) == {"result": value})
-    if not isinstance(value, (dict, list)) or not (one_line or says_own):
+    if not isinstance(value, (dict, list)) or not (is_data or says_own):
         return _Read(text, cast(object, value), says_own=says_own)
     enough = TIGHTEST * how.result_limit
     if len(text) > enough and weigh(cast(object, value), enough) > enough:

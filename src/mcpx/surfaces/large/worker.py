@@ -90,10 +90,10 @@ def matters(own: object, text_size: int, how: Rendering) -> bool:
     return own is not None and text_size <= _SHRINKS * how.result_limit
 
 
-def _style(how: Rendering) -> tuple[int, bool, int]:
-    return how.result_limit, how.toon, how.toon_min_size
+def _style(how: Rendering) -> tuple[int, bool, int, bool]:
+    return how.result_limit, how.toon, how.toon_min_size, how.compact_json
 
 
 def _piece(about: Any, packed: bytes) -> Piece:
-    kept_size, size, text, shape, count = about
-    return Piece(Kept(packed, kept_size), size, Preview(text, shape, count))
+    kept_size, size, begins = about
+    return Piece(Kept(packed, kept_size), size, Preview(*begins))

@@ -9,6 +9,7 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool, raw
+from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
@@ -142,7 +143,7 @@ class Describe(Compact):
         return f"{offer.server}.{offer.name}"
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"call({exact(self.spelled(offer))}, {arguments})"
+        return f'call {{"method": {exact(self.spelled(offer))}, "arguments": {arguments}}}'
 
 
 def _shown(part: Json) -> Json:
@@ -178,19 +179,14 @@ def _definitions(menu: str) -> list[Json]:
         },
         {
             "name": "call",
-            "description": "Call a tool of an MCP server. Use describe first to learn its parameters.",
+            "description": "Call a tool of an MCP server. Use describe first to learn its parameters. "
+            f"Large results are kept back: read on with method mcpx.result, arguments {PARAMETERS}.",
             "inputSchema": call_schema(method={**text, "description": '"server.tool"'}),
         },
         {
             "name": "resources",
-            "description": "List the resources of MCP servers, or read one by its uri.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "server_name": {**text, "description": "Only this server"},
-                    "uri": {**text, "description": "The resource to read; without it resources are listed"},
-                },
-            },
+            "description": "List the resources of MCP servers, or of one; with a uri, read that.",
+            "inputSchema": {"type": "object", "properties": {"server_name": text, "uri": text}},
             "annotations": {"readOnlyHint": True},
         },
     ]

@@ -6,6 +6,7 @@ from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool
+from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
 from mcpx.surfaces.phrases import exact
 from mcpx.surfaces.several import call_schema
@@ -76,7 +77,8 @@ class Inspect(Compact):
         return offer.name
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"exec({exact(offer.server)}, {exact(offer.name)}, {arguments})"
+        names = f'"server_name": {exact(offer.server)}, "tool_name": {exact(offer.name)}'
+        return f'exec {{{names}, "arguments": {arguments}}}'
 
 
 def _definitions(menu: str) -> list[Json]:
@@ -97,7 +99,8 @@ def _definitions(menu: str) -> list[Json]:
         },
         {
             "name": "exec",
-            "description": "Execute a tool of an MCP server. Use inspect first to learn its parameters.",
+            "description": "Execute a tool of an MCP server. Use inspect first to learn its parameters. "
+            f"Large results are kept back: read on with tool result of server mcpx, arguments {PARAMETERS}.",
             "inputSchema": call_schema(server_name=text, tool_name=text),
         },
     ]

@@ -9,6 +9,7 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import how_many
+from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import MANY_WORDS, Menu, services_within
 from mcpx.surfaces.phrases import exact, one_line, quoted, short
 from mcpx.surfaces.purpose import fitting
@@ -140,7 +141,7 @@ class Search(Compact):
         return offer.public
 
     def how_to_call(self, offer: Offer, arguments: str) -> str:
-        return f"mcp_execute_tool({exact(offer.public)}, {arguments})"
+        return f'mcp_execute_tool {{"tool_name": {exact(offer.public)}, "arguments": {arguments}}}'
 
 
 def _service_line(service: Service, count: int, words: str, starting: Sequence[str]) -> str:
@@ -195,7 +196,8 @@ def _definitions(limit: int, services: str) -> list[Json]:
         },
         {
             "name": "mcp_execute_tool",
-            "description": "Execute an MCP tool that mcp_search_tools found.",
+            "description": "Execute an MCP tool that mcp_search_tools found. "
+            f"Large results are kept back: read on with tool mcpx.result, arguments {PARAMETERS}.",
             "inputSchema": call_schema(tool_name={**text, "description": "Name of the tool as the search gave it"}),
         },
         {
