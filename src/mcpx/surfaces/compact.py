@@ -25,7 +25,7 @@ from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Tools, tools_by_server
 from mcpx.surfaces.phrases import NEAREST, cut, exact, one_line, quoted, starting
-from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
+from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.surface import Surface, Surfaces
 from mcpx.surfaces.view import Service, View
@@ -137,7 +137,7 @@ class Compact(Surface):
         how = how or self.settings.common
         if is_plain(result, how.result_limit):
             return result
-        if how.compact_json and not (is_data and is_data()):
+        if how.compact_json and has_lines(result) and not (is_data and is_data()):
             how = replace(how, compact_json=False)
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
