@@ -71,6 +71,17 @@ Newest first.
 ### Returns
 Titles and links
 """
+WORDY = """Search the archive.
+
+Newest first.
+
+The parameters explained:
+- query: What to look for, in any language
+- limit: At most so many
+
+Returns:
+Titles and links
+"""
 FLAT = (
     "Search the archive. Newest first. Args: query: What to look for, in any language limit (int): At most so many "
     "Returns: Titles and links"
@@ -78,7 +89,7 @@ FLAT = (
 PARAMETERS = {"query": "", "limit": ""}
 
 
-@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST, JSDOC, MARKDOWN, FLAT])
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST, JSDOC, MARKDOWN, WORDY, FLAT])
 def test_what_is_said_of_a_parameter_is_its_note(text: str) -> None:
     found = read(text, PARAMETERS)
     assert " ".join(found.text.split()) == "Search the archive. Newest first."

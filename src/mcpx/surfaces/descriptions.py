@@ -75,9 +75,11 @@ async def describe_server(
         lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
     pace = Pace()  # there may be thousands of them
     told: list[_Listed] = []
+    tools: list[Json] = []
     unread = room
     for offer in offers:
         await pace.step()
+        tools.append(raw(offer))
         listed = _listed(surface, offer) if unread > 0 else _Listed(offer, marks(offer), ())
         unread -= sum(map(len, listed.said))
         told.append(listed)
@@ -111,7 +113,7 @@ async def describe_server(
         "description": service.description,
         "instructions": service.instructions,
         "status": service.status,
-        "tools": [raw(offer) for offer in offers],
+        "tools": tools,
     }
     return surface.reply("\n".join(lines), structured)
 

@@ -22,7 +22,7 @@ Section = Literal["text", "args", "returns", "example", "raises"]
 
 _HEADINGS: dict[Section, str] = {
     "args": "args|arguments|keyword args|keyword arguments|param|params|parameter|parameters|input parameters"
-    "|tool parameters|parameters explained|参数|参数说明|输入参数|引数|パラメータ",
+    "|tool parameters|参数|参数说明|输入参数|引数|パラメータ",
     "returns": "return|returns|return value|return values|yields|返回|返回值|返回结果|戻り値",
     "example": "example|examples|example usage|usage example|usage examples|sample usage|示例|例子|使用示例|例",
     "raises": "raises|throws|exceptions|error responses|异常",
@@ -33,6 +33,11 @@ _HEADING = re.compile(
     r"(?P<colon>\s?[:：])?[*_`]{0,3}(?P<rest>\s.*|)",
     re.IGNORECASE,
 )
+_ARGS_LINE = re.compile(
+    r"(?:#{1,6}\s{0,3})?[*_`]{0,3}(?:[A-Za-z]+\s){0,3}(?:args|arguments|params|parameters)\b[^:：]{0,40}[:：][*_`]{0,3}",
+    re.IGNORECASE,
+)
+"""`The parameters explained:`; what follows decides."""
 _FIELD = re.compile(r"[:@](?P<word>param|parameter|arg|argument|type|returns?|rtype|raises?|throws)\b(?P<rest>.*)")
 _NAMED = re.compile(r"(?:\{[^{}]{0,100}\}\s*)?(?P<before>[^:\n]{0,100}?)(?::|\s-\s|\Z)\s*(?P<said>.*)")
 _BULLET = re.compile(r"(?:[-*•+]|\d{1,2}[.)])\s+")
@@ -193,6 +198,10 @@ class _Reader:
         if self._section != "text" and indent > self._indent:
             return False
         found = _HEADING.fullmatch(bare)
+        if (found is None or not found["colon"]) and len(bare) < 100 and _ARGS_LINE.fullmatch(bare):
+            self.close()
+            self._open("args", indent, "", bare)
+            return True
         if found is None or not (found["colon"] or ((found["mark"] or found["bold"]) and not found["rest"].strip())):
             return self._numpy and indent <= self._indent and self._underlined(bare)
         self.close()

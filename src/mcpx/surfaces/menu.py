@@ -7,6 +7,7 @@ names of tools. The same catalog gives the same bytes, whoever connected first.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 
 from mcpx.formats.tokens import estimate
@@ -25,7 +26,7 @@ NAMES_SHARE = 0.6
 """Of the budget, when nothing but names of servers is left to fill it with: tokenizers cut names into small pieces."""
 LONGEST_NAME = 100
 """Characters of a tool's name that are shown: one server must not use up the menu of all."""
-WORDS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4)
+WORDS = (24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4)
 """Tokens of what each server is for, as there is room."""
 FEW_WORDS = 14
 """Tokens of them beside the names of all its tools."""
@@ -63,7 +64,7 @@ def definitions_within(budget: int, menu: Menu, define: Callable[[str], list[Jso
     """
     for step in _steps(menu, more):
         # Whatever the rest of the definitions takes, characters / 4 is the least a menu can cost.
-        text = _joined(step, 5 * budget)
+        text = _joined(step, 4 * budget)
         if text is not None and _cost(definitions := define(text)) <= budget:
             return definitions
     room = int(NAMES_SHARE * budget) - _cost(define(""))
@@ -76,10 +77,10 @@ def services_within(room: int, menu: Menu, more: str) -> str:
         return ""
     for tokens in (*WORDS, 3):
         lines = (_named(service.name, _words(menu, service, tokens)) for service in menu.services)
-        text = _joined(("Services:", *lines), 5 * room)
+        text = _joined(chain(("Services:",), lines), 4 * room)
         if text is not None and estimate(codec.dump(text).decode()) <= room:
             return text
-    names = _joined((one_line(service.name) for service in menu.services), 5 * room, ", ")
+    names = _joined((one_line(service.name) for service in menu.services), 4 * room, ", ")
     if names is not None and estimate(names) + 5 <= room:
         return f"Services: {names}"
     told = f"There are {counted(len(menu.services), 'service')}."
@@ -94,9 +95,9 @@ def _steps(menu: Menu, more: str) -> Iterator[Iterable[str | None]]:
     heading = f"{HEADING}. {more}"
     if menu.words:
         for some in SOME_TOOLS:
-            yield (f"{HEADING} [some of its tools]. {more}", *_summaries(menu, MANY_WORDS, some))
+            yield chain((f"{HEADING} [some of its tools]. {more}",), _summaries(menu, MANY_WORDS, some))
         for tokens in WORDS:
-            yield (heading, *_summaries(menu, tokens))
+            yield chain((heading,), _summaries(menu, tokens))
 
 
 def _joined(parts: Iterable[str | None], most: int, separator: str = "\n") -> str | None:
