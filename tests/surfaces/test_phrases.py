@@ -1,8 +1,10 @@
-"""Cuts fall at the end of a sentence or of a word."""
+"""Cuts fall at the end of a sentence or of a word; what a model is told to say can be copied (SUR-9)."""
+
+import json
 
 import pytest
 
-from mcpx.surfaces.phrases import passages, sentences, short, words_within
+from mcpx.surfaces.phrases import LONGEST_TO_COPY, exact, passages, sentences, short, words_within
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,17 @@ def test_passages_end_where_their_lines_do() -> None:
         "- second",
         "Last",
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", 'quo"te', "back\\slash", "two\nlines", "a  b", "字", "\u202eturned", "\ud83d"]
+)
+def test_a_name_to_copy_is_a_json_string_on_one_line(name: str) -> None:
+    """SUR-9: whatever is in it, it is the name; nothing in it is invisible."""
+    assert json.loads(exact(name)) == name
+    assert exact(name).isprintable()
+
+
+def test_a_name_that_is_too_long_is_cut() -> None:
+    """SUR-9"""
+    assert json.loads(exact("n" * 9000)) == "n" * LONGEST_TO_COPY + "..."

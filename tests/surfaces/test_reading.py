@@ -357,7 +357,7 @@ def test_a_mistake_in_jmespath_is_explained(expression: str, said: str) -> None:
     with pytest.raises(BadReading) as error:
         ask(raw({"rows": ROWS}), jmespath=expression)
     assert said in str(error.value)
-    if not said.startswith("begins") and len(expression) <= 1000:
+    if len(expression) <= 1000:
         assert "rows: array of 5,000 objects {id: number, name: string, size: number}" in str(error.value)
     assert len(str(error.value)) < 400
 

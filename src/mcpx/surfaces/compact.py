@@ -28,7 +28,7 @@ from mcpx.surfaces.mistakes import Mistake, Unknown, nearest
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.phrases import cut, one_line, quoted, starting
 from mcpx.surfaces.purpose import purposes
-from mcpx.surfaces.results import Shaper, is_plain, owner_of, said
+from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.several import Made, Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
@@ -151,7 +151,7 @@ class Compact(Surface):
         how = how or self.settings.common
         if is_plain(result, how.result_limit):
             return result
-        if how.compact_json and not (is_data and is_data()):
+        if how.compact_json and has_lines(result) and not (is_data and is_data()):
             how = replace(how, compact_json=False)
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 

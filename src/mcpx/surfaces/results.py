@@ -237,6 +237,15 @@ def is_plain(result: Json, limit: int) -> bool:
     return text is not None and 4 * len(text) <= limit and not may_be_json(text.strip(SPACE))
 
 
+def has_lines(result: Json) -> bool:
+    """Whether a text of it may have several lines."""
+    content: Any = result.get("content")
+    if not isinstance(content, list):
+        return False
+    blocks = cast(list[Any], content)
+    return len(blocks) > MOST_BLOCKS or any("\n" in (text_of(block) or "") for block in blocks)
+
+
 def _large_lists(value: object, levels: int = 3) -> Iterator[list[Any]]:
     """The long lists on the first levels of a value: where it is large, that is nearly always where."""
     if isinstance(value, list):

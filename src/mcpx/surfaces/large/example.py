@@ -106,7 +106,7 @@ def _of_rows(rows: Rows) -> str:
         if (word := _word(values)) is not None:
             return f"{path}[?{names[key]}=='{word}']"
     for key in columns:
-        if all(isinstance(row, dict) and _is_number(cast(dict[str, object], row).get(key)) for row in rows.items):
+        if _all_numbers(rows.items, key):
             return f"max_by({path or '@'}, &{names[key]})"
     for key, values in columns.items():
         if any(value is not None for value in values):
@@ -152,5 +152,7 @@ def _largest(value: object) -> str | None:
     return path or None
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _all_numbers(rows: list[Any], key: str) -> bool:
+    """Of each and every row: one other would make the expression fail."""
+    numbers = (int, float)
+    return all(row.__class__ is dict and row.get(key).__class__ in numbers for row in rows)

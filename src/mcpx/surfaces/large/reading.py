@@ -90,7 +90,8 @@ def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: b
         small = cast(object, value)  # a number or the like, or nothing at all
         weigh(small, room)
     except NotJson:
-        raise BadReading("jmespath: an expression that begins with & only goes into a function") from None
+        why = "jmespath: an expression that begins with & only goes into a function"
+        raise BadReading(f"{why}; {_what_it_is(whole)}") from None
     nothing = small is None or small == [] or small == {}
     if asked.jmespath is None or not nothing:
         return Page(cut(show(small), room), small)

@@ -23,7 +23,7 @@ AT_ONCE = 256 * 1024
 """Characters or bytes of a result that are worked on while everybody waits, unless there is an expression."""
 _TOO_MUCH = (
     "this takes too much time or memory on a result of this size; select less first, "
-    "e.g. jmespath=\"[0:1000]\" or 'rows[0:1000] | …', or use grep alone"
+    'e.g. "jmespath": "[0:1000]" or "rows[0:1000] | …", or use grep alone'
 )
 _NOT_NOW = "too many large results are being read at this moment; try again"
 _SHRINKS = 16
