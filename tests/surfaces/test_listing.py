@@ -146,8 +146,17 @@ def test_a_long_description_among_others_is_cut_and_it_is_said_where_the_rest_is
     long = "".join(f"Sentence {n} of many. " for n in range(200))
     told = lines(tool("a", long), tool("b", "Short."))
     assert len(told[0]) < 1_100 and told[0].endswith(("many.", "..."))
-    assert told[-1].startswith("What ends in ...")
+    assert told[-1] == "Longer descriptions are cut; of a tool alone all is told."
     assert lines(tool("a", long))[0].endswith("Sentence 199 of many.")
+
+
+def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_theirs_to_others() -> None:
+    """SUR-2, SUR-3: a listing is for choosing a tool; what it is called with is never cut."""
+    long = "".join(f"Sentence {n} of many. " for n in range(30))
+    told = lines(*(tool(f"t{n}", long) for n in range(14)), tool("short", "Short."))
+    assert sum(map(len, told)) < 3_500
+    assert all(line.count("Sentence") >= 3 for line in told[:14])
+    assert f"- t0({{}}): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
 
 
 def test_whatever_servers_send_is_listed() -> None:

@@ -17,12 +17,16 @@ from mcpx.surfaces.about import DEPRECATED, DESTRUCTIVE, READ_ONLY, docstring_of
 from mcpx.surfaces.docstrings import Docstring
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
-from mcpx.surfaces.phrases import cut, one_line, passages, sentences, short
+from mcpx.surfaces.phrases import cut, fair_share, one_line, passages, sentences, short
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import Service
 
 LISTED = 1_000
-"""Characters of one description among others."""
+"""Characters of one description among others, at most."""
+LEAST_LISTED = 120
+"""And at least: a sentence or two."""
+ALL_LISTED = 2_500
+"""Characters that the descriptions of one server's tools share; a signature is never cut for it."""
 RETURNS = 80
 """Characters that tell in a list what a tool returns."""
 LEAST_SHARED = 3
@@ -89,16 +93,18 @@ async def describe_server(
     lines += [line.told for line in shared]
     usual = _usual(told)
     lines += [f"Unless marked, tools are {usual}."] if usual else []
+    texts = [" ".join(sentence for sentence in each.said if sentence not in once) for each in told]
+    sizes = list(map(len, texts))
+    most = LISTED if sum(sizes) <= ALL_LISTED else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
     cuts = False
-    for each in told:
+    for each, said in zip(told, texts, strict=True):
         await pace.step()
         offer = each.offer
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
             continue
-        said = " ".join(sentence for sentence in each.said if sentence not in once)
-        if len(said) > LISTED and len(told) > 1:
-            said, cuts = short(said, LISTED), True
+        if len(said) > most and len(told) > 1:
+            said, cuts = short(said, most), True
         numbers = "".join(line.sign for line in shared if line.sign and line.sentences[0] in each.said)
         head, _, types = surface.signature(offer).partition("\n")
         # In front of the stranger's words, where these cannot stand for it.
@@ -107,7 +113,7 @@ async def describe_server(
         lines += [types] if types else []
         room -= len(lines[-1]) + len(types)
     if cuts:
-        lines.append("What ends in ... is told whole of a tool alone.")
+        lines.append("Longer descriptions are cut; of a tool alone all is told.")
     structured: Json = {
         "server": service.name,
         "description": service.description,

@@ -1,6 +1,7 @@
 """Somebody else's words inside our own: on one line, bounded, cut where it hurts least."""
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from mcpx.surfaces.large.hints import quoted as literal
@@ -103,3 +104,15 @@ def starting(view: View, what: str = "tools") -> str:
     names = view.starting()
     more = f" and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
     return f"Still starting, {what} not known yet: {', '.join(map(one_line, names[:NEAREST]))}{more}." if names else ""
+
+
+def fair_share(sizes: Sequence[int], room: int) -> int:
+    """The size up to which each is let be, so that all take `room`, which is less than they need: what short ones
+    leave goes to others."""
+    left = len(sizes)
+    for size in sorted(sizes):
+        if size * left > room:
+            break
+        room -= size
+        left -= 1
+    return max(room, 0) // max(left, 1)

@@ -14,7 +14,7 @@ from mcpx.model.errors import RpcError
 from mcpx.surfaces.large.excerpt import cut as shortened
 from mcpx.surfaces.large.excerpt import size_of
 from mcpx.surfaces.mistakes import Mistake
-from mcpx.surfaces.phrases import cut, exact
+from mcpx.surfaces.phrases import cut, exact, fair_share
 from mcpx.surfaces.results import said, text_of
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
@@ -115,17 +115,6 @@ async def _told(surface: "Compact", view: View, name: str, tell: Tell, room: int
         return surface.failure(await surface.guide.explained(view, mistake))
     except RpcError as error:
         return surface.failure(error.message)
-
-
-def fair_share(sizes: Sequence[int], room: int) -> int:
-    """The size up to which all are let be, so that together they take `room`: what short ones leave goes to others."""
-    left = len(sizes)
-    for size in sorted(sizes):
-        if size * left > room:
-            break
-        room -= size
-        left -= 1
-    return max(room, 0) // max(left, 1)
 
 
 def introduced(reply: Json, words: str) -> Json:
