@@ -30,6 +30,8 @@ STOP_WORDS = frozenset(_SAY_NOTHING.split())
 
 _IRREGULAR = {
     "news": "news",
+    "setting": "setting",
+    "settings": "setting",
     "analysis": "analyz",
     "analyses": "analyz",
     "analyse": "analyz",
