@@ -2,7 +2,8 @@
 
 FOLDER holds `tools.jsonl` (`server, server_description, tool, description, input_schema`) and `queries*.jsonl` (`set,
 id, query, relevant`, where `relevant` is a list of `{server, tool, alternatives?}`). Prints tables; `--output` also
-writes the numbers as JSON. What mcpx is compared with: `bench/search_systems.py`.
+writes the numbers as JSON. What mcpx is compared with: `bench/search_systems.py`; queries of our own, for folders that
+hold their tools: `bench/search_own.py`; whether the constants hold for other queries: `bench/search_folds.py`.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench import search_own
 from bench.search_systems import Search, fastmcp_bm25, mcpx, plain_bm25f
 from mcpx.catalog.search import Document, Index
 from mcpx.catalog.search.glossary import chinese
@@ -211,6 +213,7 @@ def run(folder: Path, many: int = MANY) -> dict[str, Any]:
         "quality": {name: quality(search, queries) for name, search in there.items()},
         "misspelt": {name: quality(search, slips) for name, search in there.items()},
         "glossary": {"entries": len(chinese().entries), "whole_queries": entries, "single_words": single_words},
+        "own": search_own.measured(folder, documents),
         "speed": [speed(documents, queries), speed(repeated(documents, many), queries, rounds=1)],
     }
 
@@ -231,6 +234,8 @@ def tables(results: Mapping[str, Any]) -> str:
         for system, of_set in results["quality"].items()
     ]
     parts.append("## Halves: R@5 of even and odd rows\n\n" + _table(["set", "system", "even", "odd"], halves))
+    if results["own"]:
+        parts.append("## Queries of our own\n\n" + search_own.table(results["own"]))
     columns = ["tools", "build_s", "p50_ms", "p95_ms", "kept_mb", "peak_mb"]
     timed = [[f"{row['tools']}", *(f"{row[column]:.2f}" for column in columns[1:])] for row in results["speed"]]
     parts.append(

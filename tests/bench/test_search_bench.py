@@ -38,6 +38,51 @@ def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     assert "tools.jsonl" in done.stderr
 
 
+def test_the_constants_can_be_chosen_without_the_queries_they_are_measured_with() -> None:
+    """FMT-3: each query is left out once; what is shipped stays as it is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.search_folds", SAMPLE], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {line.split(" | ")[0]: line for line in done.stdout.splitlines() if line.startswith("| ")}
+    assert {"| usual", "| left_out", "| shipped", "| without 100% of the synonyms"} <= set(rows)
+    assert "SYNONYM: shipped 0.5, chosen [" in done.stdout
+
+
+def test_a_server_is_either_looked_at_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FMT-3"""
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.search import read
+    from bench.search_folds import folds
+
+    documents, queries = read(SAMPLE)
+    dealt = folds(documents, queries)
+    assert sorted(at for fold in dealt for at in fold) == list(range(len(queries)))
+    servers = [{documents[min(queries[at].relevant[0])].service for at in fold} for fold in dealt]
+    assert sum(map(len, servers)) == len(set[str]().union(*servers))
+
+
+def test_own_queries_are_only_for_the_tools_they_were_written_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FMT-3: elsewhere nobody knows whether nothing fits."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.search import read
+    from bench.search_own import QUERIES, measured, own_queries, table
+
+    from mcpx.catalog.search import Document
+
+    documents, _ = read(SAMPLE)
+    assert own_queries(documents, live=False) == []
+    rows = [json.loads(line) for line in QUERIES.read_text(encoding="utf-8").splitlines()]
+    assert {row["part"] for row in rows} == {"tuning", "test"}
+    wanted = {
+        (one["server"], one["tool"]) for row in rows for e in row["relevant"] for one in (e, *e.get("alternatives", ()))
+    }
+    theirs = [Document(name, name, server, "", name, ()) for server, name in sorted(wanted)]
+    own = measured(SAMPLE, theirs)
+    assert sum(row["queries"] for row in own) == sum(1 for row in rows if not row["set"].startswith("own_live"))
+    assert "| own_none | test |" in table(own)
+
+
 def test_recall_and_rank_are_counted_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     """FMT-3: an entry is found when the tool or one of its alternatives is; recall is the share of entries."""
     monkeypatch.syspath_prepend(str(ROOT))

@@ -61,6 +61,7 @@ def parameters_of(schema: object) -> Json:
 
 def document_of(offer: Offer, service_description: str) -> Document:
     properties = as_object(as_object(offer.definition.get("inputSchema")).get("properties"))
+    hints = hints_of(offer)
     return Document(
         name=offer.name,
         public=offer.public,
@@ -68,6 +69,9 @@ def document_of(offer: Offer, service_description: str) -> Document:
         service_description=service_description,
         description=_text(offer.definition.get("description")),
         parameters=tuple((name, _text(as_object(part).get("description"))) for name, part in properties.items()),
+        read_only=hints.read_only,
+        destructive=hints.destructive,
+        deprecated=hints.deprecated,
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.catalog.search.glossary import Glossary, chinese, synonyms
-from mcpx.catalog.search.words import STOP_WORDS, is_cjk, words
+from mcpx.catalog.search.glossary import Glossary, Synonyms, chinese, in_chinese, synonyms
+from mcpx.catalog.search.words import STOP_WORDS, is_cjk, stems, words
 
 SAMPLE = Path(__file__).with_name("sample")
 OWN_QUERIES = ("帮我查一下明天的天气", "把文件移动到另一个目录", "生成一张柱状图", "查询比特币的实时价格")
@@ -63,21 +63,52 @@ def test_no_entry_is_a_phrase_of_stop_words_and_words() -> None:
         assert not any(word.startswith(start) and word != start for start in polite), word
 
 
-def test_synonyms_are_single_words_and_never_only_themselves() -> None:
-    """FMT-3"""
-    for word, names in synonyms().entries.items():
-        assert word.isascii() and word.isalnum() and word == word.lower(), word
-        assert word not in STOP_WORDS, word
-        assert any(name != (word,) for name in names), word
+def test_synonyms_look_for_each_other_or_one_way() -> None:
+    """FMT-3: words are kept as terms, so that endings do not matter; two words can have names too, if
+    neither is a stop word."""
+    parsed = Synonyms.parse("# why\nerase, deleting, get rid\nlook_up sign_in logins: authentication\n")
+    assert parsed.entries == {
+        ("eras",): (("delet",), ("get", "rid")),
+        ("delet",): (("eras",), ("get", "rid")),
+        ("get", "rid"): (("eras",), ("delet",)),
+        ("look", "up"): (("authenticat",),),
+        ("login",): (("authenticat",),),
+    }
 
 
-@pytest.mark.parametrize(("query", "read"), [("weather forecast", False), ("天气", True)])
-def test_the_chinese_glossary_is_read_for_chinese_only(query: str, read: bool) -> None:
-    """FMT-3: nothing is loaded before it is needed."""
+def test_the_synonyms_are_many_words_and_few_at_once() -> None:
+    """FMT-3: one or two words left, up to three right; nothing is another name of itself."""
+    entries = synonyms().entries
+    assert len(entries) > 1_000
+    for said, names in entries.items():
+        assert 1 <= len(said) <= 3, said
+        assert said not in names, said
+        assert len(names) <= 24, (said, "drowns what it means")
+        assert all(1 <= len(name) <= 4 and all(term.isascii() for term in name) for name in names), said
+
+
+def test_the_synonyms_hold_no_whole_query() -> None:
+    """FMT-3: it is made of words; a query that stood in it would measure nothing."""
+    rows = (SAMPLE / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    queries = {stems(tuple(word.lower() for word in words(json.loads(row)["query"]))) for row in rows}
+    assert not {query for query in queries if len(query) > 2} & set(synonyms().entries)
+
+
+def test_english_finds_tools_that_are_described_in_chinese() -> None:
+    """FMT-3: the glossary the other way round."""
+    assert ("天气",) in in_chinese()[stems(("weather",))]
+
+
+@pytest.mark.parametrize(
+    ("query", "described", "read"),
+    [("weather forecast", "weather", False), ("weather forecast", "查询天气", True), ("天气", "weather", True)],
+)
+def test_the_chinese_glossary_is_read_for_chinese_only(query: str, described: str, read: bool) -> None:
+    """FMT-3: nothing is loaded before it is needed, by a query or by a tool."""
     program = (
         "from mcpx.catalog.search import Document, Index\n"
         "from mcpx.catalog.search.glossary import chinese\n"
-        "index = Index([Document('weather', 'weather', '天气服务', '', '查询天气', ())])\n"
+        f"index = Index([Document('weather', 'weather', 'sky', '', {described!r}, ())])\n"
         f"assert index.search({query!r}).total == 1\n"
         "print(chinese.cache_info().currsize)\n"
     )

@@ -1,21 +1,24 @@
 """The search index over tools: a ranking by the words of a query, with the rules for names on top.
 
 Promised: the same documents and query give the same order (ties by position); `total` counts every match; when the
-query looks like a name, the tools of that name come first and those whose names begin so come next; time and memory
-are bounded by the number of documents, whatever their text and the query hold. Not promised: meaning. Words are
-compared, with endings, slips, synonyms and (for Chinese) translations seen through; a query in quite other words
+query looks like a name, the tools of that name come first and those whose names begin so come next; of a query with
+several wishes each one's best tool comes first; how many hits are worth showing is said, and that nothing fits; time
+and memory are bounded by the number of documents, whatever their text and the query hold. Not promised: meaning. Words
+are compared, with endings, slips, synonyms and (for Chinese) translations seen through; a query in quite other words
 finds nothing.
 """
 
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from mcpx.catalog.search.postings import NAME, Postings, Reading, Texts
-from mcpx.catalog.search.query import Concept, concepts
+from mcpx.catalog.search.query import LONGEST_QUERY, Asking
+from mcpx.catalog.search.ranking import Dampings, Ranking
+from mcpx.catalog.search.wishes import wishes
 from mcpx.catalog.search.words import is_cjk, plain
 from mcpx.model.slices import Work, at_once
 
@@ -26,8 +29,12 @@ _PARAMETER_CHARACTERS = 300
 _PUBLIC, _EXACT, _PREFIX = 3_000.0, 2_000.0, 1_000.0
 """Added to the score where the rules for names decide. No score of words comes near."""
 _STRONG = 0.5
-"""Of the best score: what has less is a weak match."""
+"""Of the best score that words alone give: what has less is a weak match."""
 _SORTED_AT_ONCE = 1_000
+_FITTING = 3
+"""Of the ranking: when none of so many fits, nothing does."""
+_LOOKED_AT = 32
+"""Of the ranking, for the wishes of a query one by one."""
 _PREFIX_WORDS = 2
 """A query of so many words may be the beginning of a name."""
 
@@ -45,6 +52,10 @@ class Document:
     description: str
     parameters: tuple[tuple[str, str], ...]
     """Name and description of each top-level input property."""
+    read_only: bool = False
+    """By its annotations, as the next one."""
+    destructive: bool = False
+    deprecated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +72,24 @@ class Hits:
     total: int
     """All matches, on this page or not."""
     strong: int = 0
-    """How many of the first hits of this page say what was asked for; the others share a word or two with it."""
+    """How many of the first hits of this page say what was asked for; the others share a word or two with it. 0 on a
+    page with hits: nothing fits, or (on a later page) what fits came before."""
 
 
 class Index:
     """Built by `build`, then only read."""
 
-    __slots__ = ("_called", "_count", "_names", "_postings", "_services")
+    __slots__ = (
+        "_asking",
+        "_called",
+        "_count",
+        "_dampings",
+        "_deprecated",
+        "_names",
+        "_own_names",
+        "_postings",
+        "_services",
+    )
 
     def __init__(self, documents: Iterable[Document]) -> None:
         at_once(self._read(documents))
@@ -82,6 +104,9 @@ class Index:
     def _read(self, documents: Iterable[Document]) -> Work[None]:
         self._services: dict[str, array[int]] = {}
         self._called: dict[str, dict[int, float]] = {}
+        self._own_names: list[str] = []
+        self._dampings = Dampings()
+        self._deprecated: set[int] = set()
         reading = Reading()
         names: list[list[tuple[str, int]]] = []
         """In sorted pieces: sorting all of them takes as long as it takes."""
@@ -98,6 +123,16 @@ class Index:
             if len(some) >= _SORTED_AT_ONCE:
                 names.append(sorted(some))
                 some.clear()
+            self._own_names.append(document.name[: NAME.characters])
+            self._dampings.add(
+                position,
+                self._own_names[-1],
+                read_only=document.read_only,
+                destructive=document.destructive,
+                deprecated=document.deprecated,
+            )
+            if document.deprecated:
+                self._deprecated.add(position)
             reading.document(_texts(document))
             yield
         self._count = position + 1
@@ -107,6 +142,7 @@ class Index:
             if at % _SORTED_AT_ONCE == 0:
                 yield
         self._postings = yield from Postings.building(reading)
+        self._asking = Asking(self._postings)
 
     def search(
         self,
@@ -120,47 +156,28 @@ class Index:
 
         A blank query matches everything, in order. `service` is a service's exact name.
         """
-        pool: Iterable[int] = range(self._count) if service is None else self._services.get(service, ())
-        blank = not query.strip()
-        scores = [0.0] * self._count if blank else self._scores(query)
-        matches = list(pool) if blank else [position for position in pool if scores[position] > 0]
+        pool: Sequence[int] = range(self._count) if service is None else self._services.get(service, ())
         start = max(offset, 0)
         end = start + max(limit, 0)
-        if not blank:
-            best = heapq.nsmallest(min(end, len(matches)), matches, key=lambda position: (-scores[position], position))
-        else:
-            best = matches
-        hits = tuple(Hit(position, scores[position]) for position in best[start:end])
-        least = _STRONG * scores[best[0]] if best else 0.0
-        return Hits(hits, len(matches), sum(1 for hit in hits if hit.score >= least))
-
-    def _scores(self, query: str) -> list[float]:
-        scores = [0.0] * self._count
-        for concept in concepts(query, self._postings):
-            self._add(concept, scores)
-        for position, bonus in self._lifted(query).items():
+        if not query.strip():
+            hits = tuple(Hit(position, 0.0) for position in pool[start:end])
+            return Hits(hits, len(pool), len(hits))
+        lifted = self._lifted(query)
+        parts = [query] if lifted else wishes(query[:LONGEST_QUERY])
+        ranking = Ranking(parts, self._asking, self._postings, self._count, self._dampings)
+        scores = ranking.scores
+        top = max(scores if service is None else (scores[position] for position in pool), default=0.0)
+        for position, bonus in lifted.items():
             scores[position] += bonus
-        return scores
-
-    def _add(self, concept: Concept, scores: list[float]) -> None:
-        """A document has the score of the best of a concept's names; the words of a name add up."""
-        if len(concept) == 1:
-            name = concept[0]
-            for term in name.terms:
-                for position, score in self._postings.of(term):
-                    scores[position] += name.weight * score
-            return
-        best: dict[int, float] = {}
-        for name in concept:
-            sums: dict[int, float] = {}
-            for term in name.terms:
-                for position, score in self._postings.of(term):
-                    sums[position] = sums.get(position, 0.0) + name.weight * score
-            for position, score in sums.items():
-                if score > best.get(position, 0.0):
-                    best[position] = score
-        for position, score in best.items():
-            scores[position] += score
+        matches = [position for position in pool if scores[position]]
+        best = heapq.nlargest(max(end, _LOOKED_AT), matches, key=scores.__getitem__)
+        fits = bool(best) and (best[0] in lifted or ranking.fits(best[:_FITTING]))
+        if len(parts) > 1:
+            for position in ranking.served(parts, self._own_names, best[:_LOOKED_AT]):
+                scores[position] += top
+            best.sort(key=lambda position: (-scores[position], position))
+        hits = tuple(Hit(position, scores[position]) for position in best[start:end])
+        return Hits(hits, len(matches), sum(1 for hit in hits if hit.score >= _STRONG * top) if fits else 0)
 
     def _lifted(self, query: str) -> Mapping[int, float]:
         """The positions that the rules for names lift, and by how much."""
@@ -173,6 +190,9 @@ class Index:
                 found[position] = _PREFIX
         if name:
             found.update(self._called.get(name, {}))
+        if " " in query.strip():
+            # Words are not a name yet: what is deprecated is only put first for who writes its name.
+            found = {position: bonus for position, bonus in found.items() if position not in self._deprecated}
         return found
 
 

@@ -6,6 +6,7 @@ numbers for each term and document. Not promised: the text itself. It is not kep
 
 import math
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ SATURATION = 2.0
 _NEW_TERMS = 20_000
 """So many terms may a service bring in that nobody had before it. (All 70 services of the measured set have 5,000.)"""
 
+_MANY = 20
+"""Documents: in a small catalog a seventh of it is not yet many."""
+
 _PIECE = 100
 """Small steps between two points at which the work may be interrupted."""
 
@@ -50,7 +54,7 @@ Texts = tuple[str, str, str, str, str, str]
 class Postings:
     """Built from the texts of all documents, then only read."""
 
-    __slots__ = ("_count", "_found", "_spellings", "_written")
+    __slots__ = ("_count", "_found", "_spellings", "_written", "chinese")
 
     def __init__(self, documents: Iterable[Texts]) -> None:
         reading = Reading()
@@ -68,6 +72,7 @@ class Postings:
     def _weigh(self, reading: "Reading") -> Work[None]:
         self._count = len(reading.rows)
         self._written = reading.written
+        self.chinese = reading.chinese
         self._spellings: Spellings | None = None
         self._found = yield from _weighed(reading.rows, list(reading.numbers))
 
@@ -78,9 +83,24 @@ class Postings:
         """Position and score of each document that holds this term, in order."""
         return zip(*self._found[term], strict=True)
 
+    def said(self, term: str, position: int) -> float:
+        """The score of one document."""
+        positions, scores = self._found[term]
+        at = bisect_left(positions, position)
+        return scores[at] if at < len(positions) and positions[at] == position else 0.0
+
     def rarity(self, term: str) -> float:
         """BM25's idf."""
         return _rarity(len(self._found[term][0]), self._count)
+
+    def is_common(self, term: str) -> bool:
+        """Whether very many tools say it."""
+        return len(self._found[term][0]) > max(_MANY, self._count // 7)
+
+    @property
+    def unheard(self) -> float:
+        """The rarity of a word that occurs nowhere."""
+        return _rarity(0, self._count)
 
     def spellings(self) -> Spellings:
         """All words as they were written. Made when the first word comes that is not known."""
@@ -92,13 +112,15 @@ class Postings:
 class Reading:
     """Turns texts into numbers, one for each term. A word is cut and stemmed once, however often it comes."""
 
-    __slots__ = ("_brought", "_known", "_services", "numbers", "rows", "written")
+    __slots__ = ("_brought", "_known", "_services", "chinese", "numbers", "rows", "written")
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.rows: list[tuple[array[int], ...]] = []
         """The terms of each document, by field."""
         self.written: set[str] = set()
+        self.chinese = False
+        """Whether any text is written in Chinese characters."""
         self._known: dict[str, tuple[int, ...]] = {}
         self._services: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
         self._brought: Counter[str] = Counter()
@@ -131,7 +153,9 @@ class Reading:
         if not open_to_new:
             # Not kept among the known: another service may bring it in.
             return tuple(self.numbers[term] for term in terms(word) if term in self.numbers)
-        if not is_cjk(word):
+        if is_cjk(word):
+            self.chinese = True
+        else:
             self.written.update(piece for piece in pieces(word) if piece not in STOP_WORDS)
         self._known[word] = tuple(self.numbers.setdefault(term, len(self.numbers)) for term in terms(word))
         return self._known[word]

@@ -8,6 +8,7 @@ endings that verbs and nouns of tool descriptions carry, and a term need not be 
 
 import re
 import unicodedata
+from functools import lru_cache
 
 LONGEST_WORD = 40
 """Longer runs of letters are data, not words: only their beginning counts."""
@@ -21,14 +22,16 @@ _VOWEL = re.compile(r"[aeiouy]")
 
 _SAY_NOTHING = (
     "a about after all also an and any are as at be been but by can could did do does each etc for from had has have"
-    " help how i if in into is it its just like may me more my need of on or our out please provide should so some"
-    " such than that the their them then there these they this those to use used using via want was we were what"
+    " help how i if in into is it its just like likes may me more my need of on or our out please provide should so"
+    " some such than that the their them then there these they this those to use used using via want was we were what"
     " when where which while who will with would you your"
 )
 STOP_WORDS = frozenset(_SAY_NOTHING.split())
 
 _IRREGULAR = {
     "news": "news",
+    "setting": "setting",
+    "settings": "setting",
     "analysis": "analyz",
     "analyses": "analyz",
     "analyse": "analyz",
@@ -38,6 +41,10 @@ _IRREGULAR = {
     "conversion": "convert",
     "conversions": "convert",
 }
+
+
+_NO_DOERS = ("eer", "ior", "ther", "ator")
+"""Ends of words in -er and -or that do not come from what somebody does, or are cut below."""
 
 
 def words(text: str) -> list[str]:
@@ -90,6 +97,7 @@ def _unaccented(word: str) -> str:
     return "".join(character for character in apart if not unicodedata.combining(character))[:LONGEST_WORD]
 
 
+@lru_cache(maxsize=4096)
 def stem(word: str) -> str:
     """The word without the endings that do not tell tools apart (`files`, `creating`, `creation`)."""
     if len(word) < 4 or not word.isalpha():
@@ -109,12 +117,12 @@ def _singular(word: str) -> str:
 
 
 def _base(word: str) -> str:
+    word = _derived(word)
     for ending, shortest in (("ing", 6), ("ed", 5)):
         if word.endswith(ending) and len(word) >= shortest:
             rest = word[: -len(ending)]
             if _VOWEL.search(rest):
-                doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
-                word = rest[:-1] if doubled else rest
+                word = _undoubled(rest)
             break
     if word.endswith(("tion", "sion")) and len(word) > 6:
         word = word[:-3]
@@ -125,3 +133,29 @@ def _base(word: str) -> str:
     if word.endswith("y") and len(word) > 3:
         word = word[:-1] + "i"
     return word
+
+
+def _derived(word: str) -> str:
+    """Without what makes another kind of word of it (`livability`, `converter`, `quickly`); in American spelling."""
+    if word.endswith("ly") and len(word) > 5:
+        word = word[:-2]
+    if word.endswith("isation"):
+        return word[:-7] + "ization"
+    if (word.endswith("ise") and len(word) > 6) or (word.endswith(("ising", "ised")) and len(word) > 8):
+        at = word.rindex("is")
+        return word[:at] + "iz" + word[at + 2 :]
+    if word.endswith("our") and len(word) > 5:
+        return word[:-3] + "or"
+    for ending, shortest in (("ability", 9), ("ibility", 9), ("able", 7), ("ible", 7)):
+        if word.endswith(ending) and len(word) >= shortest:
+            return word[: -len(ending)]
+    if word.endswith(("er", "or")) and len(word) > 5 and not word.endswith(_NO_DOERS):
+        rest = _undoubled(word[:-2])
+        if _VOWEL.search(rest) and not rest.endswith(("ing", "ed")):
+            return rest
+    return word
+
+
+def _undoubled(word: str) -> str:
+    doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz"
+    return word[:-1] if doubled else word
