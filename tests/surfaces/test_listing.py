@@ -156,7 +156,7 @@ def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_thei
     told = lines(*(tool(f"t{n}", long) for n in range(14)), tool("short", "Short."))
     assert sum(map(len, told)) < 3_500
     assert all(line.count("Sentence") >= 3 for line in told[:14])
-    assert f"- t0({{}}): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
+    assert f"- t0(): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
 
 
 def test_whatever_servers_send_is_listed() -> None:
