@@ -146,7 +146,7 @@ def test_a_long_description_among_others_is_cut_and_it_is_said_where_the_rest_is
     long = "".join(f"Sentence {n} of many. " for n in range(200))
     told = lines(tool("a", long), tool("b", "Short."))
     assert len(told[0]) < 1_100 and told[0].endswith(("many.", "..."))
-    assert told[-1] == "Longer descriptions are cut; of a tool alone all is told."
+    assert told[-1] == "Some descriptions are shortened; ask for one tool to read all of its own."
     assert lines(tool("a", long))[0].endswith("Sentence 199 of many.")
 
 

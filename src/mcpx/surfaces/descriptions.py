@@ -113,7 +113,7 @@ async def describe_server(
         lines += [types] if types else []
         room -= len(lines[-1]) + len(types)
     if cuts:
-        lines.append("Longer descriptions are cut; of a tool alone all is told.")
+        lines.append("Some descriptions are shortened; ask for one tool to read all of its own.")
     structured: Json = {
         "server": service.name,
         "description": service.description,

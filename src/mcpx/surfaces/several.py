@@ -273,6 +273,8 @@ class Several:
                 blocks.append(said(f"Note: {'; '.join(one.repairs)}"))
             entries.append(self._entry(one) if ran else self._surface.entry(None, outcome))
         failed = sum(one.outcome != "ok" for one in self._ones)
+        if failed:
+            blocks.insert(0, said(own(f"{len(self._ones) - failed} of {len(self._ones)} calls ok")))
         if self._muted and any(one.outcome == "failed" for one in self._ones):
             blocks.append(said("Note: a tool that asks the user something must be called alone, not in calls"))
         result: Json = {"content": blocks}

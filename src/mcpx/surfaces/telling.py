@@ -29,7 +29,9 @@ LONG = 160
 """Tokens of a line that are too many for any but the first."""
 OF_A_SERVICE = 600
 """Tokens for either when the tools of one service are asked for."""
-NEAREST = 5
+WEAK = 60
+"""Of these for weak matches."""
+NEAREST = 3
 """Tools that are told when none fits."""
 LONGEST_LINE = 4_000
 """Characters of one signature in a reply."""
@@ -155,6 +157,8 @@ class Telling:
             _cost(self._brief(offer)) for offer in page.tools[told:][:_MOST_NAMED]
         )
         for label, end in sections:
+            if label == "Weaker matches" and page.service is None:
+                room = min(room, WEAK)
             names: list[tuple[Offer, str]] = []
             for offer in page.tools[told:end]:
                 name = self._brief(offer, optional=not sparing)
@@ -185,7 +189,7 @@ class Telling:
         following = page.offset + told
         left = page.count - following
         said = [manner.signature] if briefly and manner.signature else []
-        if left:
+        if left and fits:
             all_tools = page.service is not None or not page.query
             kind = "more tools" if all_tools else "more matches" if told < page.strong else "weaker matches"
             said.append(f"{left} {kind}: offset={following}." if manner.pages else f"{left} {kind} not shown.")

@@ -224,6 +224,8 @@ def _plural(unit: str) -> str:
 
 
 def _range(unit: str, start: int, end: int, count: int) -> str:
+    if start == 0 and end == count:
+        return f"{count:,} {unit if count == 1 else _plural(unit)}"
     which = f"{unit} {start}" if end == start + 1 else f"{_plural(unit)} {start}-{end - 1}"
     return f"{which} of {count:,}"
 

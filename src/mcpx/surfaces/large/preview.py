@@ -7,6 +7,7 @@ No promise: that the shape of rows holds for all of them. It is read off the fir
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast
@@ -33,7 +34,9 @@ _NAMES = 12
 _ALIKE = 3
 """Names of an object whose values are alike."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
-_LOOKED_AT = 2_000
+_LINES = 12
+"""Lines of a text that are shown: of a log most are alike."""
+_LOOKED_AT = 64 << 10
 """Characters after the beginning of a text in which a word is looked for."""
 _WORD = re.compile(r"[^\W\d_]{4,24}")
 
@@ -85,11 +88,17 @@ def _of_text(text: str, max_bytes: int) -> Preview:
     shown, by_characters = cut(text, max_bytes), has_line_over(text, LONG_LINE)
     count = len(shown) if by_characters else 0
     if not by_characters and len(shown) < len(text):
-        whole = shown.rpartition("\n")[0]
+        whole = "\n".join(shown.rpartition("\n")[0].split("\n", _LINES)[:_LINES])
         shown, count = (whole, count_lines(whole)) if whole else (shown, 0)
-    later = _WORD.search(text, len(shown), len(shown) + _LOOKED_AT)
     unit: Unit = "character" if by_characters else "line"
-    return Preview(shown, _text_shape(text, by_characters=by_characters), unit, count, None, later and later[0])
+    find = _rarest_word(text[len(shown) : len(shown) + _LOOKED_AT])
+    return Preview(shown, _text_shape(text, by_characters=by_characters), unit, count, None, find)
+
+
+def _rarest_word(text: str) -> str | None:
+    """The first of those that come up least: in a log it tells more than one that stands in every line."""
+    counts = Counter(_WORD.findall(text))
+    return min(counts, key=counts.__getitem__, default=None)
 
 
 def shape_of(value: object) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.model.call import Call, Json, as_object
+from mcpx.model.call import Call, Json, as_list, as_object
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
@@ -19,6 +19,7 @@ from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.telling import Manner
 from mcpx.surfaces.view import Service, View
+from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 SERVICES = 600
 """Tokens in which the services are named before the first search."""
@@ -55,17 +56,34 @@ class Search(Compact):
         if name == "mcp_search_tools" and settings.enable_search:
             self.only(arguments, "query", "service_name", "limit", "offset")
             query = self.text(arguments, "query", needed=False)
-            service = self.text(arguments, "service_name", needed=False)
-            if arguments.get("query") is None and not service:
+            named = arguments.get("service_name")
+            if arguments.get("query") is None and named in (None, ""):
                 raise Mistake('Say in "query" what the tool should do, or name a "service_name" to see its tools.')
             limit = min(_number(arguments, "limit", self._limit, least=1), MOST)
             offset = _number(arguments, "offset", 0, least=0)
-            return await self.finder.search(view, query, service=service, limit=limit, offset=offset)
+            if named in (None, ""):
+                return await self.finder.search(view, query, limit=limit, offset=offset)
+            services = wanted(named, "service_name", lambda name: view.service(name) is not None)
+            if isinstance(services, str):
+                return await self.finder.search(view, query, service=services, limit=limit, offset=offset)
+            return await self._of_each(view, query, services, limit)
         if name == "mcp_execute_tool" and settings.enable_execute:
             return await self.execute(view, call, arguments)
         if name == "mcp_list_services" and settings.enable_list_services:
             return await self._services(view)
         return None
+
+    async def _of_each(self, view: View, query: str, services: Sequence[str], limit: int) -> Json:
+        """Several services, one after the other (SUR-12); for programs as one search."""
+        told = await tell_each(
+            self, view, services, lambda name, _: self.finder.search(view, query, service=name, limit=limit)
+        )
+        if "structuredContent" not in told:
+            return told
+        pages = [as_object(page) for page in as_list(as_object(told["structuredContent"]).get("results"))]
+        found = [page for page in pages if "tools" in page]
+        tools = [tool for page in found for tool in page["tools"]]
+        return {**told, "structuredContent": {"tools": tools, "total": sum(p["total"] for p in found), "limit": limit}}
 
     # Execute -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +205,7 @@ def _definitions(limit: int, services: str) -> list[Json]:
                 "type": "object",
                 "properties": {
                     "query": {**text, "description": "What the tool should do, or its name"},
-                    "service_name": {**text, "description": "Only tools of this service; without query all of them"},
+                    "service_name": {**NAMES, "description": "Only tools of this service or a list; without query all"},
                     "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
                     "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
                 },
