@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mcpx.catalog.search.glossary import Names, chinese, in_chinese, synonyms
 from mcpx.catalog.search.postings import Postings
-from mcpx.catalog.search.words import STOP_WORDS, grams, is_cjk, pieces, stem, stems, words
+from mcpx.catalog.search.words import LONGEST_WORD, STOP_WORDS, grams, is_cjk, pieces, stem, stems, words
 
 LONGEST_QUERY = 2_000
 """Characters that are read."""
@@ -24,7 +24,7 @@ _MOST_UNFINISHED = 3
 """In a query of so many words the last may be unfinished."""
 _SHORTEST_HALF = 3
 """Of two words that are written as one."""
-_REMEMBERED = 2_048
+_REMEMBERED = 1_024
 """Words whose names are kept for the next query."""
 
 # How much a name counts that does not stand in the query itself.
@@ -111,7 +111,7 @@ class Asking:
             if parts and stem(whole) not in self._postings:
                 yield from parts
             else:
-                yield word
+                yield word if is_cjk(word) else word[:LONGEST_WORD]
 
     def _english(self, raw: Sequence[str], at: int, written: set[str]) -> Concept:
         """A word as it stands, with a neighbour (`box plot` for `boxplot`), and by its synonyms."""
