@@ -129,7 +129,8 @@ def test_what_is_offered_for_json_works_as_it_stands(client: Visitor, size: int)
 def test_what_is_offered_for_a_text_works_as_it_stands(client: Visitor, value: str) -> None:
     """SUR-11: the next lines or characters, and a word to look for; no expression."""
     first, shown, last = parts_of(large(client, value))
-    assert 1_000 < len(shown) < 2_000 and value.startswith(shown)
+    assert len(shown) < 2_000 and value.startswith(shown)
+    assert len(shown) > 1_000 or shown.count("\n") == 11
     assert "jmespath" not in first + last and "head" not in last
     following, find = calls_in(client, last)
     assert following.keys() == {"handle", "offset"} and find.keys() == {"handle", "grep"}

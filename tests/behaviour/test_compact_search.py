@@ -189,6 +189,25 @@ def test_what_does_not_match_in_a_service_leaves_its_tools(client: Visitor) -> N
     assert "No tool of graph" in text(answer) and "graph_grow(node, label?, depth?)" in text(answer)
 
 
+@pytest.mark.parametrize("services", [["notes", "graph"], "notes, graph", '["notes", "graph"]'])
+def test_several_services_are_told_at_once(client: Visitor, services: Any) -> None:
+    """SUR-12: each as it would be alone; for programs as one search."""
+    alone = [client.use("mcp_search_tools", service_name=name) for name in ("notes", "graph")]
+    both = client.use("mcp_search_tools", service_name=services)
+    assert both["content"][0]["text"] == "\n\n".join(answer["content"][0]["text"] for answer in alone)
+    told, parts = both["structuredContent"], [answer["structuredContent"] for answer in alone]
+    assert told["tools"] == [tool for part in parts for tool in part["tools"]]
+    assert (told["total"], told["limit"]) == (sum(part["total"] for part in parts), 20)
+
+
+def test_a_wrong_service_among_several_gets_its_own_error(client: Visitor) -> None:
+    """SUR-12, SUR-9."""
+    answer = client.use("mcp_search_tools", service_name=["graph", "nowhere"])
+    assert "isError" not in answer
+    assert 'Unknown server "nowhere"' in answer["content"][0]["text"]
+    assert {tool["service"] for tool in answer["structuredContent"]["tools"]} == {"graph"}
+
+
 @pytest.mark.parametrize(
     "wanted", [{"query": "zebra"}, {"service_name": "many"}, {"query": "9", "service_name": "many"}]
 )

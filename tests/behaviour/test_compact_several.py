@@ -184,11 +184,13 @@ def test_each_of_several_calls_fails_on_its_own(caller: Visitor) -> None:
     wrong = [("git", "note", {"limit": 1}), ("git", "notee", {}), ("git", "give", {"result": {"content": []}})]
     first = calls(caller, *wrong)
     assert first["isError"] is True
-    assert first["content"][1]["text"] == caller.error(caller.run(*wrong[0]))
-    assert first["content"][2]["text"].endswith("not run: call 1 failed]")
+    assert first["content"][0]["text"] == "[mcpx: 0 of 3 calls ok]"
+    assert first["content"][2]["text"] == caller.error(caller.run(*wrong[0]))
+    assert first["content"][3]["text"].endswith("not run: call 1 failed]")
     everything = calls(caller, *wrong, **{"continue": True})
     texts = [block["text"] for block in everything["content"]]
-    assert texts[3] == caller.error(caller.run(*wrong[1])) and texts[4].endswith("give: ok]")
+    assert texts[0] == "[mcpx: 1 of 3 calls ok]"
+    assert texts[4] == caller.error(caller.run(*wrong[1])) and texts[5].endswith("give: ok]")
 
 
 def test_a_call_of_a_hundred_kilobytes_leaves_room_for_the_others(caller: Visitor) -> None:

@@ -104,11 +104,9 @@ def test_that_nothing_fits_is_said_first_with_a_few_that_are_near(strong: Any) -
     told = said(shelf(ORCHARD), "tree").split("\n")
     assert told[0] == "No tool here seems to do this. Nearest:"
     assert all(
-        re.fullmatch(r"- trees_tree_\d+\(tree, how\?\) Cares for tree \d+. Gently\.", line) for line in told[1:6]
+        re.fullmatch(r"- trees_tree_\d+\(tree, how\?\) Cares for tree \d+. Gently\.", line) for line in told[1:4]
     )
-    assert told[6:] == [
-        "Search for names to get their signatures. 36 weaker matches: offset=5. Try other words, or mcp_list_services."
-    ]
+    assert told[4:] == ["Search for names to get their signatures. Try other words, or mcp_list_services."]
     assert "No tool" not in said(shelf(ORCHARD), "tree", offset=5)
 
 
@@ -166,7 +164,7 @@ def test_no_surface_speaks_of_tools_or_pages_it_does_not_have(strong: Any, mode:
         strong(number)
         told = said(shelf(ORCHARD), "tree", mode)
         assert "offset" not in told and "mcp_" not in told
-        assert re.search(r"\d+ weaker matches not shown\.", told)
+        assert (re.search(r"\d+ weaker matches not shown\.", told) is not None) == (number > 0)
     assert said(shelf(ORCHARD), "qqqq", mode) == 'No tools match "qqqq". Try other words.'
     off = Settings(enable_list_services=False)
     assert said(shelf(ORCHARD), "qqqq", settings=off) == 'No tools match "qqqq". Try other words.'

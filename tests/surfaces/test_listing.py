@@ -5,9 +5,9 @@ from typing import Any
 
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.about import mark, notes_of, told, told_short
 from mcpx.surfaces.descriptions import describe_server, describe_tool
 from mcpx.surfaces.settings import Rendering, Settings
+from mcpx.surfaces.texts.about import mark, notes_of, told, told_short
 from mcpx.surfaces.view import Service
 
 ONLY = "Only works within allowed directories."

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mcpx.surfaces.phrases import LONGEST_TO_COPY, exact, passages, sentences, short, words_within
+from mcpx.surfaces.texts.phrases import LONGEST_TO_COPY, exact, passages, sentences, short, words_within
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,17 @@ def test_lines_are_shown_whole() -> None:
     shown = preview(text)
     assert shown.shape == "text, 5,310 lines"
     assert text.startswith(shown.text + "\n")
-    assert 1400 < len(shown.text) <= 1500
     assert (shown.unit, shown.count, shown.find) == ("line", shown.text.count("\n") + 1, "line")
+    assert shown.count == 12
+    long = "".join(f"line {number} of a log {'x' * 300}\n" for number in range(5310))
+    assert preview(long).count == 4 and len(preview(long).text) <= 1500
+
+
+def test_the_word_to_look_for_is_one_that_tells_lines_apart() -> None:
+    """SUR-11: what stands in every line finds nothing."""
+    lines = [f"{number} shelf moved its pieces" for number in range(1000)]
+    lines[611] = "611 shelf moved, ALARM"
+    assert preview("\n".join(lines)).find == "ALARM"
 
 
 def test_a_text_that_says_a_number_is_a_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import at_once
-from mcpx.surfaces.purpose import LONGEST, fitting, purpose, purposes
+from mcpx.surfaces.texts.purpose import LONGEST, fitting, purpose, purposes
 from mcpx.surfaces.view import Service
 
 

@@ -399,7 +399,7 @@ def test_grep_shows_the_lines_that_contain_it_with_their_offsets() -> None:
     """SUR-11"""
     answer = ask(LOG, grep="e 499")
     assert answer.split("\n")[:3] == ["499: line 499 of a log", "4990: line 4990 of a log", "4991: line 4991 of a log"]
-    assert note(answer) == "[mcpx: matches 0-10 of 11 in 5,000 lines, each after its offset]"
+    assert note(answer) == "[mcpx: 11 matches in 5,000 lines, each after its offset]"
     answer = ask(LOG, grep="e 499", offset=1, limit=1)
     assert answer == "4990: line 4990 of a log\n[mcpx: match 1 of 11 in 5,000 lines, each after its offset; " + (
         following(grep="e 499", offset=2, limit=1)
@@ -410,7 +410,7 @@ def test_grep_shows_the_rows_whose_json_contains_it_and_their_numbers() -> None:
     """SUR-11"""
     answer = ask(raw(ROWS), grep='"size":2997}')
     assert body(answer) == [ROWS[999]]
-    assert note(answer) == "[mcpx: match 0 of 1 in 5,000 rows: rows 999]"
+    assert note(answer) == "[mcpx: 1 match in 5,000 rows: rows 999]"
     answer = ask(raw(ROWS), grep="row 49", limit=20)
     assert note(answer) == (
         "[mcpx: matches 0-19 of 111 in 5,000 rows: rows 49, 490, 491, 492, 493, 494, 495, 496, …; "
@@ -464,7 +464,7 @@ def test_grep_in_one_huge_line_shows_what_is_around_each_match() -> None:
     place, _, excerpt = answer.split("\n")[0].partition(": …")
     assert "<item 7>" in excerpt and len(excerpt) < 300
     assert ask(text.encode(), offset=int(place), limit=len(excerpt) - 1).split("\n")[0] == excerpt.removesuffix("…")
-    assert note(answer) == f"[mcpx: match 0 of 1 in {len(text):,} characters, each after its offset]"
+    assert note(answer) == f"[mcpx: 1 match in {len(text):,} characters, each after its offset]"
     answer = ask(text.encode(), grep="<item", offset=2, limit=3)
     assert [re.findall("<item (\\d+)>", line) for line in answer.split("\n")[:3]] == [["2"], ["3"], ["4"]]
     assert note(answer).endswith(following(grep="<item", offset=5, limit=3))
@@ -493,7 +493,7 @@ def test_grep_in_rows_that_orjson_does_not_write() -> None:
     """SUR-11: large integers and half an emoji."""
     text = b'[{"n": 123456789012345678901234567890, "t": "\xc3\xa4"}, {"t": "\\ud83d"}, {"t": "x"}]'
     assert "123456789012345678901234567890" in ask(text, grep="ä")
-    assert note(ask(text, grep="78901234567890")) == "[mcpx: match 0 of 1 in 3 rows: rows 0]"
+    assert note(ask(text, grep="78901234567890")) == "[mcpx: 1 match in 3 rows: rows 0]"
 
 
 # ---------------------------------------------------------------------------------------- the arguments

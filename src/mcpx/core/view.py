@@ -8,7 +8,7 @@ from mcpx.core.relay import OURS
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind, Offer
-from mcpx.surfaces.phrases import NEAREST, exact
+from mcpx.surfaces.texts.phrases import NEAREST, exact
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:

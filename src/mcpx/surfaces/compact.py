@@ -15,24 +15,24 @@ from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
-from mcpx.surfaces.about import notes_of
 from mcpx.surfaces.descriptions import describe_server
 from mcpx.surfaces.files import reads_files
-from mcpx.surfaces.found import Finder
-from mcpx.surfaces.guide import LONGEST_SIGNATURE, Guide
+from mcpx.surfaces.finding.found import Finder
+from mcpx.surfaces.finding.guide import LONGEST_SIGNATURE, Guide
+from mcpx.surfaces.finding.mistakes import Mistake, Unknown, nearest
+from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
 from mcpx.surfaces.menu import Menu, tools_by_server
-from mcpx.surfaces.mistakes import Mistake, Unknown, nearest
 from mcpx.surfaces.own import BUILT_IN, READER
-from mcpx.surfaces.phrases import cut, one_line, quoted, starting
-from mcpx.surfaces.purpose import purposes
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
 from mcpx.surfaces.several import Made, Several, asked_for
 from mcpx.surfaces.surface import Surface, Surfaces
-from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.texts.about import notes_of
+from mcpx.surfaces.texts.phrases import cut, one_line, quoted, starting
+from mcpx.surfaces.texts.purpose import purposes
 from mcpx.surfaces.view import Service, View
 from mcpx.wire import codec
 

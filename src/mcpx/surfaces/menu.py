@@ -13,10 +13,10 @@ from types import MappingProxyType
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
-from mcpx.surfaces.about import told_short
 from mcpx.surfaces.large.preview import counted
-from mcpx.surfaces.phrases import cut, one_line
-from mcpx.surfaces.purpose import fitting
+from mcpx.surfaces.texts.about import told_short
+from mcpx.surfaces.texts.phrases import cut, one_line
+from mcpx.surfaces.texts.purpose import fitting
 from mcpx.surfaces.view import Service
 from mcpx.wire import codec
 

@@ -19,13 +19,13 @@ from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
 from mcpx.model.errors import RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.excerpt import size_of, weigh
 from mcpx.surfaces.large.marks import own
-from mcpx.surfaces.mistakes import Mistake
 from mcpx.surfaces.own import READER
-from mcpx.surfaces.phrases import cut, one_line
 from mcpx.surfaces.progress import Progress
 from mcpx.surfaces.results import MOST_BLOCKS, said, text_of
+from mcpx.surfaces.texts.phrases import cut, one_line
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
 from mcpx.wire.tasks import Tasks

@@ -14,9 +14,9 @@ from mcpx.surfaces.view import View
 if TYPE_CHECKING:
     from mcpx.surfaces.checking.arguments import Checker
     from mcpx.surfaces.choices import Choice, Choices
+    from mcpx.surfaces.finding.mistakes import Meanings
     from mcpx.surfaces.large.kept import ResultStore
     from mcpx.surfaces.large.worker import Worker
-    from mcpx.surfaces.mistakes import Meanings
 
 
 class Surface(Part, ABC):
@@ -91,7 +91,7 @@ class Lasting:
 
     @cached_property
     def meanings(self) -> "Meanings":
-        from mcpx.surfaces.mistakes import Meanings
+        from mcpx.surfaces.finding.mistakes import Meanings
 
         return Meanings()
 

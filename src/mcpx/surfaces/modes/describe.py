@@ -9,14 +9,14 @@ from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
 from mcpx.surfaces.compact import BUILT_IN, LONGEST_NAME, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool, raw
+from mcpx.surfaces.finding.telling import Manner
+from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
-from mcpx.surfaces.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.results import said
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.texts.phrases import exact, one_line, quoted, starting
 from mcpx.surfaces.view import View
-from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 READ_ON = 'describe("server") lists the tools of a server.'
 

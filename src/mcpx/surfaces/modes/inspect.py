@@ -6,13 +6,13 @@ from mcpx.model.call import Call, Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import BUILT_IN, READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import describe_tool
+from mcpx.surfaces.finding.telling import Manner
+from mcpx.surfaces.finding.wanted import NAMES, tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import Menu, definitions_within
-from mcpx.surfaces.phrases import exact
 from mcpx.surfaces.several import call_schema
-from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.texts.phrases import exact
 from mcpx.surfaces.view import View
-from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 READ_ON = "inspect(server_name) lists the tools of a server."
 

@@ -9,17 +9,17 @@ from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
 from mcpx.surfaces.compact import READER, Compact, Mistake, Unknown
 from mcpx.surfaces.descriptions import how_many
+from mcpx.surfaces.finding.telling import Manner
+from mcpx.surfaces.finding.wanted import tell_each, wanted
 from mcpx.surfaces.large.reading import PARAMETERS
 from mcpx.surfaces.menu import MANY_WORDS, Menu, services_within
-from mcpx.surfaces.phrases import exact, one_line, quoted, short
-from mcpx.surfaces.purpose import fitting
 from mcpx.surfaces.results import MOST_BLOCKS
 from mcpx.surfaces.settings import TOOL_PROXY, Rendering
 from mcpx.surfaces.several import call_schema
 from mcpx.surfaces.surface import Surfaces
-from mcpx.surfaces.telling import Manner
+from mcpx.surfaces.texts.phrases import exact, one_line, quoted, short
+from mcpx.surfaces.texts.purpose import fitting
 from mcpx.surfaces.view import Service, View
-from mcpx.surfaces.wanted import NAMES, tell_each, wanted
 
 SERVICES = 600
 """Tokens in which the services are named before the first search."""
@@ -205,7 +205,7 @@ def _definitions(limit: int, services: str) -> list[Json]:
                 "type": "object",
                 "properties": {
                     "query": {**text, "description": "What the tool should do, or its name"},
-                    "service_name": {**NAMES, "description": "Only tools of this service or a list; without query all"},
+                    "service_name": {**text, "description": "Only tools of this service (or: a, b); without query all"},
                     "limit": {"type": "integer", "description": "Most tools to return", "default": limit},
                     "offset": {"type": "integer", "description": "Matches to pass over, for the next page"},
                 },

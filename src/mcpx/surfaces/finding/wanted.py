@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcpx.model.call import Json, is_array
 from mcpx.model.errors import RpcError
+from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.excerpt import cut as shortened
 from mcpx.surfaces.large.excerpt import size_of
-from mcpx.surfaces.mistakes import Mistake
-from mcpx.surfaces.phrases import cut, exact, fair_share
 from mcpx.surfaces.results import said, text_of
+from mcpx.surfaces.texts.phrases import cut, exact, fair_share
 from mcpx.surfaces.view import View
 from mcpx.wire import codec
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, words
-from mcpx.surfaces.phrases import one_line, passages, sentences
+from mcpx.surfaces.texts.phrases import one_line, passages, sentences
 
 LOOKED_AT = 1_500
 """Characters of a text."""

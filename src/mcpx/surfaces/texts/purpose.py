@@ -13,9 +13,9 @@ from itertools import pairwise
 from mcpx.catalog.search.words import STOP_WORDS, is_cjk, stem, words
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Work
-from mcpx.surfaces.about import told_short
-from mcpx.surfaces.boilerplate import DULL, LOOKED_AT, ended, is_of_name, plain_sentences, without_lead
-from mcpx.surfaces.phrases import one_line, words_within
+from mcpx.surfaces.texts.about import told_short
+from mcpx.surfaces.texts.boilerplate import DULL, LOOKED_AT, ended, is_of_name, plain_sentences, without_lead
+from mcpx.surfaces.texts.phrases import one_line, words_within
 from mcpx.surfaces.view import Service
 
 TOOLS = 60

@@ -13,8 +13,8 @@ from mcpx.catalog.search import Index
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace, in_slices
-from mcpx.surfaces.phrases import starting
-from mcpx.surfaces.telling import Page, Telling
+from mcpx.surfaces.finding.telling import Page, Telling
+from mcpx.surfaces.texts.phrases import starting
 from mcpx.surfaces.view import Service, View
 
 if TYPE_CHECKING:

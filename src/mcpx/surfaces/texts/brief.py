@@ -7,7 +7,7 @@ types, and what stands deeper than the first level; the signature tells them.
 from itertools import islice
 
 from mcpx.model.call import as_list, as_object
-from mcpx.surfaces.phrases import cut, one_line
+from mcpx.surfaces.texts.phrases import cut, one_line
 
 MOST_SHOWN = 8
 """Parameters that are named; more are a sign that the signature is needed."""

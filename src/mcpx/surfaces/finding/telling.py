@@ -6,16 +6,16 @@ fits is said first. A reply is bounded, and the first tool of a page is always t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcpx.formats.tokens import estimate
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.surfaces.about import marks, told, told_short
-from mcpx.surfaces.brief import brief
 from mcpx.surfaces.large.preview import counted
-from mcpx.surfaces.phrases import cut, one_line, quoted
+from mcpx.surfaces.texts.about import marks, told, told_short
+from mcpx.surfaces.texts.brief import brief
+from mcpx.surfaces.texts.phrases import cut, one_line, quoted
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class Telling:
                 yield self._nothing(page)
             return
         fits = not page.query or page.strong > 0 or page.offset > 0
+        called = [_is_called(offer, page.query) for offer in page.tools[: page.strong]]
+        by_name = any(called) and not _is_word(page.query)
+        if by_name:
+            page = replace(page, strong=called.index(False) if False in called else len(called))
         if not fits:
             yield _unfit(page)
         told = briefly = 0
@@ -114,7 +118,6 @@ class Telling:
             yield line
             told += 1
             briefly += not is_signature
-        by_name = not _is_word(page.query) and any(_is_called(offer, page.query) for offer in page.tools[:told])
         if service is not None or (fits and not by_name):
             for label, names in self._sections(page, told, fits):
                 yield f"{label}: {self._joined(page, names)}"
@@ -189,7 +192,7 @@ class Telling:
         following = page.offset + told
         left = page.count - following
         said = [manner.signature] if briefly and manner.signature else []
-        if left and fits:
+        if left and (fits or page.service is not None):
             all_tools = page.service is not None or not page.query
             kind = "more tools" if all_tools else "more matches" if told < page.strong else "weaker matches"
             said.append(f"{left} {kind}: offset={following}." if manner.pages else f"{left} {kind} not shown.")

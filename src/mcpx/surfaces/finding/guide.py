@@ -11,12 +11,12 @@ from mcpx.catalog.catalog import Catalog
 from mcpx.model.call import Json
 from mcpx.model.errors import NotFound
 from mcpx.model.offer import Offer
+from mcpx.surfaces.finding.mistakes import Meanings, Mistake, Unknown, listed, near, suggested
+from mcpx.surfaces.finding.wanted import introduced
 from mcpx.surfaces.menu import Menu
-from mcpx.surfaces.mistakes import Meanings, Mistake, Unknown, listed, near, suggested
 from mcpx.surfaces.own import BUILT_IN, READER
-from mcpx.surfaces.phrases import NEAREST, cut, quoted, starting
+from mcpx.surfaces.texts.phrases import NEAREST, cut, quoted, starting
 from mcpx.surfaces.view import View
-from mcpx.surfaces.wanted import introduced
 
 if TYPE_CHECKING:
     from mcpx.surfaces.compact import Compact

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from mcpx.catalog.entries import description_of, hints_of
 from mcpx.model.call import as_object
 from mcpx.model.offer import Offer
-from mcpx.surfaces.docstrings import Docstring, read
-from mcpx.surfaces.phrases import SHORT, one_line, short
+from mcpx.surfaces.texts.docstrings import Docstring, read
+from mcpx.surfaces.texts.phrases import SHORT, one_line, short
 
 READ_ONLY, DESTRUCTIVE, DEPRECATED = "read-only", "destructive", "deprecated"
 

@@ -1,0 +1,1 @@
+"""What a model means: by words, by names that are nearly right, by several names at once."""

@@ -1,0 +1,1 @@
+"""Words of strangers, made short and safe to stand among our own."""
