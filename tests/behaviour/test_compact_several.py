@@ -134,7 +134,7 @@ def test_a_name_that_is_nearly_one_is_told_before_what_is_found(client: Visitor)
     assert answer.startswith(('Unknown server "memry".', 'No server is called "memry".'))
     assert 'Did you mean "memory"?' in answer.splitlines()[0]
     found = text(ask(client, "pages"))
-    assert found.startswith('No server is called "pages". A search finds:') and "fetch_page" in found
+    assert found.startswith('No server is called "pages". Searched everything:') and "fetch_page" in found
     assert "Did you mean" not in found
     nothing = client.error(ask(client, "qqqqqq"))
     assert '"qqqqqq"' in nothing and "memory" in nothing

@@ -183,7 +183,7 @@ def test_the_first_failure_stops_the_rest_unless_told_otherwise(mode: str) -> No
                 result = await calls(gateway, mode, *three, **{"continue": True})
                 assert outcomes(result) == ["ok", "failed", "ok"] and result["isError"] is True
             refused = await calls(gateway, mode, item(mode, "refuse", id="r"))
-            assert 'as told (error -32055, data: {"why":"r"})' in refused["content"][1]["text"]
+            assert 'as told (error -32055, data: {"why":"r"})' in refused["content"][2]["text"]
 
     run(main())
 
@@ -298,6 +298,23 @@ def test_a_modern_client_is_asked_by_one_call_only() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("resuming", [{"requestState": "forged"}, {"inputResponses": {"q1": {}}}])
+def test_several_calls_resume_nothing(resuming: Json) -> None:
+    """SUR-12, PRO-5: what belongs to a parked call is refused, and nothing is called."""
+
+    async def main() -> None:
+        plant = Plant()
+        async with house(plant) as gateway:
+            made = len(plant.log)
+            given = [{"method": "p.look", "arguments": {"id": "a"}}] * 2
+            params = {"name": "call", "arguments": {"calls": given}, **resuming}
+            with pytest.raises(RpcError, match="belong to a single call"):
+                await gateway.handle(Call("tools/call", params, modern(askable=True, mode="describe")))
+            assert len(plant.log) == made
+
+    run(main())
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_all_results_together_are_bounded_and_none_is_lost(mode: str) -> None:
     """SUR-12, SUR-11: the longest are kept back, and can be read."""
@@ -407,7 +424,8 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pyt
             images = [block for block in result["content"] if block["type"] == "image"]
             assert len(images) == 2 and result["isError"]
             heads = [block["text"] for block in result["content"] if block["type"] == "text"]
-            assert heads[2:] == [
+            assert heads[0] == "[mcpx: 2 of 4 calls ok]"
+            assert heads[3:] == [
                 f"[mcpx: {n} p.write: not run: the results before it take too much room]" for n in (3, 4)
             ]
 

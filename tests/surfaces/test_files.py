@@ -29,6 +29,11 @@ def tool(name: str, *takes: str, schema: Any = None) -> Offer:
         ("resource", ["uri"]),
         ("read_list_file", ["path"]),
         ("show", ["target-directory"]),
+        ("lookup", ["relpath"]),
+        ("读取", ["路径"]),
+        ("read_file", ["id"]),
+        ("getFile", ["object"]),
+        ("读取文件", []),
     ],
 )
 def test_a_tool_that_takes_a_path_reads_files(name: str, takes: list[str]) -> None:
@@ -48,6 +53,8 @@ def test_a_tool_that_takes_a_path_reads_files(name: str, takes: list[str]) -> No
         ("list_directory_with_sizes", ["path", "sortBy"]),
         ("search_files", ["path", "pattern"]),
         ("getFileInfo", ["path"]),
+        ("list_files", []),
+        ("get_file_info", ["id"]),
     ],
 )
 def test_a_tool_without_a_path_or_one_that_lists_them_gives_data(name: str, takes: list[str]) -> None:
@@ -57,7 +64,14 @@ def test_a_tool_without_a_path_or_one_that_lists_them_gives_data(name: str, take
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"path": "a"}, {"options": {"files": [1]}}, {"of": [{"filename": "a"}]}, {"from": "file:///a"}, {"x": "FILE:a"}],
+    [
+        {"path": "a"},
+        {"options": {"files": [1]}},
+        {"of": [{"filename": "a"}]},
+        {"from": "file:///a"},
+        {"x": "FILE:a"},
+        {"of": ["file:///a"]},
+    ],
 )
 def test_what_a_call_says_counts_as_well_as_the_schema(arguments: Any) -> None:
     """SUR-7: a schema may say nothing."""

@@ -164,7 +164,7 @@ def test_no_surface_speaks_of_tools_or_pages_it_does_not_have(strong: Any, mode:
         strong(number)
         told = said(shelf(ORCHARD), "tree", mode)
         assert "offset" not in told and "mcp_" not in told
-        assert (re.search(r"\d+ weaker matches not shown\.", told) is not None) == (number > 0)
+        assert "not shown" not in told
     assert said(shelf(ORCHARD), "qqqq", mode) == 'No tools match "qqqq". Try other words.'
     off = Settings(enable_list_services=False)
     assert said(shelf(ORCHARD), "qqqq", settings=off) == 'No tools match "qqqq". Try other words.'

@@ -270,11 +270,13 @@ def test_a_long_expression_is_not_repeated_in_the_note() -> None:
     assert expression not in note(answer)
 
 
-def test_rows_too_deep_for_any_encoder_are_cut() -> None:
-    """SUR-11"""
+def test_rows_too_deep_for_any_encoder_are_read_as_the_text_they_are() -> None:
+    """SUR-11: as their preview shows them."""
     deep = "[" * 900 + "]" * 900
-    answer = ask(f'[{deep},{{"a":{deep}}},1]'.encode())
-    assert "[mcpx: array of 1 item]" in answer and "row 0 is cut" in answer
+    text = f'[{deep},{{"a":{deep}}},1]'
+    assert ask(text.encode()) == text
+    with pytest.raises(BadReading, match="jmespath needs JSON"):
+        ask(text.encode(), jmespath="[0]")
 
 
 # --------------------------------------------------------------------------------------------- jmespath

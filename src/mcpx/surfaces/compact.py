@@ -24,7 +24,7 @@ from mcpx.surfaces.finding.telling import Manner
 from mcpx.surfaces.large import reading
 from mcpx.surfaces.large.hints import closing
 from mcpx.surfaces.large.preview import NOT_JSON, Preview
-from mcpx.surfaces.menu import Menu, tools_by_server
+from mcpx.surfaces.menu import Menu, abouts, tools_by_server
 from mcpx.surfaces.own import BUILT_IN, READER
 from mcpx.surfaces.results import Shaper, has_lines, is_plain, owner_of, said
 from mcpx.surfaces.settings import Rendering
@@ -115,7 +115,8 @@ class Compact(Surface):
         if self._contents[0] != edition:
             tools = tools_by_server(services, catalog.offers["tools"])
             words = await in_slices(purposes(services, tools)) if len(services) <= MOST_DESCRIBED else {}
-            self._contents = (edition, Menu(services, tools, words))
+            told = await in_slices(abouts(catalog.offers["tools"], self.settings.menu_budget))
+            self._contents = (edition, Menu(services, tools, words, told))
         return self._contents
 
     async def call_tool(self, view: View, call: Call) -> Json:

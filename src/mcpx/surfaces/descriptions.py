@@ -81,10 +81,11 @@ async def describe_server(
     told: list[_Listed] = []
     tools: list[Json] = []
     unread = room
+    most = 4 * LISTED if len(offers) > 1 else None
     for offer in offers:
         await pace.step()
         tools.append(raw(offer))
-        listed = _listed(surface, offer) if unread > 0 else _Listed(offer, marks(offer), ())
+        listed = _listed(surface, offer, most) if unread > 0 else _Listed(offer, marks(offer), ())
         unread -= sum(map(len, listed.said))
         told.append(listed)
     told.sort(key=lambda each: DEPRECATED in each.marks)
@@ -95,7 +96,7 @@ async def describe_server(
     lines += [f"Unless marked, tools are {usual}."] if usual else []
     texts = [" ".join(sentence for sentence in each.said if sentence not in once) for each in told]
     sizes = list(map(len, texts))
-    most = LISTED if sum(sizes) <= ALL_LISTED else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
+    longest = LISTED if sum(sizes) <= ALL_LISTED else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
     cuts = False
     for each, said in zip(told, texts, strict=True):
         await pace.step()
@@ -103,8 +104,8 @@ async def describe_server(
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
             continue
-        if len(said) > most and len(told) > 1:
-            said, cuts = short(said, most), True
+        if len(said) > longest and len(told) > 1:
+            said, cuts = short(said, longest), True
         numbers = "".join(line.sign for line in shared if line.sign and line.sentences[0] in each.said)
         head, _, types = surface.signature(offer).partition("\n")
         # In front of the stranger's words, where these cannot stand for it.
@@ -159,9 +160,11 @@ def _shown(surface: Describer, offer: Offer) -> Docstring:
     return Docstring(about.strip() if isinstance(about, str) else "")
 
 
-def _listed(surface: Describer, offer: Offer) -> _Listed:
+def _listed(surface: Describer, offer: Offer, most: int | None) -> _Listed:
+    """Of a long description so many characters are looked at."""
     shown = _shown(surface, offer)
-    said = [sentence for part in passages(shown.text) for sentence in map(str.strip, sentences(one_line(part)))]
+    parts = passages(shown.text[:most])
+    said = [sentence for part in parts for sentence in map(str.strip, sentences(one_line(part)))]
     returns = short(shown.returns, RETURNS)
     if returns[:1].isalnum() and _says_more(returns, f"{offer.name} {shown.text}"):
         said.append(f"Returns: {returns}")

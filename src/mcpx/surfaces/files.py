@@ -1,8 +1,9 @@
 """Whether what a tool says may be a file, which has to arrive letter by letter (SUR-7).
 
 A tool reads files if it takes a path: an argument whose name has a word for one in it (`path`, `file_path`, `fileName`,
-`uris`), in its schema or in the call itself, or a `file:` address as a value. Except for one whose name says that it
-looks at folders (`directory_tree`, `list_files`, `search_files`) and not also that it reads (`read_files_in_tree`).
+`uris`, `路径`), in its schema or in the call itself, or a `file:` address as a value; or if its own name says so
+(`read_file`, `读取文件`). Except for one whose name says that it looks at folders (`directory_tree`, `list_files`,
+`search_files`) and not also that it reads (`read_files_in_tree`).
 """
 
 import re
@@ -13,13 +14,16 @@ from typing import Any, cast
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 
+CHINESE = ("路径", "文件", "目录", "读取")
+"""Path, file, folder, read: words that are not set apart from others."""
 PATHS = frozenset(
     plural
     for word in ("path", "filepath", "pathname", "file", "filename", "directory", "dir", "folder", "uri")
     for plural in (word, f"{word}s", "directories")
-)
+).union(CHINESE[:3])
 LISTS = frozenset(("list", "ls", "tree", "search", "find", "glob", "stat", "info", "metadata"))
-READS = frozenset(("read", "cat", "show", "view", "open", "load", "fetch", "download"))
+FILES = frozenset(("file", "files", "文件"))
+READS = frozenset(("read", "cat", "show", "view", "open", "load", "fetch", "download", "读取"))
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LONGEST = 100
 """Characters of a name that are looked at."""
@@ -28,11 +32,17 @@ _MOST = 200
 
 
 def reads_files(offer: Offer, arguments: Json) -> bool:
-    takes = islice(_names(offer.definition, arguments), _MOST)
-    if not any(not PATHS.isdisjoint(_words(name)) for name in takes) and not _names_a_file(arguments):
-        return False
     named = set(_words(offer.name))
-    return named.isdisjoint(LISTS) or not named.isdisjoint(READS)
+    reads = not named.isdisjoint(READS)
+    takes = islice(_names(offer.definition, arguments), _MOST)
+    takes_a_path = any(map(_is_path, takes)) or _names_a_file(arguments)
+    says_so = (reads or "get" in named) and not named.isdisjoint(FILES)
+    return (takes_a_path or says_so) and (reads or named.isdisjoint(LISTS))
+
+
+def _is_path(name: str) -> bool:
+    words = _words(name)
+    return not PATHS.isdisjoint(words) or any(word.endswith("path") for word in words)
 
 
 def _names(definition: Json, arguments: Json) -> Iterator[str]:
@@ -54,8 +64,16 @@ def _inner(values: Iterable[Any]) -> list[Any]:
 
 
 def _names_a_file(arguments: Json) -> bool:
-    return any(isinstance(value, str) and value[:5].lower() == "file:" for value in islice(arguments.values(), _MOST))
+    values = islice(arguments.values(), _MOST)
+    return any(
+        isinstance(each, str) and each[:5].lower() == "file:"
+        for value in values
+        for each in (islice(cast(list[Any], value), _MOST) if isinstance(value, list) else (value,))
+    )
 
 
 def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name[:_LONGEST])]
+    """In lower case; Chinese ones that matter are found wherever they stand."""
+    name = name[:_LONGEST]
+    words = [word.lower() for word in _WORD.findall(name)]
+    return words if name.isascii() else [*words, *(word for word in CHINESE if word in name)]

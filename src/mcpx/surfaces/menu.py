@@ -13,6 +13,7 @@ from types import MappingProxyType
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Work
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.texts.about import told_short
 from mcpx.surfaces.texts.phrases import cut, one_line
@@ -34,6 +35,8 @@ MANY_WORDS = 20
 """Tokens beyond which names of tools say more."""
 SOME_TOOLS = (40, 30, 20, 15, 10, 7, 5)
 """Names of tools of each server, where there is room for more than words."""
+LEAST_TOLD = 4
+"""Tokens, at least, of a tool with its description."""
 HEADING = "Servers, as name (number of tools): what it is for"
 
 Tools = dict[str, list[Offer]]
@@ -48,6 +51,19 @@ class Menu:
     tools: Tools
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By server: what it is for, in more words than there may be room for."""
+    abouts: Mapping[int, str] | None = None
+    """By the identity of the offer: its short description. None: there are more tools than a menu can describe."""
+
+
+def abouts(offers: Sequence[Offer], budget: int) -> Work[dict[int, str] | None]:
+    """To be done in slices: descriptions take a while to be taken apart."""
+    if len(offers) > budget // LEAST_TOLD:
+        return None
+    found: dict[int, str] = {}
+    for offer in offers:
+        found[id(offer)] = told_short(offer)
+        yield
+    return found
 
 
 def tools_by_server(services: Sequence[Service], offers: Sequence[Offer]) -> Tools:
@@ -88,7 +104,8 @@ def services_within(room: int, menu: Menu, more: str) -> str:
 
 
 def _steps(menu: Menu, more: str) -> Iterator[Iterable[str | None]]:
-    yield _full(menu)
+    if menu.abouts is not None:
+        yield _full(menu, menu.abouts)
     if menu.words:
         yield _names(menu, FEW_WORDS)
     yield _names(menu)
@@ -114,11 +131,11 @@ def _cost(definitions: list[Json]) -> int:
     return estimate(codec.dump(definitions).decode())
 
 
-def _full(menu: Menu) -> Iterator[str]:
+def _full(menu: Menu, told: Mapping[int, str]) -> Iterator[str]:
     for service in menu.services:
         yield _server(service)
         for offer in menu.tools[service.name]:
-            text, name = told_short(offer), cut(one_line(offer.name), LONGEST_NAME)
+            text, name = told[id(offer)], cut(one_line(offer.name), LONGEST_NAME)
             yield f"    - {name}: {text}" if text else f"    - {name}"
 
 

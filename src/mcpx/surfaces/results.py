@@ -237,13 +237,17 @@ def is_plain(result: Json, limit: int) -> bool:
     return text is not None and 4 * len(text) <= limit and not may_be_json(text.strip(SPACE))
 
 
+def _is_lines(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
 def has_lines(result: Json) -> bool:
     """Whether a text of it may have several lines."""
     content: Any = result.get("content")
     if not isinstance(content, list):
         return False
     blocks = cast(list[Any], content)
-    return len(blocks) > MOST_BLOCKS or any("\n" in (text_of(block) or "") for block in blocks)
+    return len(blocks) > MOST_BLOCKS or any(_is_lines(text_of(block) or "") for block in blocks)
 
 
 def _large_lists(value: object, levels: int = 3) -> Iterator[list[Any]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
-from mcpx.model.errors import RpcError, Unavailable
+from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.excerpt import size_of, weigh
@@ -53,6 +53,7 @@ LONGEST_LIST = 1 << 20
 """Characters of a JSON text that is read as the list of calls."""
 DATA = 500
 """Characters of an error's data that are told."""
+RESUMING = frozenset(("requestState", "inputResponses"))
 ASKS = "The tool asks the user something, which it can only do in a call of its own."
 
 
@@ -304,12 +305,14 @@ class Several:
 
 
 def _unasked(call: Call) -> Call:
-    """The call as one of several: what resumes a single one is not theirs, and who is asked by results is not asked."""
+    """The call as one of several: it resumes nothing, and who is asked by results is not asked."""
     caller = call.caller
+    if caller.modern and not call.params.keys().isdisjoint(RESUMING):
+        raise RpcError(INVALID_PARAMS, "requestState and inputResponses belong to a single call, not to several")
     if caller.modern and caller.answers:
         able = {key: value for key, value in caller.capabilities.items() if key not in QUESTION_CAPABILITIES}
         caller = replace(caller, capabilities=able)
-    params = {key: value for key, value in call.params.items() if key not in ("requestState", "inputResponses")}
+    params = {key: value for key, value in call.params.items() if key not in RESUMING}
     return replace(call, params=params, caller=caller)
 
 

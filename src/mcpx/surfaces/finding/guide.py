@@ -97,7 +97,7 @@ class Guide:
         if not (await self._surface.finder.index(catalog)).search(words, limit=1).hits:
             raise unknown
         close = near(name, names, NEAR) if name else []
-        said = [f"No server is called {quoted(words)}.", *([suggested(close)] if close else []), "A search finds:"]
+        said = [f"No server is called {quoted(words)}.", *([suggested(close)] if close else []), "Searched everything:"]
         return introduced(await self._surface.finder.search(view, words, limit=HITS), " ".join(said))
 
     async def _perhaps(self, catalog: Catalog, words: str) -> list[str]:

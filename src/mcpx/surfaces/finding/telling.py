@@ -195,7 +195,10 @@ class Telling:
         if left and (fits or page.service is not None):
             all_tools = page.service is not None or not page.query
             kind = "more tools" if all_tools else "more matches" if told < page.strong else "weaker matches"
-            said.append(f"{left} {kind}: offset={following}." if manner.pages else f"{left} {kind} not shown.")
+            if manner.pages:
+                said.append(f"{left} {kind}: offset={following}.")
+            elif kind != "weaker matches":
+                said.append(f"{left} {kind} not shown.")
         if not fits and page.service is None:
             said.append(f"Try other words{manner.elsewhere}.")
         elif not fits:

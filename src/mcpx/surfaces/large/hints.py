@@ -49,7 +49,7 @@ def closing(handle: str, begins: Preview, call: Callable[[str], str], *, by_offs
     )
     if is_text:
         found = arguments(handle=handle, grep=begins.find)
-        more = f"; to find lines with a word, in any case: arguments {found}" if begins.find else ""
+        more = f"; to find a word (in lower case it finds any case): arguments {found}" if begins.find else ""
         return own(f"the next {begins.unit}s: {call(following)}{more}")
     select = call(arguments(handle=handle, jmespath=begins.find))
     return own(f"to select: {select}" + (f"; the next rows: arguments {following}" if counts else ""))

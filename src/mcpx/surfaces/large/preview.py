@@ -55,7 +55,7 @@ class Preview:
     """Rows, lines or characters that are shown; 0 where that cannot be said."""
     rows: str | None = None
     """Of JSON: the expression for the rows that are counted, empty where the whole is meant; None where there are
-    none."""
+    none, or no more of them."""
     find: str | None = None
     """Something to begin with that finds something: an expression in JSON, a word in a text."""
 
@@ -79,7 +79,7 @@ def preview(
         shape_of(whole),
         "row" if isinstance(value, list) else "key",
         shown.rows,
-        None if rows is None else rows.path,
+        None if rows is None or shown.rows >= len(rows.items) else rows.path,
         example(whole, rows),
     )
 
@@ -98,7 +98,8 @@ def _of_text(text: str, max_bytes: int) -> Preview:
 def _rarest_word(text: str) -> str | None:
     """The first of those that come up least: in a log it tells more than one that stands in every line."""
     counts = Counter(_WORD.findall(text))
-    return min(counts, key=counts.__getitem__, default=None)
+    word = min(counts, key=counts.__getitem__, default=None)
+    return word.lower() if word is not None and word.isascii() else word  # in lower case any case is found
 
 
 def shape_of(value: object) -> str:

@@ -17,6 +17,7 @@ from typing import Any, cast
 from mcpx.formats.values import render
 from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
+from mcpx.surfaces.large.loss import is_too_deep
 from mcpx.surfaces.large.marks import marked, own
 from mcpx.surfaces.large.pages import NOTE_BYTES, Asked, BadReading, Page, page_of_keys, page_of_rows, page_of_text
 from mcpx.surfaces.large.preview import LONG_LINE, NOT_JSON, shape_of
@@ -106,7 +107,10 @@ def _parsed(text: bytes) -> object:
         value = load(text)
     except BadJson:
         return NOT_JSON
-    return cast(object, value) if isinstance(value, (dict, list, str)) else NOT_JSON
+    if not isinstance(value, (dict, list, str)):
+        return NOT_JSON
+    whole = cast(object, value)
+    return NOT_JSON if is_too_deep(text, whole) else whole
 
 
 def _selected(expression: str, whole: object) -> object:

@@ -9,19 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-import orjson
-
 from mcpx.formats.values import render
 from mcpx.model.call import as_object
 from mcpx.surfaces.large.excerpt import TIGHTEST, size_of, weigh
 from mcpx.surfaces.large.kept import Kept, pack
+from mcpx.surfaces.large.loss import is_too_deep, says_all
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
 from mcpx.surfaces.settings import Rendering
 from mcpx.wire import codec
 
 PREVIEW_BYTES = 1_500
-DEEPEST = 250
-"""Levels of nesting up to which a text is taken for data: what is deeper can hardly be written again."""
 ALL = -1
 SPACE = " \t\r\n"
 _ENDS = {"{": "}", "[": "]", '"': '"'}
@@ -107,14 +104,14 @@ def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
     bare = text.strip(SPACE)
     if not may_be_json(bare):
         return _Read(text)
-    is_data = how.compact_json or "\n" not in bare
+    is_data = how.compact_json or not ("\n" in bare or "\r" in bare)
     if not is_data and not alone and own is None:
         return _Read(text)
     try:
         value: object = codec.load(text.encode(), strict=True)
     except (codec.BadJson, UnicodeEncodeError):
         return _Read(text)
-    if text.count("[") + text.count("{") > DEEPEST and _too_deep(value):
+    if is_too_deep(text, value):
         return _Read(text)
     says_own = own is not None and (value == own or as_object(own) == {"result": value})
     if not isinstance(value, (dict, list)) or not (is_data or says_own):
@@ -123,12 +120,5 @@ def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
     if len(text) > enough and weigh(cast(object, value), enough) > enough:
         return _Read(text, cast(object, value), says_own=says_own)  # no rendering would fit
     rendered = render(cast(object, value), toon=how.toon, min_size=how.toon_min_size)
-    return _Read(text, cast(object, value), rendered if len(rendered) < len(text) else None, says_own=says_own)
-
-
-def _too_deep(value: object) -> bool:
-    try:
-        orjson.dumps(value)
-    except TypeError as error:
-        return "ecursion" in str(error)
-    return False
+    shorter = len(rendered) < len(text) and says_all(text, codec.dump(cast(object, value)))
+    return _Read(text, cast(object, value), rendered if shorter else None, says_own=says_own)

@@ -16,7 +16,7 @@ from typing import Literal
 
 LONGEST = 20_000
 """Characters of a description that are taken apart."""
-_MOST_NAMES = 64
+MOST_NAMES = 64
 
 Section = Literal["text", "args", "returns", "example", "raises"]
 
@@ -109,7 +109,7 @@ def _lines(text: str, names: Collection[str]) -> Iterator[str]:
             yield line
             continue
         indent = line[: len(line) - len(line.lstrip())]
-        known = [re.escape(name) for name in list(names)[:_MOST_NAMES]]
+        known = [re.escape(name) for name in list(names)[:MOST_NAMES]]
         entry = re.compile(rf"(?<=[\s,;])(?=(?:{'|'.join(known)})(?:\s?\([^()]{{0,100}}\))?:\s)") if known else None
         if before := line[: starts[0]].strip():
             yield indent + before
