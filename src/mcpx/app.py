@@ -228,6 +228,7 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) ->
     front = StdioFront(dispatcher, run.config.global_.max_request)
     await front.start()
     await _first_of(stop, front.ended)
+    dispatcher.gateway.wind_down()
     await front.close(GRACE)
 
 
@@ -253,6 +254,7 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
     await stop.wait()
+    dispatcher.gateway.wind_down()
     await front.close(GRACE)
     return 0
 

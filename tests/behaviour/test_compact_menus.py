@@ -318,7 +318,7 @@ def test_a_listing_does_not_repeat_itself(mode: str, tmp_path: Path) -> None:
         assert shown.count(ONLY) == 1 and f"All but give, refuse, note, calls: {ONLY}" in shown
         assert "Args" not in shown
         assert "read({path: string /* Where it is, absolute */}): Reads a file." in shown
-        assert "- [destructive] " in shown and "- [read-only] " in shown
+        assert " [destructive]\n" in shown and " [read-only]\n" in shown
         assert "old_read(" in shown.splitlines()[-1] and "[deprecated]" in shown.splitlines()[-1]
         raw = answer["structuredContent"]["tools"]
         assert [each["name"] for each in raw][4:7] == ["old_read", "read", "wipe"]

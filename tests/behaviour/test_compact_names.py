@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from behaviour.compact import CALLER, MODES, Compact, Json, Visitor, config, told
+from behaviour.compact import CALLER, MODES, Compact, Json, Visitor, config, text, told
 from fixtures.gateway import Gateway
 
 FIELDS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -48,7 +49,11 @@ def right(mode: str, server: str = "my-files", tool: str = "read_file") -> str:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("names")
     twin = {"tools": [{"name": "twin", "description": "One of two", "inputSchema": {"type": "object"}}]}
-    servers = (told("my-files", folder, {"tools": TOOLS}), told("a", folder, twin), told("b", folder, twin))
+    blank = {"tools": [{"name": "do it", "description": "Does it", "inputSchema": {"type": "object"}}]}
+    servers = (
+        *(told("my-files", folder, {"tools": TOOLS}), told("a", folder, twin), told("b", folder, twin)),
+        told("with space", folder, blank),
+    )
     with Gateway(config(*servers, naming={"prefix": "always"})) as gateway:
         yield gateway
         assert gateway.process.poll() is None
@@ -173,3 +178,21 @@ def test_a_server_in_another_writing_is_told(gateway: Gateway, mode: Compact) ->
     for form in ("My-Files", "my_files", "myfiles", "my-file"):
         words = client.use(mode, **{argument: form})["content"][0]["text"]
         assert 'Did you mean "my-files"?' in words, words
+
+
+def test_a_known_name_is_a_name_before_it_is_words(gateway: Gateway) -> None:
+    """SUR-3, SUR-12: blanks in it or not."""
+    client = Visitor(gateway.port, "describe")
+    for name in ("with space.do it", "with space"):
+        answer = text(client.use("describe", method=name))
+        assert "with space.do it(" in answer and "No server" not in answer
+
+
+@pytest.mark.parametrize("mode", ["inspect", "describe"])
+def test_a_wrong_name_of_a_server_that_was_named_leads_to_its_own_tool(tmp_path: Path, mode: Compact) -> None:
+    """SUR-9: not to another's that is called just so."""
+    other = {"tools": [{"name": "readFile", "description": "Another", "inputSchema": {"type": "object"}}]}
+    with Gateway(config(told("my-files", tmp_path, {"tools": TOOLS}), told("other", tmp_path, other))) as two:
+        client = Visitor(two.port, mode)
+        said = client.error(client.run("my-files", "readFile"))
+        assert right(mode) in said and "other" not in said

@@ -298,6 +298,24 @@ def test_a_modern_client_is_asked_by_one_call_only() -> None:
     run(main())
 
 
+def test_when_the_gateway_is_about_to_end_no_other_call_begins() -> None:
+    """SUR-12, LIF-8: what was made is told, and what was not."""
+
+    async def main() -> None:
+        plant = Plant()
+        plant.hold["0"] = asyncio.Event()
+        async with house(plant) as gateway:
+            items = [item("describe", "write", id=str(number)) for number in range(3)]
+            running = asyncio.ensure_future(calls(gateway, "describe", *items))
+            await until(lambda: plant.log == ["+0"])
+            gateway.wind_down()
+            plant.hold["0"].set()
+            ended = "not run: mcpx is ending"
+            assert outcomes(await running) == ["ok", ended, ended] and plant.log == ["+0", "-0"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("resuming", [{"requestState": "forged"}, {"inputResponses": {"q1": {}}}])
 def test_several_calls_resume_nothing(resuming: Json) -> None:
     """SUR-12, PRO-5: what belongs to a parked call is refused, and nothing is called."""

@@ -245,3 +245,10 @@ def test_a_page_beyond_the_last_says_how_many_there_are() -> None:
     assert said(view, "bees", offset=50).startswith('No tools match "bees" beyond the 2 there are.')
     assert said(view, "", offset=50) == "There are 42 tools, none beyond."
     assert said(view, "bees", service="bees", offset=50) == "bees has 2 tools, none beyond."
+
+
+@pytest.mark.parametrize("query", ["mcpx.result", "mcpx_result"])
+def test_the_reader_of_kept_results_is_found_by_its_name(query: str) -> None:
+    """SUR-11, SUR-4: it stands in the description of the tool it is called through."""
+    assert said(shelf(ORCHARD), query).startswith("- mcpx.result({handle: string")
+    assert said(shelf(ORCHARD), "", service="mcpx").startswith("- mcpx.result({handle: string")

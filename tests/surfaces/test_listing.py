@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from fixtures.work import steps
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.surfaces.descriptions import describe_server, describe_tool
@@ -104,7 +107,7 @@ def test_deprecated_tools_are_the_last_for_models_and_in_place_for_programs() ->
     assert told["text"].splitlines()[1:] == [
         "- new(): Does it.",
         "- other(): Too.",
-        "- [deprecated] old(): DEPRECATED: Use new.",
+        "- old(): DEPRECATED: Use new. [deprecated]",
     ]
     assert [each["name"] for each in told["structured"]["tools"]] == ["old", "new", "other"]
     assert told["structured"]["tools"][0]["description"] == "DEPRECATED: Use new."
@@ -117,8 +120,8 @@ def test_hints_are_marks_that_descriptions_cannot_forge() -> None:
         tool("make", "Makes."),
     ]
     assert lines(*offers) == [
-        "- [read-only] read(): Reads.",
-        "- [destructive] wipe(): Wipes. [read-only]",
+        "- read(): Reads. [read-only]",
+        "- wipe(): Wipes. (read-only) [destructive]",
         "- make(): Makes.",
     ]
     assert [mark(offer) for offer in offers] == [" [read-only]", " [destructive]", ""]
@@ -129,7 +132,7 @@ def test_what_nearly_all_tools_are_is_said_once() -> None:
     told = lines(*offers, tool("make", "Makes."), tool("wipe", "Wipes.", destructiveHint=True))
     assert told[0] == "Unless marked, tools are read-only."
     assert told[1] == "- get0(): Gets 0."
-    assert told[-2:] == ["- [may write] make(): Makes.", "- [destructive] wipe(): Wipes."]
+    assert told[-2:] == ["- make(): Makes. [may write]", "- wipe(): Wipes. [destructive]"]
 
 
 def test_one_tool_is_told_whole() -> None:
@@ -157,6 +160,25 @@ def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_thei
     assert sum(map(len, told)) < 3_500
     assert all(line.count("Sentence") >= 3 for line in told[:14])
     assert f"- t0(): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
+
+
+def test_of_a_server_with_many_tools_each_is_named_at_least() -> None:
+    """SUR-12: signatures for the room there is, then names, and how to go on."""
+    offers = [tool(f"tool_{n}", f"Does the {n}th thing. " * 3) for n in range(90)]
+    told = lines(*offers, room=2_000)
+    assert [line.split("(")[0] for line in told[:-1] if line.startswith("- ")] == [f"- tool_{n}" for n in range(90)]
+    assert told[0].startswith("- tool_0(): Does") and told[89] == "- tool_89"
+    assert "Of some only names are told; ask for those you need, several at once." in told
+
+
+@pytest.mark.parametrize(
+    "text", ["\n", "\r", "\u2028", "Args: a: a: ", "参数：\n", "Args:\n a: b\n", " Args : x", ". "]
+)
+def test_what_a_menu_tells_of_a_tool_costs_the_same_however_much_its_server_says(text: str) -> None:
+    """SUR-10, SEC-7: one server's descriptions must not hold up the menus of all."""
+    offers = [tool("t", text * (size // len(text)), "a") for size in (10_000, 1_000_000)]
+    small, large = (steps(lambda offer=offer: told_short(offer)) for offer in offers)
+    assert large <= small < 20_000
 
 
 def test_whatever_servers_send_is_listed() -> None:

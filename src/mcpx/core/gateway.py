@@ -162,6 +162,10 @@ class Gateway:
         present = [upstream.snapshot_key for upstream in self._all()]
         await asyncio.to_thread(self._snapshots.prune, present)
 
+    def wind_down(self) -> None:
+        """The end is near: what runs may finish, of several calls no other is begun."""
+        self._surface_state.ending = True
+
     async def close(self) -> None:
         await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))

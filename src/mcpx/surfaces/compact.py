@@ -4,6 +4,7 @@ Policy, limits and metrics below see the real tool, never the meta-tool. A model
 that lets it correct itself (SUR-9); an error the server itself sent stays as it is (PRO-6).
 """
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -38,8 +39,8 @@ from mcpx.wire import codec
 
 __all__ = ["BUILT_IN", "READER", "Compact", "Mistake", "Unknown"]
 
-WHOLE_SCREENS = 4
-"""Of a server: so many times what is shown at once is told with signatures."""
+SIGNED = 0.75
+"""Of what is shown at once: so much goes to the signatures of one server's tools, the rest to names."""
 REMEMBERED = 1_000_000
 """Characters of signatures that are kept."""
 MOST_DESCRIBED = 500
@@ -60,6 +61,7 @@ class Compact(Surface):
 
     def __init__(self, surfaces: Surfaces) -> None:
         super().__init__(surfaces)
+        self._lasting = surfaces.lasting
         self._kept = surfaces.lasting.kept
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
@@ -68,8 +70,14 @@ class Compact(Surface):
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
+        self._listing = asyncio.Lock()
+        """One at a time: each listing gives way to everybody else, twenty at once would not."""
         self.finder = Finder(self)
         self.guide = Guide(self, surfaces.lasting.meanings)
+
+    @property
+    def ending(self) -> bool:
+        return self._lasting.ending
 
     # For the subclass to say -----------------------------------------------------------------------------------
 
@@ -157,9 +165,10 @@ class Compact(Surface):
         return await Shaper(how, self._kept, self._worker, owner_of(call.caller), self._go_on).shaped(result)
 
     async def told(self, view: View, service: Service, offers: list[Offer], room: int | None = None) -> Json:
-        """What a server is and offers; of one with very many tools the rest is told by name."""
-        room = WHOLE_SCREENS * self.settings.common.result_limit if room is None else room
-        return await describe_server(self, service, offers, room, view.starting())
+        """What a server is and offers, within what is shown at once; of one with many tools the rest by name."""
+        room = int(SIGNED * self.settings.common.result_limit) if room is None else room
+        async with self._listing:
+            return await describe_server(self, service, offers, room, view.starting())
 
     def finished(self, result: Json, how: Rendering) -> Json:
         """What a surface puts around the result of a tool."""

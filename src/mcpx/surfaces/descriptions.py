@@ -4,15 +4,18 @@ What the tools of a server have in common is told once: a sentence that most of 
 Nothing is said of a tool that its own description does not say.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mcpx.catalog.entries import description_of
 from mcpx.formats.typescript import DESCRIPTION_LENGTH
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
+from mcpx.surfaces.large.excerpt import size_of
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.menu import INSTRUCTIONS, LONGEST_NAME
 from mcpx.surfaces.settings import Settings
@@ -39,6 +42,8 @@ MOST_EXCEPTIONS = 4
 NEARLY_ALL = 0.8
 """Of the tools: what is told once, the others are marked."""
 MAY_WRITE = "may write"
+_FORGED = re.compile(rf"\[((?:{READ_ONLY}|{DESTRUCTIVE}|{DEPRECATED}|{MAY_WRITE}|\d)[^\[\]]{{0,40}})\]")
+"""What stands in a description as only we say it."""
 
 
 class Describer(Protocol):
@@ -71,7 +76,7 @@ def how_many(tools: int, server: str, starting: Sequence[str]) -> str:
 async def describe_server(
     surface: Describer, service: Service, offers: list[Offer], room: int, starting: Sequence[str] = ()
 ) -> Json:
-    """A server and all its tools: signatures for `room` characters, then names. Deprecated ones are the last."""
+    """A server and all its tools: signatures for `room` bytes, then names. Deprecated ones are the last."""
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     count = how_many(len(offers), service.name, starting)
     lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
@@ -86,7 +91,7 @@ async def describe_server(
         await pace.step()
         tools.append(raw(offer))
         listed = _listed(surface, offer, most) if unread > 0 else _Listed(offer, marks(offer), ())
-        unread -= sum(map(len, listed.said))
+        unread -= max(sum(map(len, listed.said)), min(len(description_of(offer)), 4 * LISTED) // 2)
         told.append(listed)
     told.sort(key=lambda each: DEPRECATED in each.marks)
     shared = _shared(told)
@@ -97,22 +102,24 @@ async def describe_server(
     texts = [" ".join(sentence for sentence in each.said if sentence not in once) for each in told]
     sizes = list(map(len, texts))
     longest = LISTED if sum(sizes) <= ALL_LISTED else min(max(fair_share(sizes, ALL_LISTED), LEAST_LISTED), LISTED)
-    cuts = False
+    cuts = named = False
     for each, said in zip(told, texts, strict=True):
         await pace.step()
         offer = each.offer
         if room < 0:
             lines.append(f"- {cut(one_line(offer.name), LONGEST_NAME)}")
+            named = True
             continue
         if len(said) > longest and len(told) > 1:
             said, cuts = short(said, longest), True
         numbers = "".join(line.sign for line in shared if line.sign and line.sentences[0] in each.said)
         head, _, types = surface.signature(offer).partition("\n")
-        # In front of the stranger's words, where these cannot stand for it.
-        mark = _marked(_unusual(each.marks, usual)).lstrip()
-        lines.append(f"- {mark}{' ' * bool(mark)}{head}{f': {said}' if said else ''}{numbers}")
-        lines += [types] if types else []
-        room -= len(lines[-1]) + len(types)
+        said = _FORGED.sub(r"(\1)", said)
+        line = f"- {head}{f': {said}' if said else ''}{numbers}{_marked(_unusual(each.marks, usual))}"
+        lines += [line, types] if types else [line]
+        room -= size_of(line) + size_of(types)
+    if named:
+        lines.append("Of some only names are told; ask for those you need, several at once.")
     if cuts:
         lines.append("Some descriptions are shortened; ask for one tool to read all of its own.")
     structured: Json = {

@@ -5,3 +5,4 @@ from mcpx.surfaces.large import reading
 
 BUILT_IN = "mcpx"
 READER = Offer("tools", BUILT_IN, "result", "mcpx.result", reading.TOOL)
+OWN_NAMES = (READER.public, f"{BUILT_IN}_{READER.name}", f"{BUILT_IN}/{READER.name}")

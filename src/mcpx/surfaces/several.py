@@ -19,6 +19,7 @@ from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
 from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
+from mcpx.surfaces.blocks import HELD, joined, weight_of
 from mcpx.surfaces.finding.mistakes import Mistake
 from mcpx.surfaces.large.excerpt import size_of, weigh
 from mcpx.surfaces.large.marks import own
@@ -43,12 +44,8 @@ MARK = 300
 """Characters, about, that say how a text that was kept back is read."""
 SHORTEST = 200
 """Characters of a text that is kept back which are shown at least."""
-HELD = 64 << 10
-"""Bytes of a result that waits as it came until all are over; what is larger is made short at once."""
 WHOLE = 16 << 20
 """Bytes of images and the like, which are never cut: after so much of them no other call begins."""
-ODD = 4 << 20
-"""What a block counts that is large in a way which takes long to measure."""
 LONGEST_LIST = 1 << 20
 """Characters of a JSON text that is read as the list of calls."""
 DATA = 500
@@ -144,7 +141,7 @@ class Several:
         self._room = ROOM * limit
         self._tight = min(limit, max(self._room // len(self._ones) // 2, SHORTEST))
         """What is shown of a text that is kept back for the sake of the others."""
-        self._taken = self._weight = 0
+        self._taken = self.weight_of = 0
         """Characters of texts that are made short already; bytes of what is never cut."""
 
     async def run(self) -> Json:
@@ -163,6 +160,8 @@ class Several:
         for one in self._ones:
             one.label = self._label(one.given)
         for one in self._ones:
+            if self._surface.ending:
+                self._why = self._why or "mcpx is ending"
             if self._why:
                 break
             try:
@@ -173,6 +172,8 @@ class Several:
             one.label = self._name(offer)
             at_once = offer is READER or hints_of(offer).read_only
             await self._until_running(AT_ONCE - 1 if at_once else 0)
+            if self._surface.ending:
+                self._why = self._why or "mcpx is ending"
             if self._why:
                 break
             if at_once:
@@ -229,8 +230,8 @@ class Several:
             whole = size <= self._surface.settings.of(self._server(one)).result_limit
             await self._show(one, made, tight=not whole or self._taken + size > self._room)
             self._taken += _size(one.shown)
-            self._weight += sum(map(_weight, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
-            if self._weight > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
+            self.weight_of += sum(map(weight_of, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
+            if self.weight_of > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
                 self._why = self._why or "the results before it take too much room"
         self._progress.finished(one.at, f"{one.label}: {one.outcome}")
 
@@ -265,11 +266,14 @@ class Several:
     def _whole(self) -> Json:
         blocks: list[Any] = []
         entries: list[Json] = []
+        room = 2 * WHOLE  # of those that ran at the same time none could know of the others
         for one in self._ones:
             ran = one.outcome != "not run"
             outcome = one.outcome if ran else f"not run: {self._why}"
             blocks.append(said(own(f"{one.at} {one.label}: {outcome}")))
-            blocks += as_list(one.shown.get("content"))
+            told = joined(as_list(one.shown.get("content")), room)
+            room -= sum(map(weight_of, told[: MOST_BLOCKS + 1]))
+            blocks += told
             if one.repairs:
                 blocks.append(said(f"Note: {'; '.join(one.repairs)}"))
             entries.append(self._entry(one) if ran else self._surface.entry(None, outcome))
@@ -338,14 +342,3 @@ def _read(text: str) -> Any:
 def _size(result: Json) -> int:
     blocks = as_list(result.get("content"))[:MOST_BLOCKS]
     return sum(size_of(text) for block in blocks if (text := text_of(block)) is not None)
-
-
-def _weight(block: Any) -> int:
-    """About the bytes of a block."""
-    if not is_object(block):
-        return 0
-    texts = [value for value in block.values() if isinstance(value, str)]
-    if is_object(inner := block.get("resource")):
-        texts += [value for value in inner.values() if isinstance(value, str)]
-    size = sum(map(len, texts))
-    return size if size >= HELD or weigh(block, HELD) <= HELD else ODD

@@ -50,6 +50,9 @@ class Surface(Part, ABC):
 class Lasting:
     """What of surfaces outlives a reload, each made when it is first needed."""
 
+    ending = False
+    """The gateway is about to end: what runs may finish, nothing else is begun."""
+
     def latest_choices(self) -> "list[Choice]":
         return self.choices.latest() if "choices" in vars(self) else []
 

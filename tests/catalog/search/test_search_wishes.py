@@ -217,3 +217,16 @@ def test_with_a_service_the_best_of_that_service_count(index: Index) -> None:
     assert index.search("read the knowledge graph", service="fs").strong <= 2
     assert index.search("list the directory", service="fs").strong >= 1
     assert index.search("", service="fs", limit=3).strong == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("查询天气", "op1"), ("天气", "op1"), ("规划路线", "op2"), ("发邮件", "op3"), ("今天天气怎么样", "op1")],
+)
+def test_what_a_tool_says_in_chinese_fits_whoever_asks_in_the_same_words(query: str, first: str) -> None:
+    """FMT-3: also where no tool has a word for it in English."""
+    said = {"op1": "查询天气", "op2": "规划路线", "op3": "发送邮件", "op4": "翻译文本", "op5": "读取文件"}
+    documents = [Document(name, name, "s", "", about, ()) for name, about in said.items()]
+    found = Index(documents).search(query)
+    assert found.strong >= 1 and documents[found.hits[0].position].name == first
+    assert Index(documents).search("股票价格").strong == 0

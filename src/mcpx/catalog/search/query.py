@@ -207,6 +207,16 @@ class Asking:
                 if gram in self._postings:
                     yield Concept((Name((gram,), CHARACTER if len(gram) == 1 else PAIR),), 0.0)
 
+    def as_written(self, parts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The Chinese words of a query that say something, each as its pairs; one character says too little."""
+        runs = [word for part in parts for word in words(part[:LONGEST_QUERY]) if is_cjk(word)]
+        if not runs:
+            return []
+        glossary = chinese()
+        said = (word for run in runs for word in glossary.cut(run) if glossary.entries.get(word) != ())
+        pairs = (tuple(gram for gram in grams(word) if len(gram) == 2) for word in said)
+        return [some for some in islice(pairs, _MOST_CONCEPTS) if some]
+
     def _terms(self, names: Names) -> Iterable[tuple[str, ...]]:
         """The names as terms, those that occur in the index, each once."""
         found = dict.fromkeys(stems(name) for name in names)

@@ -108,12 +108,13 @@ class Found:
 class Ranking:
     """One query, in its parts, over one index."""
 
-    __slots__ = ("_parts", "_postings", "found", "scores")
+    __slots__ = ("_parts", "_postings", "_written", "found", "scores")
 
     def __init__(
         self, parts: Sequence[str], asking: Asking, postings: Postings, count: int, dampings: Dampings
     ) -> None:
         self._postings = postings
+        self._written = asking.as_written(parts)
         known: dict[Concept, Found] = {}
         self._parts = [
             [known.get(one) or known.setdefault(one, self._found(one)) for one in part]
@@ -191,7 +192,17 @@ class Ranking:
         concepts = sum(1 for found in self.found if found.concept.worth)
         least = next((share for most, share in _FITTING if concepts <= most), _FITTING_ELSE)
         parts = [self.found, *self._parts] if len(self._parts) > 1 else [self.found]
-        return any(self._said(part, position) >= least for part in parts for position in best)
+        return any(self._said(part, position) >= least for part in parts for position in best) or any(
+            self._says_as_written(position) for position in best
+        )
+
+    def _says_as_written(self, position: int) -> bool:
+        """Whether a tool that is described in Chinese has half of the query's words or more."""
+        postings = self._postings
+        said = sum(
+            all(pair in postings and postings.said(pair, position) > 0 for pair in word) for word in self._written
+        )
+        return bool(self._written) and 2 * said >= len(self._written)
 
     def _said(self, part: Sequence[Found], position: int) -> float:
         """The share of what these concepts are worth that a tool says."""

@@ -14,6 +14,7 @@ from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace, in_slices
 from mcpx.surfaces.finding.telling import Page, Telling
+from mcpx.surfaces.own import BUILT_IN, OWN_NAMES, READER
 from mcpx.surfaces.texts.phrases import starting
 from mcpx.surfaces.view import Service, View
 
@@ -46,7 +47,9 @@ class Finder:
         """A blank query finds every tool there is, or every one of the service."""
         catalog = await view.prepare()
         query = query.strip()
-        if service:
+        if service == BUILT_IN or query in OWN_NAMES:
+            page = Page(query, None, [READER], 1, 1, 1, 0, 1)
+        elif service:
             page = await self._of_service(catalog, self._surface.service(view, service), query, limit, offset)
         else:
             page = await self._of_all(catalog, query if catalog.offers["tools"] else "", limit, offset)

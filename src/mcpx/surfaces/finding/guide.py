@@ -14,7 +14,7 @@ from mcpx.model.offer import Offer
 from mcpx.surfaces.finding.mistakes import Meanings, Mistake, Unknown, listed, near, suggested
 from mcpx.surfaces.finding.wanted import introduced
 from mcpx.surfaces.menu import Menu
-from mcpx.surfaces.own import BUILT_IN, READER
+from mcpx.surfaces.own import OWN_NAMES, READER
 from mcpx.surfaces.texts.phrases import NEAREST, cut, quoted, starting
 from mcpx.surfaces.view import View
 
@@ -31,7 +31,6 @@ PERHAPS = 3
 """Tools that an error offers where nothing is near."""
 NEAR = 0.6
 """How like a name must be to be offered beside what a search finds."""
-_OWN = (READER.name, READER.public, f"{BUILT_IN}_{READER.name}", f"{BUILT_IN}/{READER.name}")
 
 
 class Guide:
@@ -42,12 +41,16 @@ class Guide:
         self._meanings = meanings
 
     async def meant(self, catalog: Catalog, *names: str, server: str = "") -> list[Offer]:
-        """The tools of the first of these names that is any tool's, in whatever form a model may have seen it; where
-        some are this server's, only those."""
+        """The tools of the first of these names that is any tool's, in whatever form a model may have seen it; those
+        of the server that was named before any other's."""
+        if server:
+            found = await self._meanings.of(catalog, f"{server}.{names[0]}")
+            if own := [offer for offer in found if offer.server == server]:
+                return own
         for name in names:
             found = await self._meanings.of(catalog, name)
             found = [offer for offer in found if offer.server == server] or found
-            if name in _OWN:
+            if name == READER.name or name in OWN_NAMES:
                 found = [READER, *found]
             if found:
                 return found
@@ -68,7 +71,8 @@ class Guide:
             offer = catalog.native("tools", mistake.server, close[0])
             offers = [] if offer is None else [offer]
         elif not close:
-            hints += await self._perhaps(catalog, " ".join(mistake.names))
+            if mistake.noun != "servers" or len(mistake.names) > 1:  # else nothing was said of a tool
+                hints += await self._perhaps(catalog, " ".join(mistake.names))
             hints += [listed(mistake.among, mistake.noun)] if mistake.among else []
             hints += [mistake.otherwise] if mistake.otherwise and len(hints) == 1 else []
         hints += [note] if (note := starting(view)) and not offers else []

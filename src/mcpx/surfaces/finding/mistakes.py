@@ -24,6 +24,7 @@ LONGEST = 300
 TAILS = 4
 """Beginnings of a name that may be left out, one after the other."""
 _PIECE = 200
+_AROUND = " \t\r\n`'\""
 _SEPARATOR = re.compile(r"__|[./:]")
 _WRITING = str.maketrans("", "", "_-./: ")
 
@@ -63,7 +64,7 @@ class Meanings:
 
     async def of(self, catalog: Catalog, name: str) -> list[Offer]:
         """Every tool of this name, in the first of its forms that any tool has."""
-        name = name.strip()
+        name = name.strip(_AROUND)
         if len(name) > LONGEST:
             return []
         plain = await self._by_plain_name(catalog)

@@ -64,7 +64,7 @@ class Describe(Compact):
             return await self.told(view, service, [o for o in catalog.offers["tools"] if o.server == method], room)
         if method == BUILT_IN:
             return describe_tool(self, READER)
-        if "." not in method or len(method.split()) > 1:
+        if not self._is_name(view, method) and ("." not in method or len(method.split()) > 1):
             return await self.guide.searched(view, method)
         return describe_tool(self, await self._method(view, method))
 

@@ -70,7 +70,7 @@ class Search(Compact):
         if name == "mcp_execute_tool" and settings.enable_execute:
             return await self.execute(view, call, arguments)
         if name == "mcp_list_services" and settings.enable_list_services:
-            return await self._services(view)
+            return await self.bounded(call, await self._services(view))
         return None
 
     async def _of_each(self, view: View, query: str, services: Sequence[str], limit: int) -> Json:

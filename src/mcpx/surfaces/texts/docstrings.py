@@ -14,7 +14,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
-LONGEST = 20_000
+LONGEST = 6_000
 """Characters of a description that are taken apart."""
 MOST_NAMES = 64
 
