@@ -477,7 +477,7 @@ def test_sixty_lists_with_varied_capabilities_keep_no_processes(tmp_path: Path) 
         for number in range(60):
             able = {"elicitation": {**words[number % 5], f"n{number}": {}}}
             reply = post_modern(gateway.port, modern("tools/list", {}, capabilities=able))
-            assert len(reply.message["result"]["tools"]) == 24
+            assert len(reply.message["result"]["tools"]) == 27
         eventually(lambda: len(processes(gateway)) <= 5)
         assert sum(len(seen(tmp_path / name, "started")) for name in "xyz") <= 18
 
