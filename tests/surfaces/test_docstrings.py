@@ -108,9 +108,12 @@ def test_chinese_blocks_are_understood() -> None:
     assert found == Docstring("查询天气。", {"city": "城市名称"}, "天气预报")
 
 
-def test_a_note_gives_way_to_the_schema_unless_it_says_all_that_and_more() -> None:
-    text = "Reads.\n\nArgs:\n    path: The path, absolute\n    mode: fast or slow\n"
-    assert read(text, {"path": "The path", "mode": "How careful it is"}).notes == {"path": "The path, absolute"}
+def test_a_note_stands_for_the_schema_where_it_says_more_and_behind_it_where_it_says_something_else() -> None:
+    """SUR-2: what only the description says is not lost."""
+    text = "Reads.\n\nArgs:\n    path: The path, absolute\n    mode: fast or slow\n    size: size of it\n"
+    said = {"path": "The path", "mode": "How careful it is.", "size": "The size of all of it"}
+    notes = {"path": "The path, absolute", "mode": "How careful it is; fast or slow"}
+    assert read(text, said).notes == notes
 
 
 @pytest.mark.parametrize(

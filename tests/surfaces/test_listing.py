@@ -162,6 +162,11 @@ def test_the_descriptions_of_many_tools_share_the_room_and_short_ones_leave_thei
     assert f"- t0(): {long.strip()}" in lines(tool("t0", long), *(tool(f"s{n}", "Short.") for n in range(14)))
 
 
+def test_a_description_that_is_only_an_example_is_told() -> None:
+    told = lines(tool("ask", "Example: ask for the weather."), tool("b", "Does b."))
+    assert told[0] == "- ask(): ask for the weather."
+
+
 def test_of_a_server_with_many_tools_each_is_named_at_least() -> None:
     """SUR-12: signatures for the room there is, then names, and how to go on."""
     offers = [tool(f"tool_{n}", f"Does the {n}th thing. " * 3) for n in range(90)]

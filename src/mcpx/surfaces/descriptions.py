@@ -170,7 +170,7 @@ def _shown(surface: Describer, offer: Offer) -> Docstring:
 def _listed(surface: Describer, offer: Offer, most: int | None) -> _Listed:
     """Of a long description so many characters are looked at."""
     shown = _shown(surface, offer)
-    parts = passages(shown.text[:most])
+    parts = passages((shown.text or shown.examples)[:most])
     said = [sentence for part in parts for sentence in map(str.strip, sentences(one_line(part)))]
     returns = short(shown.returns, RETURNS)
     if returns[:1].isalnum() and _says_more(returns, f"{offer.name} {shown.text}"):

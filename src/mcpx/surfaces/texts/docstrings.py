@@ -17,6 +17,8 @@ from typing import Literal
 LONGEST = 6_000
 """Characters of a description that are taken apart."""
 MOST_NAMES = 64
+_NEWS = 2
+"""Words of a note that the schema does not say: with fewer it says the same again."""
 
 Section = Literal["text", "args", "returns", "example", "raises"]
 
@@ -63,13 +65,14 @@ class Docstring:
 
 
 def read(description: str, parameters: Mapping[str, str]) -> Docstring:
-    """`parameters`: what the schema says about each. A note is kept where it says all that, and more."""
+    """`parameters`: what the schema says about each. A note stands for that where it says more, or goes behind it."""
     head, tail = description[:LONGEST], description[LONGEST:]
     reader = _Reader(parameters)
     for line in _lines(head, parameters):
         reader.take(line)
     reader.close()
-    notes = {name: said for name, said in reader.notes.items() if said and _adds(said, parameters.get(name, ""))}
+    both = {name: _both(note, parameters.get(name, "")) for name, note in reader.notes.items()}
+    notes = {name: note for name, note in both.items() if note}
     return Docstring(
         _tidy(reader.text) + tail,
         notes,
@@ -79,8 +82,12 @@ def read(description: str, parameters: Mapping[str, str]) -> Docstring:
     )
 
 
-def _adds(note: str, said: str) -> bool:
-    return not said or (len(note) > len(said) and set(_WORD.findall(said.lower())) <= set(_WORD.findall(note.lower())))
+def _both(note: str, said: str) -> str:
+    """What the schema and the description say of a parameter; nothing where the schema says it all."""
+    known, told = set(_WORD.findall(said.lower())), set(_WORD.findall(note.lower()))
+    if known <= told:
+        return note if len(note) > len(said) else ""
+    return f"{said.rstrip('.')}; {note}" if len(told - known) >= _NEWS else ""
 
 
 def _on_one_line(lines: list[str]) -> str:
