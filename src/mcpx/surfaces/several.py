@@ -141,7 +141,7 @@ class Several:
         self._room = ROOM * limit
         self._tight = min(limit, max(self._room // len(self._ones) // 2, SHORTEST))
         """What is shown of a text that is kept back for the sake of the others."""
-        self._taken = self.weight_of = 0
+        self._taken = self._weight = 0
         """Characters of texts that are made short already; bytes of what is never cut."""
 
     async def run(self) -> Json:
@@ -160,9 +160,7 @@ class Several:
         for one in self._ones:
             one.label = self._label(one.given)
         for one in self._ones:
-            if self._surface.ending:
-                self._why = self._why or "mcpx is ending"
-            if self._why:
+            if self._is_over():
                 break
             try:
                 one.offer = offer = await self._target(one)
@@ -172,15 +170,19 @@ class Several:
             one.label = self._name(offer)
             at_once = offer is READER or hints_of(offer).read_only
             await self._until_running(AT_ONCE - 1 if at_once else 0)
-            if self._surface.ending:
-                self._why = self._why or "mcpx is ending"
-            if self._why:
+            if self._is_over():
                 break
             if at_once:
                 self._running.add(self._tasks.start(self._make(one, offer), awaited=True))
             else:
                 await self._make(one, offer)
         await self._until_running(0)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more begins."""
+        if self._surface.ending:
+            self._why = self._why or "mcpx is ending"
+        return bool(self._why)
 
     async def _until_running(self, count: int) -> None:
         while len(self._running) > count:
@@ -230,8 +232,8 @@ class Several:
             whole = size <= self._surface.settings.of(self._server(one)).result_limit
             await self._show(one, made, tight=not whole or self._taken + size > self._room)
             self._taken += _size(one.shown)
-            self.weight_of += sum(map(weight_of, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
-            if self.weight_of > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
+            self._weight += sum(map(weight_of, as_list(one.shown.get("content"))[: MOST_BLOCKS + 1]))
+            if self._weight > WHOLE or len(as_list(one.shown.get("content"))) > MOST_BLOCKS:
                 self._why = self._why or "the results before it take too much room"
         self._progress.finished(one.at, f"{one.label}: {one.outcome}")
 
