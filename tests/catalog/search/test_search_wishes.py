@@ -230,3 +230,15 @@ def test_what_a_tool_says_in_chinese_fits_whoever_asks_in_the_same_words(query: 
     found = Index(documents).search(query)
     assert found.strong >= 1 and documents[found.hits[0].position].name == first
     assert Index(documents).search("股票价格").strong == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "first"), [("current time", "time"), ("sum of 2 and 3", "calculate"), ("echo it", "echo")]
+)
+def test_where_there_are_few_tools_a_name_that_was_said_fits(query: str, first: str) -> None:
+    """FMT-3: how rare a word is says little among three tools."""
+    said = {"echo": "Say the text back", "time": "What time it is", "calculate": "Work out an arithmetic expression"}
+    documents = [Document(name, name, "demo", "", about, ()) for name, about in said.items()]
+    found = Index(documents).search(query)
+    assert found.strong >= 1 and documents[found.hits[0].position].name == first
+    assert Index(documents).search("send an email").strong == 0

@@ -171,7 +171,12 @@ class Index:
             scores[position] += bonus
         matches = [position for position in pool if scores[position]]
         best = heapq.nlargest(max(end, _LOOKED_AT), matches, key=scores.__getitem__)
-        fits = bool(best) and (best[0] in lifted or ranking.fits(best[:_FITTING]))
+        first = best[:_FITTING]
+        fits = bool(best) and (
+            best[0] in lifted
+            or ranking.fits(first)
+            or any(ranking.says_name(self._own_names[position]) for position in first)
+        )
         if len(parts) > 1:
             for position in ranking.served(parts, self._own_names, best[:_LOOKED_AT]):
                 scores[position] += top

@@ -196,6 +196,14 @@ class Ranking:
             self._says_as_written(position) for position in best
         )
 
+    def says_name(self, name: str) -> bool:
+        """Whether the query has every word of a name that says what it is about, and little else: `current time` that
+        of `time`."""
+        about = {term for word in words(name) for term in terms(word)} - DOING
+        own = {term for found in self.found for one in found.concept.names if one.weight == 1.0 for term in one.terms}
+        asked = sum(1 for found in self.found if found.concept.worth)
+        return bool(about) and about <= own and 2 * len(about) >= asked
+
     def _says_as_written(self, position: int) -> bool:
         """Whether a tool that is described in Chinese has half of the query's words or more."""
         postings = self._postings
