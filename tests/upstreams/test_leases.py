@@ -517,6 +517,29 @@ def test_a_server_that_was_told_a_clients_roots_keeps_that_link_for_that_session
     run(main())
 
 
+def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_with_the_next() -> None:
+    """PRO-5: on a client's own link they can only be that client's; nothing else is kept for whoever comes next."""
+
+    async def main() -> None:
+        toy = Toy("older")
+        async with On(toy, isolation="per_session") as on:
+            caller = modern("m", askable=True)
+            await on.call(caller)
+            (line,) = [line for line in toy.lines if line.calls()]
+            asked = asyncio.ensure_future(line.ask("roots/list"))
+            other = asyncio.ensure_future(line.ask("elicitation/create", {"message": "?", "requestedSchema": {}}))
+            with pytest.raises(RpcError, match="nobody here"):
+                await other
+            assert not asked.done()
+            result = await on.call(caller)
+            assert result["resultType"] == "input_required"
+            (question,) = result["inputRequests"].values()
+            assert question["method"] == "roots/list"
+            asked.cancel()
+
+    run(main())
+
+
 def test_per_session_gives_each_session_its_own_that_outlasts_other_links() -> None:
     """LIF-2."""
 

@@ -80,7 +80,9 @@ class Dialler:
         """`standing`: whose voice is asked between calls."""
         needs = PLAIN if who is NOBODY_IN_PARTICULAR else Needs(kind_of(who.capabilities), who.version)
         voice = None if standing is None or standing.modern else standing.voice
-        return Link(self.server, self._owner, who, self._traits, needs, use=use, voice=voice)
+        link = Link(self.server, self._owner, who, self._traits, needs, use=use, voice=voice)
+        link.single = standing is not None
+        return link
 
     async def _open(self, link: Link, *openings: Era) -> None:
         await link.open(openings, self._environ, self.annotations, self._itself)

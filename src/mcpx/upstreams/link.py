@@ -63,6 +63,8 @@ class Link:
         self.owner = owner
         """Whom it is private to: a session, or what stands for one; None for everybody's."""
         self.why = why
+        self.single = False
+        """It was opened for one client, and no other has calls there."""
         self.lasting = False
         """Kept for as long as its session lasts: the server has something there that would be lost."""
         self.terms: Terms = Terms("", False, {}, "", {})
@@ -237,10 +239,13 @@ class Link:
 
     async def _asked(self, method: str, params: Json | None) -> Json:
         self.asked(method)
-        if self.calls and not self.leases and self._voice is None:
+        idle = not self.leases and self._voice is None
+        if idle and self.calls:
             self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
-        elif not self.leases and self._voice is None and self.use != "learning":
-            # A server may ask as soon as it is greeted, a moment before the call the link was opened for.
+        # A server may ask as soon as it is greeted, a moment before the call the link was opened for; for roots, if it
+        # is slow, a moment after: on a client's own link these can only be that client's.
+        roots = method == "roots/list" and (self.single or self.owner is not None)
+        if idle and self.use != "learning" and (not self.calls or roots):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
                     await self._held.wait()
