@@ -143,12 +143,14 @@ def test_a_name_that_is_nearly_one_is_told_before_what_is_found(client: Visitor)
 # Several calls --------------------------------------------------------------------------------------------------
 
 
-def call_of(mode: str, server: str, tool: str, arguments: Any) -> Json:
-    return meta_call(mode, server, tool, arguments)[1]  # type: ignore[arg-type]
+def call_of(mode: Compact, server: str, tool: str, arguments: Any) -> Json:
+    return meta_call(mode, server, tool, arguments)[1]
 
 
 def calls(client: Visitor, *items: tuple[str, str, Any], **more: Any) -> Json:
-    given = [call_of(client.mode, *item) for item in items]
+    mode = client.mode
+    assert mode in MODES
+    given = [call_of(mode, *item) for item in items]
     return client.use(CALLER[client.mode], calls=given, **more)
 
 
