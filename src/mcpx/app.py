@@ -26,7 +26,7 @@ from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
-from mcpx.transports import process
+from mcpx.processes import process
 from mcpx.wire import descriptors, memory
 from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
 from mcpx.wire.tasks import Tasks
@@ -168,7 +168,7 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
 def _look_for_leftovers(run: Run) -> Path | None:
     if run.state is None:
         return None
-    from mcpx.transports import leftovers
+    from mcpx.processes import leftovers
 
     leftovers.end(run.state / "runs")
     return leftovers.note(run.state / "runs", process.RUN)

@@ -9,7 +9,8 @@ import pytest
 from fixtures.parts import run, until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_GARBAGE, Unavailable
-from mcpx.transports import Stdio, process, stdio
+from mcpx.processes import process
+from mcpx.transports import Stdio, stdio
 from mcpx.transports.dial import Dial
 from mcpx.wire.peer import Conversation
 

@@ -14,8 +14,8 @@ from mcpx import __version__, app
 from mcpx.cli.main import LEVELS
 from mcpx.config import Config, load, without_itself
 from mcpx.model.errors import ConfigError
+from mcpx.processes.environment import running_inside
 from mcpx.surfaces import SURFACES
-from mcpx.transports.environment import running_inside
 from mcpx.wire.exchange import whole_number
 
 

@@ -77,7 +77,7 @@ async def _ask(path: Path, state: Path, env: str | None) -> Json | None:
 async def _look(config: Config, environ: Mapping[str, str]) -> Json:
     """Connect to every server once, see, and let go."""
     from mcpx.core.gateway import Gateway
-    from mcpx.transports import process
+    from mcpx.processes import process
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())  # the table says it all
     once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from mcpx.config.locate import find
 from mcpx.config.schema import Config, Server
 from mcpx.model.errors import ConfigError
+from mcpx.processes.environment import child_environment
 from mcpx.transports import Http, Sse, Stdio, Websocket
-from mcpx.transports.environment import child_environment
 
 _DEEPEST = 8
 """Wrappers in wrappers that are looked through."""

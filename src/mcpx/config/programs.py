@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from mcpx.config.schema import Config
 from mcpx.config.tree import shorten
+from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio
-from mcpx.transports.environment import child_environment, find_program
 
 
 def program_warnings(config: Config, environ: Mapping[str, str]) -> list[str]:

@@ -32,20 +32,7 @@ def starts_process(transport: Transport) -> bool:
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
-    beside=(
-        "carried",
-        "child",
-        "descendants",
-        "dial",
-        "environment",
-        "keeper",
-        "leftovers",
-        "memory",
-        "process",
-        "refusals",
-        "replies",
-        "stderrlog",
-    ),
+    beside=("carried", "dial", "memory", "refusals", "replies"),
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mcpx.model.errors import SERVER_DOWN, Unavailable
-from mcpx.transports.environment import running_inside
+from mcpx.processes.environment import running_inside
 from mcpx.wire.address import BadAddress
 from mcpx.wire.era import ParamHeaders
 from mcpx.wire.http_client import Pool

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_GARBAGE, Unavailable
-from mcpx.transports import process
+from mcpx.processes import process
+from mcpx.processes.stderrlog import Allowance, StderrLog, readable, shortened
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
-from mcpx.transports.stderrlog import Allowance, StderrLog, readable, shortened
 from mcpx.wire.framing import MessageReader, Patience, frame
 from mcpx.wire.peer import Conversation
 

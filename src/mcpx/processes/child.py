@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from mcpx.transports import descendants
-from mcpx.transports.descendants import Tree
+from mcpx.processes import descendants
+from mcpx.processes.descendants import Tree
 from mcpx.wire.flow import Intake
 from mcpx.wire.pipes import Gathered, handed_over
 

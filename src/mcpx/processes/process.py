@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from mcpx.transports import descendants
-from mcpx.transports.child import Child
-from mcpx.transports.descendants import MARK, adopt_orphans, survey
-from mcpx.transports.environment import child_environment, find_program
-from mcpx.transports.keeper import Keeper
+from mcpx.processes import descendants
+from mcpx.processes.child import Child
+from mcpx.processes.descendants import MARK, adopt_orphans, survey
+from mcpx.processes.environment import child_environment, find_program
+from mcpx.processes.keeper import Keeper
 from mcpx.wire import descriptors
 
 _log = logging.getLogger("mcpx.process")

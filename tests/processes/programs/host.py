@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from mcpx.transports import process
+from mcpx.processes import process
 
 FAMILY = str(Path(__file__).with_name("family.py"))
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from mcpx.transports import child as ending
-from mcpx.transports import descendants, keeper, process
-from mcpx.transports.process import Child, Spawn, spawn
-from mcpx.transports.stderrlog import StderrLog
+from mcpx.processes import child as ending
+from mcpx.processes import descendants, keeper, process
+from mcpx.processes.process import Child, Spawn, spawn
+from mcpx.processes.stderrlog import StderrLog
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -769,7 +769,7 @@ def test_as_process_one_it_reaps_the_orphans_that_fall_to_it() -> None:
     """LIF-7: in a container mcpx is often pid 1."""
     script = """
 import asyncio, os, sys
-from mcpx.transports import process, descendants
+from mcpx.processes import process, descendants
 process.CENSUS = 0.05
 async def main():
     assert os.getpid() == 1

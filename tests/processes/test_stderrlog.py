@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from fixtures.work import growth, steps
-from mcpx.transports import stderrlog
-from mcpx.transports.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
+from mcpx.processes import stderrlog
+from mcpx.processes.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
 from mcpx.wire import logs
 
 

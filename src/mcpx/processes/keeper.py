@@ -15,7 +15,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 
-from mcpx.transports.descendants import brand_of
+from mcpx.processes.descendants import brand_of
 
 _log = logging.getLogger("mcpx.process")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.process import START, Child
-from mcpx.transports import descendants, leftovers
-from mcpx.transports.descendants import MARK
+from mcpx.processes import descendants, leftovers
+from mcpx.processes.descendants import MARK
 
 pytestmark = pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
 
@@ -92,7 +92,7 @@ def test_it_never_ends_itself(tmp_path: Path) -> None:
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from pathlib import Path\n"
-        "from mcpx.transports import leftovers\n"
+        "from mcpx.processes import leftovers\n"
         f"print('ended', leftovers.end(Path({str(tmp_path)!r})), flush=True)"
     )
     with Child([sys.executable, "-c", program], {**os.environ, MARK: f"{GONE}.00000001"}) as child:

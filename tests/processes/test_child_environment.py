@@ -7,9 +7,10 @@ import pytest
 
 from fixtures.parts import run
 from mcpx.model.call import Json
-from mcpx.transports import Stdio, process
+from mcpx.processes import process
+from mcpx.processes.environment import child_environment, running_inside
+from mcpx.transports import Stdio
 from mcpx.transports.dial import Dial
-from mcpx.transports.environment import child_environment, running_inside
 
 BASIC = dict.fromkeys(
     (

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mcpx.transports import descendants
+from mcpx.processes import descendants
 from mcpx.wire.folders import private_folder, read_small, require_private, write_private
 
 log = logging.getLogger("mcpx.process")

@@ -1,0 +1,1 @@
+"""Child processes: started, owned as a tree, ended as a tree, and what they say on stderr."""
