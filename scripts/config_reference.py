@@ -13,9 +13,13 @@ import typing
 from pathlib import Path
 from typing import Any
 
+from mcpx.auth import AUTHS
 from mcpx.catalog import naming
+from mcpx.commands import COMMANDS
+from mcpx.commands.parameters import Parameter
 from mcpx.config import schema, sections
 from mcpx.model.family import Family
+from mcpx.model.kinds import OfType
 from mcpx.surfaces import settings
 from mcpx.transports import TRANSPORTS
 
@@ -91,16 +95,11 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("global", "`global`", schema.Global),
     ("global.tool_proxy", "`global.tool_proxy`", schema.ToolProxy),
     ("global.auto_rules[]", "`global.auto_rules[]`", settings.AutoRule),
-    ("commands[]", "`commands[]` (not applied yet)", sections.Command),
-    ("commands[].parameters[]", "`commands[].parameters[]`", sections.Parameter),
-    ("commands[].http", "`commands[].http`", sections.HttpRequest),
-    ("commands[].script", "`commands[].script`", sections.Script),
-    ("auth_configs[]", "`auth_configs[]` (not applied yet)", sections.AuthConfig),
-    ("auth api_key", "`auth_configs[].api_key`", sections.ApiKey),
-    ("auth bearer_token", "`auth_configs[].bearer_token`", sections.BearerToken),
-    ("auth basic_auth", "`auth_configs[].basic_auth`", sections.BasicAuth),
-    ("auth oauth2", "`auth_configs[].oauth2`", sections.OAuth2),
-    ("auth custom_header", "`auth_configs[].custom_header`", sections.CustomHeader),
+    ("commands[]", "`commands[]`", sections.Command),
+    ("commands[].parameters[]", "`commands[].parameters[]`", Parameter),
+    *((f"commands {name}", f"`commands[].{name}`", part) for name, part in COMMANDS.items()),
+    ("auth_configs[]", "`auth_configs[]`", sections.AuthConfig),
+    *((f"auth {name}", f"`auth_configs[].{name}`", part) for name, part in AUTHS.items()),
     ("profiles[]", "`profiles[]` (not applied yet)", schema.Profile),
     ("policy", "`policy` (not applied yet)", sections.Policy),
     ("policy.rules[]", "`policy.rules[]`", sections.PolicyRule),
@@ -160,6 +159,11 @@ def rows(part: type) -> list[str]:
         if not field.metadata.get("in_file", True):
             continue
         if part is schema.Server and field.name in shared:
+            continue
+        parts = [mark for mark in typing.get_args(hints[field.name])[1:] if isinstance(mark, OfType)]
+        if parts:
+            names = ", ".join(f"`{name}`" for name in parts[0].classes)
+            lines.append(f"| `type` | {names} | **required** | {docs.get(field.name, '')} |")
             continue
         name = SHOWN_AS.get(field.name, field.name)
         mark = " ◦" if part is schema.Global and field.name in shared else ""

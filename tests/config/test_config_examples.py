@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.auth.api_key import ApiKey
+from mcpx.auth.oauth2 import OAuth2
+from mcpx.commands.http import HttpRequest
+from mcpx.commands.script import Script
 from mcpx.config import (
-    ApiKey,
     AuthConfig,
     Command,
     Config,
     Global,
-    HttpRequest,
     Naming,
-    OAuth2,
     Parameter,
-    Script,
     Server,
     load,
 )
@@ -46,8 +46,7 @@ def test_the_native_example_loads_as_it_is_written(examples: Path) -> None:
             Command(
                 name="get_weather",
                 description="获取天气信息",
-                type="http",
-                http=HttpRequest(
+                action=HttpRequest(
                     url="https://api.weather.com/v1/current",
                     headers={"User-Agent": "MCP-Client/1.0"},
                     params={"city": "{city}", "api_key": "{api_key}"},
@@ -61,8 +60,7 @@ def test_the_native_example_loads_as_it_is_written(examples: Path) -> None:
             Command(
                 name="word_count",
                 description="Count words in a text",
-                type="script",
-                script=Script(
+                action=Script(
                     interpreter="python3",
                     path=str(examples / "scripts" / "word_count.py"),
                     args=("{text}",),
@@ -74,13 +72,11 @@ def test_the_native_example_loads_as_it_is_written(examples: Path) -> None:
         auth_configs=(
             AuthConfig(
                 name="weather_api_auth",
-                type="api_key",
-                api_key=ApiKey(location="query", name="api_key", value="sunny"),
+                auth=ApiKey(location="query", name="api_key", value="sunny"),
             ),
             AuthConfig(
                 name="machine",
-                type="oauth2",
-                oauth2=OAuth2(
+                auth=OAuth2(
                     client_id="id",
                     client_secret="secret",
                     token_url="https://oauth.example.com/token",

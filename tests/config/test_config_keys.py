@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
+from mcpx.auth.api_key import ApiKey
+from mcpx.auth.basic_auth import BasicAuth
+from mcpx.auth.bearer_token import BearerToken
+from mcpx.auth.custom_header import CustomHeader
+from mcpx.auth.oauth2 import OAuth2
+from mcpx.commands.http import HttpRequest
+from mcpx.commands.script import Script
 from mcpx.config import (
-    ApiKey,
     AuthConfig,
-    BasicAuth,
-    BearerToken,
     Command,
     Config,
-    CustomHeader,
     FrontAuth,
     FrontLimits,
     FrontServer,
     Global,
-    HttpRequest,
     Limits,
     Naming,
-    OAuth2,
     Parameter,
     Policy,
     PolicyRule,
     Profile,
-    Script,
     Server,
     Tls,
     Token,
@@ -260,8 +260,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             Command(
                 name="fetch",
                 description="fetches",
-                type="http",
-                http=HttpRequest(
+                action=HttpRequest(
                     method="POST",
                     url="https://h/{id}",
                     headers={"A": "b"},
@@ -278,8 +277,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             ),
             Command(
                 name="run",
-                type="script",
-                script=Script(
+                action=Script(
                     interpreter="bash",
                     path="/bin/run.sh",
                     args=("a",),
@@ -290,15 +288,14 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             ),
         ),
         auth_configs=(
-            AuthConfig(name="key", type="api_key", api_key=ApiKey(location="query", name="k", value="v")),
-            AuthConfig(name="bearer", type="bearer_token", bearer_token=BearerToken(token="t")),
-            AuthConfig(name="basic", type="basic_auth", basic_auth=BasicAuth(username="u", password="p")),
+            AuthConfig(name="key", auth=ApiKey(location="query", name="k", value="v")),
+            AuthConfig(name="bearer", auth=BearerToken(token="t")),
+            AuthConfig(name="basic", auth=BasicAuth(username="u", password="p")),
             AuthConfig(
                 name="oauth",
-                type="oauth2",
-                oauth2=OAuth2(client_id="i", client_secret="s", token_url="https://h/t", scope="r"),
+                auth=OAuth2(client_id="i", client_secret="s", token_url="https://h/t", scope="r"),
             ),
-            AuthConfig(name="custom", type="custom_header", custom_header=CustomHeader(headers={"X-Key": "k"})),
+            AuthConfig(name="custom", auth=CustomHeader(headers={"X-Key": "k"})),
         ),
         profiles=(
             Profile(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpx.auth.bearer_token import BearerToken
 from mcpx.config import (
     AuthConfig,
-    BearerToken,
     Config,
     FrontServer,
     Global,
@@ -101,7 +101,7 @@ def test_a_server_under_another_name_is_another_server() -> None:
 
 def test_a_server_whose_auth_config_changed_is_restarted() -> None:
     def key(token: str) -> AuthConfig:
-        return AuthConfig(name="k", type="bearer_token", bearer_token=BearerToken(token=token))
+        return AuthConfig(name="k", auth=BearerToken(token=token))
 
     guarded = replace(A, auth="k")
     old = config(guarded, B, auth_configs=(key("one"),))

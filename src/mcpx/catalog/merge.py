@@ -44,7 +44,7 @@ class Source:
     prefix: str | None
     definitions: Mapping[Kind, Sequence[Json]]
     local: bool = False
-    """Local commands come from no server: their definitions get no `_meta.proxy`."""
+    """Local commands come from no server: they keep their plain names, and their definitions get no `_meta.proxy`."""
     description: str = ""
     """What it is for; found by search."""
 
@@ -171,6 +171,8 @@ def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, not
 
 def _wanted(entry: _Entry, natives: Set[tuple[str, str]], naming: Naming) -> str:
     server, native = entry.source.server, entry.native
+    if entry.source.local:
+        return native
     name, front = public_name(server, native, entry.source.prefix, naming), f"{server}{naming.separator}"
     if (
         naming.prefix == "always"
@@ -185,7 +187,8 @@ def _wanted(entry: _Entry, natives: Set[tuple[str, str]], naming: Naming) -> str
 def _candidates(entry: _Entry, wanted: str, naming: Naming) -> Iterator[str]:
     server, native = entry.source.server, entry.native
     yield wanted
-    yield safe_name(public_name(server, native, entry.source.prefix, naming), naming)
+    if not entry.source.local:
+        yield safe_name(public_name(server, native, entry.source.prefix, naming), naming)
     full = f"{server}{naming.separator}{native}"
     yield safe_name(full, naming)
     yield tagged_name(full, f"{server}\0{native}", naming)

@@ -17,23 +17,11 @@ from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
 from mcpx.wire.address import BadAddress, parse, proxy_for
+from mcpx.wire.fields import OURS, headers_mistakes
 
 MAX_NAME = 64
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
-_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_FRAMING = r"(?i)content-length|transfer-encoding|host|connection|keep-alive|proxy-connection|te|trailer|upgrade|expect"
-"""Headers that say where a message goes and ends: whoever could write them could write requests of his own."""
-_OURS = rf"{_FRAMING}|mcp-.*|mcpx-via|last-event-id|sec-websocket-.*"
-"""The same, and those of the protocol."""
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 _SECRET_NAME = r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|authorization|credential|cookie)s?\Z"
 
 
@@ -64,8 +52,6 @@ class _Checks:
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
             self._command(command, ("commands", index))
-        for index, auth in maps_in(self._tree.get("auth_configs")):
-            self._auth_config(auth, ("auth_configs", index))
         known = _names(self._tree.get("mcp_servers"))
         for index, profile in maps_in(self._tree.get("profiles")):
             for position, name in enumerate(as_list(profile.get("servers")) or ()):
@@ -132,7 +118,7 @@ class _Checks:
             other = next((name for name in _SCHEMES if _scheme(connection.get("url")) in _SCHEMES[name]), None)
             hint = f"it goes with 'type: {other}'" if other else ""
             self._url(connection.get("url"), schemes, (*at, "url"), hint, dialled=True)
-        self._headers(connection.get("headers"), (*at, "headers"), _OURS)
+        self._headers(connection.get("headers"), (*at, "headers"))
         self._child(connection, at)
         if _text(connection.get("command")) == "":
             self._findings.add("must not be empty", (*at, "command"))
@@ -152,24 +138,10 @@ class _Checks:
         if "\0" in (_text(value) or ""):
             self._findings.add("holds a NUL character", path)
 
-    def _one_line(self, value: Any, path: KeyPath) -> None:
-        text = _text(value) or ""
-        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", text):
-            self._findings.add("holds a line break or NUL or the like, which a header cannot", path)
-        elif not text.isascii() and any(ord(char) > 255 for char in text):
-            hint = "a header takes latin-1 only; encode it"
-            self._findings.add("holds a character that a header cannot", path, hint=hint)
-
-    def _headers(self, headers: Any, path: KeyPath, ours: str = _FRAMING) -> None:
-        """`ours`: names that only mcpx may set there."""
-        for key, value in (as_map(headers) or {}).items():
-            if not re.fullmatch(_HEADER_NAME, key):
-                hint = "letters, digits and - only"
-                self._findings.add("not a possible header name", (*path, key), hint=hint, at="key")
-            elif re.fullmatch(ours, key):
-                hint = "leave it out"
-                self._findings.add(f"the header '{shorten(key)}' is set by mcpx", (*path, key), hint=hint, at="key")
-            self._one_line(value, (*path, key))
+    def _headers(self, headers: Any, path: KeyPath) -> None:
+        given = {key: text for key, value in (as_map(headers) or {}).items() if (text := _text(value)) is not None}
+        for wrong in headers_mistakes(given, *path, ours=OURS):
+            self._findings.add(wrong.what, wrong.path, hint=wrong.hint, at=wrong.at)
 
     def _url(
         self, value: Any, schemes: tuple[str, ...], path: KeyPath, hint: str = "", *, dialled: bool = False
@@ -193,66 +165,15 @@ class _Checks:
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
-        for index, parameter in maps_in(command.get("parameters")):
-            self._parameter(parameter, (*path, "parameters", index))
-        self._section_of_type(command, ("http", "script"), path)
-        http, script = as_map(command.get("http")), as_map(command.get("script"))
-        if http is not None:
-            self._auth_ref(http, (*path, "http"))
-        if as_bool(command.get("enabled")) is False:
-            return
-        if http is not None:
-            url = re.sub(r"\{[^{}]*\}", "0", _text(http.get("url")) or "")  # what a parameter fills in
-            self._url(url if url else http.get("url"), _SCHEMES["http"], (*path, "http", "url"))
-            self._headers(http.get("headers"), (*path, "http", "headers"))
-        if script is not None:
+        section = as_map(command.get(str(command.get("type")).lower()))
+        if section is not None:
+            self._auth_ref(section, (*path, str(command.get("type")).lower()))
+        script = as_map(command.get("script"))
+        if script is not None and as_bool(command.get("enabled")) is not False:
             self._child(script, (*path, "script"))
             file = _text(script.get("path"))
             if file and "\0" not in file and not os.path.isfile(file):
                 self._warnings.append(f"the script of command {command.get('name')!r} is not there: {file}")
-
-    def _section_of_type(self, entry: Tree, sections: tuple[str, ...], path: KeyPath) -> None:
-        """`type: http` comes with a section `http` and no other."""
-        kind = str(entry.get("type")).lower()
-        if kind not in sections:
-            return
-        if entry.get(kind) is None:
-            self._findings.add(f"missing key '{kind}'", path, hint=f"it goes with 'type: {kind}'")
-        for other in sections:
-            if other != kind and entry.get(other) is not None:
-                hint = f"this one is 'type: {kind}'"
-                self._findings.add(f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key")
-
-    def _parameter(self, parameter: Tree, path: KeyPath) -> None:
-        kind = str(parameter.get("type") or "string").lower()
-        wanted = _JSON_TYPES.get(kind)
-        if wanted is None:
-            return
-        allowed = as_list(parameter.get("enum"))
-        given: list[tuple[Any, KeyPath]] = [
-            (value, (*path, "enum", index)) for index, value in enumerate(allowed or ())
-        ]
-        if (default := parameter.get("default")) is not None:
-            given.append((default, (*path, "default")))
-            if allowed is not None and default not in allowed and not isinstance(default, Unresolved):
-                self._findings.add("the default is not in 'enum'", (*path, "default"))
-        for value, at in given:
-            if isinstance(value, Unresolved):
-                continue
-            if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "boolean"):
-                self._findings.add(f"not of type {kind}", at)
-
-    def _auth_config(self, auth: Tree, path: KeyPath) -> None:
-        kinds = ("api_key", "bearer_token", "basic_auth", "oauth2", "custom_header")
-        self._section_of_type(auth, kinds, path)
-        for kind, keys in (("api_key", ("name", "value")), ("bearer_token", ("token",))):
-            section = as_map(auth.get(kind)) or {}
-            for key in keys:
-                self._one_line(section.get(key), (*path, kind, key))
-        custom = as_map(auth.get("custom_header")) or {}
-        self._headers(custom.get("headers"), (*path, "custom_header", "headers"))
-        oauth = as_map(auth.get("oauth2")) or {}
-        self._url(oauth.get("token_url"), _SCHEMES["http"], (*path, "oauth2", "token_url"))
 
 
 def secret_warnings(tree: Tree, path: Path) -> list[str]:

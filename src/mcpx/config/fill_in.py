@@ -6,9 +6,11 @@ none are given, paths are absolute. A mistake in `global` is still told once, wh
 """
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from mcpx.commands import COMMANDS
 from mcpx.config.dialects import Translation
 from mcpx.config.origins import Origins
 from mcpx.config.schema import PerServer
@@ -38,13 +40,7 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
         _default(server, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
         _absolute(as_map(server.get("connection")), "cwd", workspace)
     for index, command in maps_in(tree.get("commands")):
-        for kind in ("http", "script"):
-            section = as_map(command.get(kind))
-            if section is not None:
-                at = ("commands", index, kind)
-                _default(section, at, "timeout", common.get("default_timeout"), ("global", "default_timeout"), origins)
-        _absolute(as_map(command.get("script")), "path", folder)
-        _absolute(as_map(command.get("script")), "cwd", folder)
+        _fill_in_command(command, ("commands", index), common, folder, origins)
     front = as_map(tree.get("server")) or {}
     for key in ("cert", "key"):
         _absolute(as_map(front.get("tls")), key, folder)
@@ -54,6 +50,20 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     if (folders := as_list(common["script_paths"])) is not None:
         common["script_paths"] = [_absolute_path(item, folder) for item in folders]
     return tree
+
+
+def _fill_in_command(command: Tree, at: KeyPath, common: Tree, folder: Path, origins: Origins) -> None:
+    kind = str(command.get("type")).lower()
+    section = as_map(command.get(kind))
+    if section is None or (part := COMMANDS.get(kind)) is None:
+        return
+    its = keys_of(part)
+    for key, source in (("timeout", "default_timeout"), ("max_retries",) * 2, ("retry_delay",) * 2):
+        if key in its:
+            _default(section, (*at, kind), key, common.get(source), ("global", source), origins)
+    for field in fields(part):  # pyright: ignore[reportArgumentType]
+        if field.metadata.get("in_folder"):
+            _absolute(section, field.name, folder)
 
 
 def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, origins: Origins) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from mcpx.config.schema import Config, Server
-from mcpx.config.sections import AuthConfig
+from mcpx.config.sections import AuthConfig, Command
 from mcpx.config.tree import shorten
 
 RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
@@ -32,6 +32,8 @@ class Plan:
     """Changed in what its connections are made with."""
     stopped: tuple[str, ...] = ()
     """Removed or switched off."""
+    commands: tuple[str, ...] = ()
+    """Commands that came, went, or changed in themselves or in what they prove themselves with."""
     settings: tuple[str, ...] = ()
     """What else changed and can be taken up now."""
     needs_restart: tuple[str, ...] = ()
@@ -49,6 +51,7 @@ class Plan:
         told = [f"{len(names)} {word} ({_listed(names)})" for word, names in changed if names]
         told += [f"{len(self.kept)} kept"] if self.kept else []
         parts = [", ".join(told)] if told else []
+        parts += [f"commands: {_listed(self.commands)}"] if self.commands else []
         parts += [f"settings: {_listed(self.settings)}"] if self.settings else []
         parts += [f"needs a restart: {_listed(self.needs_restart)}"] if self.needs_restart else []
         return "; ".join(parts)
@@ -64,6 +67,7 @@ def plan(old: Config, new: Config) -> Plan:
         restarted=tuple(name for name, changed in changes.items() if changed & RESTARTS),
         started=tuple(name for name in after if name not in before),
         stopped=tuple(name for name in before if name not in after),
+        commands=tuple(_changed_commands(old, new)),
         settings=tuple(key for key in settings if not _is_fixed(key)),
         needs_restart=tuple(key for key in settings if _is_fixed(key)),
     )
@@ -79,11 +83,23 @@ def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfi
     return {*_differing(old[0], new[0]), *(["auth"] if old[1] != new[1] else [])}
 
 
+def _changed_commands(old: Config, new: Config) -> list[str]:
+    before, after = _callable(old), _callable(new)
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+
+
+def _callable(config: Config) -> dict[str, tuple[Command, AuthConfig | None]]:
+    auths = {auth.name: auth for auth in config.auth_configs}
+    return {each.name: (each, auths.get(each.auth or "")) for each in config.commands if each.enabled}
+
+
 def _settings(old: Config, new: Config) -> Iterator[str]:
     """Key paths of what differs beside the servers that run."""
     for key in _differing(old, new):
         if key == "mcp_servers" and _at_rest(old, new) == _at_rest(new, old):
             continue
+        if key == "commands" and [c.name for c in old.commands] == [c.name for c in new.commands]:
+            continue  # each is told by its name
         before, after = getattr(old, key), getattr(new, key)
         parts = _differing(before, after) if is_dataclass(before) else []
         yield from [f"{key.rstrip('_')}.{part}" for part in parts] or [key]

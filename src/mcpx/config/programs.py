@@ -7,6 +7,7 @@ looked for.
 import os
 import shlex
 from collections.abc import Mapping
+from typing import cast
 
 from mcpx.config.schema import Config
 from mcpx.config.tree import shorten
@@ -22,10 +23,13 @@ def program_warnings(config: Config, environ: Mapping[str, str]) -> list[str]:
             env = child_environment(environ, spec.env, spec.inherit_env)
             found += _warnings(f"server {server.name!r}", spec.command, env, spec.cwd)
     for command in config.commands:
-        script = command.script
-        if command.enabled and script is not None and script.interpreter:
-            env = child_environment(environ, script.env, False)
-            found += _warnings(f"command {command.name!r}", script.interpreter, env, script.cwd)
+        if command.enabled and command.action.type == "script":
+            from mcpx.commands.script import Script  # only a file with such a command pays for it
+
+            script = cast(Script, command.action)
+            if script.interpreter:
+                env = child_environment(environ, script.env, False)
+                found += _warnings(f"command {command.name!r}", script.interpreter, env, script.cwd)
     return found
 
 

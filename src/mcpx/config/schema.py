@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mcpx.catalog.naming import Naming
-from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.config.sections import AuthConfig, Command, FrontServer, Limits, Policy
+from mcpx.model.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
@@ -88,9 +88,9 @@ class Server(PerServer):
     """Seconds after which a connection is replaced once it is idle; absent: never."""
     max_memory: Size | None = None
     """Bytes of memory from which its process is replaced once it is idle; absent: never."""
-    cache_ttl: Seconds | None = field(default=None, metadata=NOT_APPLIED)
+    cache_ttl: Seconds | None = None
     """Seconds a result of a read-only tool may be answered again; absent: never."""
-    auth: AuthRef | None = field(default=None, metadata=NOT_APPLIED)
+    auth: AuthRef | None = None
     """Name of the auth config used towards it."""
     limits: Limits | None = field(default=None, metadata=NOT_APPLIED)
     """How much of it may be used at a time; absent: no more limits than everywhere."""
@@ -164,7 +164,7 @@ class Global(PerServer):
     """What `auto` shows to clients of a name; they come before the built-in rules."""
     max_request: Size = 4 * 1024 * 1024
     """Largest request taken from a client, in bytes."""
-    script_paths: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
+    script_paths: tuple[str, ...] = ()
     """Folders scripts may stand in; the config's own where it says nothing."""
 
 
@@ -180,9 +180,9 @@ class Config:
     """Where clients find the gateway over HTTP."""
     mcp_servers: tuple[Server, ...] = ()
     """Upstream MCP servers, in the order of their tools."""
-    commands: tuple[Command, ...] = field(default=(), metadata=NOT_APPLIED)
+    commands: tuple[Command, ...] = ()
     """Local tools."""
-    auth_configs: tuple[AuthConfig, ...] = field(default=(), metadata=NOT_APPLIED)
+    auth_configs: tuple[AuthConfig, ...] = ()
     """How the gateway proves itself, by name."""
     profiles: tuple[Profile, ...] = field(default=(), metadata=NOT_APPLIED)
     """Named views."""

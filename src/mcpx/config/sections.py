@@ -3,11 +3,27 @@
 The same promises as `schema`, which puts them together with the servers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from mcpx.config.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Moment, NonEmpty, Pause, Port, Seconds, Size
+from mcpx.auth import AUTHS, Auth
+from mcpx.commands import COMMANDS, Action
+from mcpx.commands.parameters import Parameter, schema_of
+from mcpx.model.call import Json, as_object
+from mcpx.model.kinds import (
+    NOT_APPLIED,
+    NOT_IN_FILE,
+    Count,
+    Mistake,
+    Moment,
+    NonEmpty,
+    OfType,
+    Pause,
+    Port,
+    Seconds,
+    Size,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,137 +151,55 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One argument of a command."""
-
-    name: str
-    """As callers write it, and as `{name}` in the command."""
-    type: Literal["string", "number", "integer", "boolean", "array", "object"] = "string"
-    """Its JSON type."""
-    required: bool = False
-    """Whether a call without it is refused."""
-    default: Any = None
-    """Used when a call leaves it out."""
-    description: str = ""
-    """What it is for."""
-    enum: tuple[Any, ...] | None = None
-    """The only values allowed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
-    """The request of an HTTP command; `{name}` stands for an argument."""
-
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "GET"
-    """HTTP method."""
-    url: str
-    """Address; its scheme and host are fixed."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers to send."""
-    params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Query parameters."""
-    body: Any = field(default=None, repr=False)
-    """JSON to send, or text."""
-    auth: AuthRef | None = None
-    """Name of the auth config used."""
-    timeout: Seconds = 30.0
-    """Seconds the request may take; `global.default_timeout` where it says nothing."""
-    response_format: Literal["json", "xml", "text"] = "json"
-    """How the response is read."""
-    allow_private: bool = False
-    """Whether private, loopback and metadata addresses may be reached."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """The program of a script command; `{name}` stands for an argument."""
-
-    interpreter: str | None = None
-    """Program that runs it (`python3`, `bash`, `node`, …); absent: the script itself is run."""
-    path: NonEmpty
-    """The script; relative to the config's folder in the file, absolute here."""
-    args: tuple[str, ...] = ()
-    """Its arguments, one element each, never parsed by a shell."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Its environment, beside the small one every child gets."""
-    cwd: str | None = None
-    """Working folder; relative to the config's folder in the file, absolute here."""
-    timeout: Seconds = 30.0
-    """Seconds it may take; `global.default_timeout` where it says nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A local tool: an HTTP request or a script."""
+    """A local tool."""
 
     name: str
     """The tool's name; unique."""
     description: str = ""
     """What it does; shown to people and models."""
-    type: Literal["http", "script"]
-    """Which of the two sections below it has."""
+    action: Annotated[Action, OfType(COMMANDS)]
+    """What it does; the section of that name says how."""
     enabled: bool = True
     """A disabled command is not listed, and its variables are not looked up."""
-    http: HttpRequest | None = None
-    """With `type: http`."""
-    script: Script | None = None
-    """With `type: script`."""
     parameters: tuple[Parameter, ...] = ()
     """Its arguments."""
+    input_schema: Mapping[str, Any] | None = None
+    """The same as a JSON Schema, instead."""
+    read_only: bool | None = None
+    """Whether it changes nothing; absent: known of HTTP requests by their method, not so of scripts."""
+    cache_ttl: Seconds | None = None
+    """Seconds a result may be answered again, if it changes nothing; absent: never."""
     switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
     """Why it is disabled though its file has it on: an unset variable, say, with its place."""
 
+    @property
+    def changes_nothing(self) -> bool:
+        return self.action.reads_only if self.read_only is None else self.read_only
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """One secret under a name."""
+    @property
+    def auth(self) -> str | None:
+        """Name of the auth config its action uses."""
+        return getattr(self.action, "auth", None)
 
-    location: Literal["header", "query", "body"] = "header"
-    """Where it is sent."""
-    name: str
-    """Name of the header or field."""
-    value: NonEmpty = field(repr=False)
-    """The key."""
+    @property
+    def schema(self) -> Json:
+        """Of its arguments."""
+        return schema_of(self.parameters) if self.input_schema is None else dict(self.input_schema)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BearerToken:
-    """`Authorization: Bearer …`"""
-
-    token: NonEmpty = field(repr=False)
-    """The token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BasicAuth:
-    """`Authorization: Basic …`"""
-
-    username: str
-    """User name."""
-    password: str = field(repr=False)
-    """Password."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth2:
-    """Client credentials; the token is fetched, kept and renewed."""
-
-    client_id: str
-    """Client id."""
-    client_secret: NonEmpty = field(repr=False)
-    """Client secret."""
-    token_url: str
-    """Where tokens are issued."""
-    scope: str = ""
-    """Scopes asked for, separated by spaces."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomHeader:
-    """Headers of the user's own."""
-
-    headers: Mapping[str, str] = field(repr=False)
-    """Headers to send."""
+    def mistakes(self) -> Iterator[Mistake]:
+        for index, parameter in enumerate(self.parameters):
+            yield from (wrong.below("parameters", index) for wrong in parameter.mistakes())
+        names: list[str] | None = [parameter.name for parameter in self.parameters]
+        if self.input_schema is not None:
+            if self.parameters:
+                hint = "describe the arguments in one of them"
+                yield Mistake("'parameters' and 'input_schema' exclude each other", ("input_schema",), hint, "key")
+            if self.input_schema.get("type", "object") != "object":
+                yield Mistake("the arguments of a tool are an object", ("input_schema", "type"))
+            listed = as_object(self.input_schema.get("properties"))
+            names = list(listed) if self.input_schema.get("additionalProperties") is False else None
+        yield from (wrong.below(self.action.type) for wrong in self.action.mistakes(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,15 +208,9 @@ class AuthConfig:
 
     name: str
     """What `auth: {ref: …}` says; unique."""
-    type: Literal["api_key", "bearer_token", "basic_auth", "oauth2", "custom_header"]
-    """Which of the sections below it has."""
-    api_key: ApiKey | None = None
-    """With `type: api_key`."""
-    bearer_token: BearerToken | None = None
-    """With `type: bearer_token`."""
-    basic_auth: BasicAuth | None = None
-    """With `type: basic_auth`."""
-    oauth2: OAuth2 | None = None
-    """With `type: oauth2`."""
-    custom_header: CustomHeader | None = None
-    """With `type: custom_header`."""
+    auth: Annotated[Auth, OfType(AUTHS)]
+    """How; the section of that name holds the rest."""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        told: Callable[[], Iterable[Mistake]] = getattr(self.auth, "mistakes", tuple)
+        yield from (wrong.below(self.auth.type) for wrong in told())

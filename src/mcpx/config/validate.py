@@ -8,13 +8,12 @@ from a variable may be a number. Not done here: what holds between fields (`chec
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from mcpx.config.kinds import Inside, Rule, Tagged
 from mcpx.config.problems import Findings, may_be_secret, nearest
 from mcpx.config.tree import (
     Expanded,
@@ -29,6 +28,7 @@ from mcpx.config.tree import (
     shorten,
 )
 from mcpx.model.family import Family, Part
+from mcpx.model.kinds import Inside, Mistake, OfType, Rule, Tagged
 
 T = TypeVar("T")
 _INVALID: Any = object()
@@ -54,6 +54,11 @@ def _shape(cls: type) -> dict[str, tuple[Field[Any], Any]]:
     hints = get_type_hints(cls, include_extras=True)
     told = [field for field in fields(cls) if field.init and field.metadata.get("in_file", True)]
     return {field.name.rstrip("_"): (field, hints[field.name]) for field in told}
+
+
+def _of_type(kind: Any) -> OfType | None:
+    marks = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, OfType)), None)
 
 
 def _is_required(field: Field[Any]) -> bool:
@@ -119,9 +124,13 @@ class _Builder:
         if table is None:
             return self._wrong("a mapping", value, path)
         shape = _shape(cls)
+        parts = {key: mark for key, (_, kind) in shape.items() if (mark := _of_type(kind))}
         spelled, explained = self._match_keys(shape, table, path, foreign or {})
         built: dict[str, Any] = {}
         for key, (field, kind) in shape.items():
+            if key in parts:
+                built[field.name] = self._of_its_type(parts[key].classes, table, path)
+                continue
             written = spelled.get(key, key)
             given = table.get(written)
             if given is not None and not (isinstance(given, Unresolved) and not _takes_text(kind)):
@@ -135,10 +144,38 @@ class _Builder:
         if any(item is _INVALID for item in built.values()):
             return _INVALID
         try:
-            return cls(**built)
+            entry = cls(**built)
         except ValueError as error:  # a class may have the last word on its own fields
             self._findings.add(str(error), path)
             return _INVALID
+        if parts and as_bool(table.get("enabled")) is not False:
+            mistakes: Callable[[], Iterable[Mistake]] = getattr(entry, "mistakes", tuple)
+            for wrong in mistakes():
+                self._findings.add(wrong.what, (*path, *wrong.path), hint=wrong.hint, at=wrong.at)
+        return entry
+
+    def _of_its_type(self, classes: Mapping[str, type], table: Tree, path: KeyPath) -> Any:
+        """The section that `type` names: `type: http` comes with `http` and no other."""
+        given = table.get("type")
+        if given is None or isinstance(given, Unresolved):
+            name = next((name for name in classes if name in table), None)
+            if given is None:
+                hint = f"did you mean 'type: {name}'?" if name else f"one of {', '.join(classes)}"
+                self._findings.add("missing key 'type'", path, hint=hint)
+            name = name or (_INVALID if given is None else next(iter(classes)))
+        else:
+            name = self._choice(_names(classes, given), given, (*path, "type"))
+        if name is _INVALID:
+            return _INVALID
+        for other in table.keys() & (set(classes) - {name}):
+            if table[other] is not None:
+                hint = f"this one is 'type: {name}'"
+                self._findings.add(f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key")
+        cls = classes[name]
+        if table.get(name) is None and _required_keys(cls):
+            self._findings.add(f"missing key '{name}'", path, hint=f"it goes with 'type: {name}'")
+            return _INVALID
+        return self._object(cls, table.get(name) or {}, (*path, name))
 
     def _match_keys(
         self,
@@ -150,17 +187,25 @@ class _Builder:
         """Reports unknown keys; gives misspelt ones by what was meant, and keys whose absence that explains."""
         spelled: dict[str, str] = {}
         explained = set[str]()
+        named = {key for key, (_, kind) in shape.items() if _of_type(kind)}
+        sections = {name for key in named for name in ("type", *_classes(shape[key][1]))}
+        known = [*(key for key in shape if key not in named), *sorted(sections)]
         for key in table:
-            if key in shape or is_extra(key):
+            if key in known or is_extra(key) or self._is_part(key, table, shape, named):
                 continue
             below = next((name for name, (_, kind) in shape.items() if key in _keys_below(kind)), None)
             hint = f"it belongs under '{below}'" if below else foreign.get(key, "")
-            meant = self._findings.unknown_key(key, path, shape, hint)
+            meant = self._findings.unknown_key(key, path, known, hint)
             if below:
                 explained.add(below)
             elif meant and meant not in table:
                 spelled.setdefault(meant, key)
         return spelled, explained
+
+    @staticmethod
+    def _is_part(key: str, table: Tree, shape: Mapping[str, tuple[Field[Any], Any]], named: set[str]) -> bool:
+        """Whether a key is the section of a part that another package brings."""
+        return key == table.get("type") and any(key in _classes(shape[name][1]) for name in named)
 
     def _tagged(self, classes: Mapping[str, type], value: object, path: KeyPath) -> Any:
         table = as_map(value)
@@ -267,9 +312,16 @@ def _keys_below(kind: Any) -> set[str]:
         return set(_shape(kind))
     if isinstance(kind, Tagged):
         return set[str]().union(*map(_shape, kind.classes.values()))
+    if isinstance(kind, OfType):
+        return set()  # the section has the name of a type, and is no key of its own
     if get_origin(kind) in (Union, UnionType, Annotated):
         return set[str]().union(*(_keys_below(option) for option in get_args(kind)))
     return set()
+
+
+def _classes(kind: Any) -> Mapping[str, type]:
+    mark = _of_type(kind)
+    return {} if mark is None else mark.classes
 
 
 def _is_table(kind: Any) -> bool:

@@ -61,10 +61,8 @@ class _Special:
 
 
 class Catalogs:
-    def __init__(
-        self, upstreams: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming], tasks: Tasks
-    ) -> None:
-        self._upstreams = upstreams
+    def __init__(self, sources: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming], tasks: Tasks) -> None:
+        self._sources = sources
         self._naming = naming
         self._tasks = tasks
         self._shared: Catalog | None = None
@@ -125,9 +123,9 @@ class Catalogs:
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
-            Source(upstream.name, upstream.server.prefix, upstream.offers(caller), description=upstream.description)
-            for upstream in self._upstreams()
-            if upstream.server.enabled
+            Source(its.name, its.prefix, its.offers(caller), its.local, its.description)
+            for its in self._sources()
+            if its.enabled
         )
         return _Recipe(tuple(sources), self._naming())
 
@@ -168,7 +166,7 @@ class Catalogs:
     def _special_of(self, caller: Caller) -> _Special | None:
         """None: this caller is offered what everybody is."""
         if self._varying is None:
-            self._varying = tuple(u for u in self._upstreams() if u.server.enabled and u.offers_vary)
+            self._varying = tuple(its for its in self._sources() if its.enabled and its.offers_vary)
         offers = tuple(upstream.offers(caller) for upstream in self._varying)
         if all(own is source.offers(None) for own, source in zip(offers, self._varying, strict=True)):
             return None

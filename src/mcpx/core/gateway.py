@@ -9,18 +9,20 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import may_belong
-from mcpx.config import Config
+from mcpx.config import Command, Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
 from mcpx.core.announcements import Announcements, Told
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.relay import Relay
 from mcpx.core.router import route
+from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
 from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
 from mcpx.core.view import CallersView
@@ -37,6 +39,11 @@ from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
 from mcpx.wire.logs import Brief
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.auth.ring import Ring
+    from mcpx.core.local import LocalCommands
+    from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,19 @@ class Generation:
     config: Config
     upstreams: Mapping[str, Upstream]
     surfaces: Surfaces
+    local: "LocalCommands | None" = None
+    """The commands of the configuration; None when it has none."""
+
+    @property
+    def sources(self) -> Iterable[Source]:
+        """All that offers something, in the order of their tools: the user's own commands come first, so that they
+        keep their names."""
+        return self.upstreams.values() if self.local is None else (self.local, *self.upstreams.values())
+
+    def source(self, name: str) -> Source | None:
+        if self.local is not None and name == self.local.name:
+            return self.local
+        return self.upstreams.get(name)
 
 
 class Gateway:
@@ -73,17 +93,17 @@ class Gateway:
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None else state / "snapshots")
         self._around = Surroundings(environ, self._snapshots, Gate(STARTS_AT_ONCE), itself)
-        upstreams = {server.name: Upstream(server, self, self._around) for server in config.mcp_servers}
+        self._environ, self._state = environ, state
+        upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
-        self.generation = Generation(config, upstreams, self._surface_state.surfaces(config))
+        local = self._commands(config, None)
+        self.generation = Generation(config, upstreams, self._surface_state.surfaces(config), local)
         self._applying = asyncio.Lock()
         self._aside: set[Upstream] = set()
         """Servers that are started for the next generation, or drained after the last."""
         self._started = False
         self._solo: Caller | None = None
-        self.catalogs = Catalogs(
-            lambda: self.generation.upstreams.values(), lambda: self.generation.config.naming, self._tasks
-        )
+        self.catalogs = Catalogs(lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks)
         self.starting = Starting(
             lambda: self.generation.upstreams.values(), lambda: self.generation.config.global_.first_start_wait
         )
@@ -97,6 +117,34 @@ class Gateway:
         )
         self._levels: dict[str, str] = {}
         self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
+
+    # What it is made of --------------------------------------------------------------------------------------
+
+    def _upstream(self, server: Server, config: Config) -> Upstream:
+        auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
+        return Upstream(server, self, self._around, None if auth is None else (auth.name, auth.auth))
+
+    def _commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
+        if not config.commands:
+            return None
+        from mcpx.core.local import LocalCommands, Means  # who has none does without
+
+        means = Means(self._environ, lambda: self.fetcher, lambda: self._surface_state.checker, self.ring)
+        return LocalCommands(config, means, before)
+
+    @cached_property
+    def fetcher(self) -> "Fetcher":
+        """The client for requests to APIs and token servers."""
+        from mcpx.wire.fetch import Fetcher
+
+        return Fetcher(self._environ)
+
+    @cached_property
+    def ring(self) -> "Ring":
+        """The credentials that servers and commands use."""
+        from mcpx.auth.ring import Ring
+
+        return Ring(self._environ, self._state, lambda: self.fetcher)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -117,9 +165,7 @@ class Gateway:
                 return plan
             reused = {*plan.kept, *plan.updated}
             upstreams = {
-                server.name: before.upstreams[server.name]
-                if server.name in reused
-                else Upstream(server, self, self._around)
+                server.name: before.upstreams[server.name] if server.name in reused else self._upstream(server, config)
                 for server in config.mcp_servers
             }
             fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
@@ -141,7 +187,8 @@ class Gateway:
             if (before.config.mode, settings_of(before.config)) != (config.mode, settings_of(config)):
                 surfaces = self._surface_state.surfaces(config)
             self._announcements.menus_changed(changed_menus(before.config, config))
-            self.generation = Generation(config, upstreams, surfaces)
+            local = self._commands(config, before.local)
+            self.generation = Generation(config, upstreams, surfaces, local)
             self.catalogs.changed()
             self._announcements.look()
             for name, upstream in before.upstreams.items():
@@ -151,6 +198,9 @@ class Gateway:
                         successor.succeed(upstream)
                     self._aside.add(upstream)
                     self._tasks.start(self._drain(upstream))
+            if before.local is not None:
+                for tool in before.local.replaced_by(local):
+                    self._tasks.start(tool.drain(DRAIN))
             return plan
 
     async def _drain(self, upstream: Upstream) -> None:
@@ -169,6 +219,11 @@ class Gateway:
     async def close(self) -> None:
         await self._tasks.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
+        if self.generation.local is not None:
+            await self.generation.local.close()
+        for made in ("ring", "fetcher"):
+            if made in vars(self):
+                await vars(self)[made].close()
         self._surface_state.close()
 
     # The door --------------------------------------------------------------------------------------------------
@@ -177,9 +232,9 @@ class Gateway:
         generation = self.generation
         return route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
 
-    def source(self, generation: Generation, server: str) -> Upstream:
+    def source(self, generation: Generation, server: str) -> Source:
         """As the generation has it that a call began in; one that came later, as it is now."""
-        found = generation.upstreams.get(server) or self.generation.upstreams.get(server)
+        found = generation.source(server) or self.generation.source(server)
         if found is None:
             raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
         return found
@@ -190,7 +245,10 @@ class Gateway:
 
     async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
         """A modern client's listening wants to hear of a resource."""
-        await self.source(self.generation, server).watch(caller, uri, who)
+        upstream = self.generation.upstreams.get(server)
+        if upstream is None:
+            raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
+        await upstream.watch(caller, uri, who)
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""
@@ -229,7 +287,8 @@ class Gateway:
             for name, upstream in self.generation.upstreams.items()
         ]
         auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
-        return {"servers": servers, "mode": self.generation.config.mode, "auto": auto}
+        commands = [_about(command) for command in self.generation.config.commands]
+        return {"servers": servers, "commands": commands, "mode": self.generation.config.mode, "auto": auto}
 
     def health(self) -> dict[str, Any]:
         servers = {name: _state(upstream) for name, upstream in self.generation.upstreams.items()}
@@ -248,11 +307,11 @@ class Gateway:
 
     def service(self, name: str) -> Service | None:
         """An enabled server as clients are told of it."""
-        upstream = self.generation.upstreams.get(name)
-        if upstream is None or not upstream.server.enabled:
+        source = self.generation.source(name)
+        if source is None or not source.enabled:
             return None
-        status = upstream.status
-        return Service(name, upstream.description, upstream.instructions, status.state, status.last_error)
+        status = source.status
+        return Service(name, source.description, source.instructions, status.state, status.last_error)
 
     def show(self, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""
@@ -261,8 +320,7 @@ class Gateway:
 
     def _services(self) -> Told:
         """What menus tell of servers, beside their tools."""
-        upstreams = self.generation.upstreams.values()
-        return [(u.name, u.description, u.instructions) for u in upstreams if u.server.enabled]
+        return [(s.name, s.description, s.instructions) for s in self.generation.sources if s.enabled]
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
@@ -331,6 +389,16 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
+
+
+def _about(command: Command) -> Json:
+    return {
+        "name": command.name,
+        "description": command.description,
+        "type": command.action.type,
+        "enabled": command.enabled,
+        "last_error": command.switched_off,
+    }
 
 
 def _state(upstream: Upstream) -> Json:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol
 
-from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.offer import Offers
 from mcpx.upstreams.life import Status
@@ -16,8 +15,24 @@ from mcpx.upstreams.life import Status
 
 class Source(Protocol):
     name: str
-    server: Server
-    """What the configuration says of it."""
+
+    @property
+    def enabled(self) -> bool: ...
+
+    @property
+    def prefix(self) -> str | None:
+        """Put before its names."""
+        ...
+
+    @property
+    def local(self) -> bool:
+        """Whether it is no server: its tools keep their plain names, and nobody is told where they come from."""
+        ...
+
+    @property
+    def cache_ttl(self) -> float | None:
+        """Seconds a result of one of its read-only tools may be answered again; a tool may say so for itself."""
+        ...
 
     @property
     def status(self) -> Status: ...

@@ -46,7 +46,7 @@ class CallersView:
         return self._gateway.service(name)
 
     def services(self) -> list[Service]:
-        return [found for name in self._gateway.generation.upstreams if (found := self.service(name)) is not None]
+        return [found for its in self._gateway.generation.sources if (found := self.service(its.name)) is not None]
 
     def starting(self) -> list[str]:
         return [source.name for source in self._gateway.starting.unknown()]

@@ -83,8 +83,8 @@ class Dispatcher:
         generation = self.gateway.generation
         surface = generation.surfaces.of(caller.mode)
         direct = surface.shows_all(caller, self.gateway.catalogs.of(caller))  # compact menus tell of servers themselves
-        upstreams = [upstream for upstream in generation.upstreams.values() if upstream.server.enabled]
-        return instructions([(upstream.name, upstream.instructions) for upstream in upstreams], direct=direct)
+        sources = [(source.name, source.instructions) for source in generation.sources if source.enabled]
+        return instructions(sources, direct=direct)
 
     def modern_caller(
         self, message: Json, principal: str, voice: Voice, *, solo: bool, mode: str | None = None

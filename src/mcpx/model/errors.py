@@ -4,6 +4,8 @@
     ├── RpcError               what goes back to a client as a JSON-RPC error; an upstream's own error is one
     │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
     │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
+    ├── Unproved               credentials that cannot be had; caught by whoever needs them for a request
+    ├── CommandFailed          (commands/work) a local command that did not work out; caught where commands are called
     └── ConfigError            a user's mistake in a file or on the command line; exit code 2
         └── Refused            (config/problems) of a file: also says which files to watch for its mending
 
@@ -123,6 +125,17 @@ class Unavailable(RpcError):
     @property
     def passing(self) -> bool:
         return super().passing or (self.http_status is None and self.code in _PASSING)
+
+
+class Unproved(McpxError):
+    """The gateway cannot prove itself: a token server is down or refuses, or somebody has to sign in first. The words
+    hold no secret."""
+
+    def __init__(self, reason: str, *, sign_in: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.sign_in = sign_in
+        """A person has to."""
 
 
 class ConfigError(McpxError):

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 
+from mcpx.auth import Auth
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
@@ -33,8 +34,10 @@ LONGEST_WISH = 10.0
 class Upstream:
     """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`, `health.Patient`)."""
 
-    def __init__(self, server: Server, hub: Hub, around: Surroundings) -> None:
+    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: tuple[str, Auth] | None = None) -> None:
+        """`auth`: the auth config it refers to, and its name."""
         self.server = server
+        self.auth = auth
         self.name = server.name
         self.latency: float | None = None
         """Seconds the last probe took."""
@@ -56,6 +59,22 @@ class Upstream:
             self._book.remember()
         if self.known or not server.enabled:
             self.settled.set()
+
+    @property
+    def enabled(self) -> bool:
+        return self.server.enabled
+
+    @property
+    def prefix(self) -> str | None:
+        return self.server.prefix
+
+    @property
+    def local(self) -> bool:
+        return False
+
+    @property
+    def cache_ttl(self) -> float | None:
+        return self.server.cache_ttl
 
     @property
     def status(self) -> Status:

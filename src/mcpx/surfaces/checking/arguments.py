@@ -55,8 +55,16 @@ class Checker:
     def __init__(self) -> None:
         self._schemas = Schemas()
 
-    def check(self, schema: object, arguments: object) -> Checked:
+    def check(self, schema: object, arguments: object, *, mend: bool = True) -> Checked:
+        """`mend`: whether what is wrong may be repaired; else it is refused as it is."""
         compiled = self._schemas.compiled(schema)
+        if not mend:
+            given: object = Json() if arguments is None else arguments
+            if not is_object(given):
+                return Checked({}, problems=(f"arguments: expected an object, got {spelled(given)}",))
+            if compiled.passes(given):
+                return Checked(given)
+            return Checked(given, problems=problems_text(compiled.schema, find_faults(compiled, given)))
         if is_object(arguments):
             return Checked(arguments) if compiled.passes(arguments) else _mended(compiled, arguments, [])
         if arguments is None:

@@ -1,11 +1,11 @@
-"""What a field of the schema may hold beyond its bare type.
+"""What a field of the configuration may hold beyond its bare type, and how a part tells what is wrong with it.
 
-Promised: declarations only; `validate` obeys them.
+Promised: declarations only; `config.validate` obeys them.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,28 @@ class Tagged:
     """In `Annotated`: the classes of a union by what the key `type` says."""
 
     classes: Mapping[str, type]
+
+
+@dataclass(frozen=True, slots=True)
+class OfType:
+    """In `Annotated`: the value stands under the key that the key `type` beside it says; the classes by that."""
+
+    classes: Mapping[str, type]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with the fields of an entry, though each has the right type. An entry that has an `OfType` may tell
+    them by a method `mistakes`; of a disabled one nobody asks."""
+
+    what: str
+    path: tuple[str | int, ...] = ()
+    """From the entry down, as its keys are written."""
+    hint: str = ""
+    at: Literal["key", "value"] = "value"
+
+    def below(self, *path: str | int) -> "Mistake":
+        return Mistake(self.what, (*path, *self.path), self.hint, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +73,7 @@ AuthRef = Annotated[str, Inside("ref")]
 
 NOT_IN_FILE = {"in_file": False}
 """Metadata of a field that is ours to fill; in a file its key is unknown."""
+IN_FOLDER = {"in_folder": True}
+"""Metadata of a path: relative to the config's folder in the file, absolute here."""
 NOT_APPLIED = {"applied": False}
 """Metadata of a field that a file may hold already and that does nothing yet; `unapplied` says so to the user."""

@@ -1,0 +1,91 @@
+"""One auth config at work: what it adds to a request, and what is done when that is not taken.
+
+Promised: `now` costs a look; it gives the same object until something has changed, so that whoever makes header lines
+of it makes them once. Secrets stay out of every `repr`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mcpx.wire.fetch import Fetcher
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """What goes with a request."""
+
+    headers: Pairs = field(default=(), repr=False)
+    query: Pairs = field(default=(), repr=False)
+    body: Pairs = field(default=(), repr=False)
+    """Fields of a JSON or form body."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be said to anybody."""
+        return tuple(value for _, value in (*self.headers, *self.query, *self.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a server said that a proof, or its absence, is not enough."""
+
+    status: int
+    challenge: str = ""
+    """`WWW-Authenticate`."""
+
+
+class Credentials(Protocol):
+    def now(self) -> Proof | None:
+        """What proves us at this moment; None: `get` has to be waited for."""
+        ...
+
+    async def get(self) -> Proof:
+        """The same, fetched or renewed if need be, once for all that wait. Raises `Unproved`."""
+        ...
+
+    async def refused(self, proof: Proof, refusal: Refusal) -> bool:
+        """A server did not take this proof. True: one more try, with what `get` gives then, is worth it. Asked by many
+        at once for one proof, it renews once."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What credentials are made for."""
+
+    name: str
+    """Who uses them, for messages: the auth config, or the server where it has its own."""
+    environ: Mapping[str, str]
+    fetcher: Callable[[], Fetcher]
+    """The client for whatever has to be asked for; made when first needed."""
+    state: Path | None = None
+    """Folder for what is not configuration; None: nothing is kept."""
+    url: str | None = None
+    """The server they are for, where each has its own."""
+    changed: Callable[[], None] = lambda: None
+    """To be called when somebody has signed in, or has to."""
+
+
+class Fixed:
+    """Credentials that never change; one that refuses them will do so again."""
+
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
+
+    def now(self) -> Proof | None:
+        return self._proof
+
+    async def get(self) -> Proof:
+        return self._proof
+
+    async def refused(self, proof: Proof, refusal: Refusal) -> bool:
+        return False
+
+    async def close(self) -> None:
+        pass
