@@ -8,7 +8,16 @@ import subprocess
 from pathlib import Path
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-EXPORT = ["uv", "export", "--all-groups", "--all-extras", "--no-hashes", "--no-emit-local", "--no-header", "--no-annotate"]
+EXPORT = [
+    "uv",
+    "export",
+    "--all-groups",
+    "--all-extras",
+    "--no-hashes",
+    "--no-emit-local",
+    "--no-header",
+    "--no-annotate",
+]
 
 
 def main() -> None:

@@ -23,7 +23,6 @@ class Ring:
         self,
         name: str,
         auth: Auth,
-        *,
         server: str = "",
         url: str | None = None,
         changed: Callable[[], None] = lambda: None,

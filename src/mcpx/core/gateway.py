@@ -92,7 +92,7 @@ class Gateway:
         self.relay = Relay(self.bus)
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None else state / "snapshots")
-        self._around = Surroundings(environ, self._snapshots, Gate(STARTS_AT_ONCE), itself)
+        self._around = Surroundings(environ, self._snapshots, Gate(STARTS_AT_ONCE), lambda: self.ring, itself)
         self._environ, self._state = environ, state
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()

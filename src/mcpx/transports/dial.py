@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.processes.environment import running_inside
@@ -9,6 +10,9 @@ from mcpx.wire.address import BadAddress
 from mcpx.wire.era import ParamHeaders
 from mcpx.wire.http_client import Pool
 from mcpx.wire.peer import Inbound
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Credentials
 
 VIA = "mcpx-via"
 EACH_SAYS = frozenset({"accept", "accept-encoding", "content-type"})
@@ -28,6 +32,8 @@ class Dial:
     """The gateway's own environment: proxies, certificates, what a child may inherit."""
     annotations: Mapping[str, ParamHeaders]
     """`x-mcp-header` annotations by tool name, a live view: a modern HTTP server checks the headers they ask for."""
+    credentials: "Credentials | None" = None
+    """What proves the gateway to the server; a child process needs none."""
     itself: str = ""
     """What marks this gateway to itself, should what it dials turn out to be the gateway; empty: nothing does."""
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
@@ -28,6 +28,9 @@ from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Traits
 from mcpx.upstreams.wishes import is_session
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,11 @@ CHANGES: Mapping[str, tuple[Kind, ...]] = {
 class MainLink(Protocol):
     """Who looks after the main link."""
 
+    @property
+    def credentials(self) -> "Credentials | None":
+        """What proves the gateway to the server, on whichever link."""
+        ...
+
     def lost(self, reason: str) -> None: ...
 
     def renew(self) -> None:
@@ -74,7 +82,7 @@ class Connections:
     def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
         self.name = server.name
         self.traits = Traits()
-        dialler = Dialler(server, self, around.environ, self.traits, around.itself)
+        dialler = Dialler(server, self, around.environ, self.traits, lambda: main.credentials, around.itself)
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(_identity(server))
         self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)

@@ -4,8 +4,9 @@ A server that never asked is greeted with what all its clients so far can be ask
 one that asks, or that offers different things to different clients, with exactly what the client at hand can be asked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mcpx.config import Server
 from mcpx.model.call import Caller
@@ -17,11 +18,22 @@ from mcpx.upstreams.traits import Needs, Traits, both, kind_of, older_version
 from mcpx.upstreams.wishes import Wish
 from mcpx.wire import era
 
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Credentials
+
 NOBODY_IN_PARTICULAR = Identity(through({}), {})
 
 
 class Dialler:
-    def __init__(self, server: Server, owner: Owner, environ: Mapping[str, str], traits: Traits, itself: str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        owner: Owner,
+        environ: Mapping[str, str],
+        traits: Traits,
+        credentials: "Callable[[], Credentials | None]",
+        itself: str,
+    ) -> None:
         """`itself`: what marks this gateway to itself, should it turn out to be the server."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
@@ -29,6 +41,7 @@ class Dialler:
         self._owner = owner
         self._environ = environ
         self._traits = traits
+        self._credentials = credentials
         self._itself = itself
 
     async def main(self, solo: Caller | None) -> Link:
@@ -85,7 +98,7 @@ class Dialler:
         return link
 
     async def _open(self, link: Link, *openings: Era) -> None:
-        await link.open(openings, self._environ, self.annotations, self._itself)
+        await link.open(openings, self._environ, self.annotations, self._credentials(), self._itself)
 
 
 def _identity(caller: Caller) -> Identity:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Generator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice
@@ -23,6 +23,9 @@ from mcpx.upstreams.traits import NOTHING, Needs, Traits
 from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -108,11 +111,16 @@ class Link:
         return self.use == "lent" and not self._traits.quiet
 
     async def open(
-        self, openings: Sequence[Era], environ: Mapping[str, str], annotations: Mapping[str, Any], itself: str = ""
+        self,
+        openings: Sequence[Era],
+        environ: Mapping[str, str],
+        annotations: Mapping[str, Any],
+        credentials: "Credentials | None" = None,
+        itself: str = "",
     ) -> None:
         """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
         server = self.server
-        dial = Dial(server.name, self, server.timeout, server.max_message, environ, annotations, itself)
+        dial = Dial(server.name, self, server.timeout, server.max_message, environ, annotations, credentials, itself)
         talk = await server.connection.open(dial)
         self._talk = talk
         try:

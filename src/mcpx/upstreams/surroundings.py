@@ -1,12 +1,16 @@
 """What all upstreams of a gateway share."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mcpx.upstreams.budget import Budget
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
+
+if TYPE_CHECKING:
+    from mcpx.auth.ring import Ring
 
 LEARN_AT_ONCE = 2
 """Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
@@ -17,6 +21,8 @@ class Surroundings:
     environ: Mapping[str, str]
     snapshots: Snapshots
     gate: Gate
+    ring: "Callable[[], Ring] | None" = None
+    """All credentials; made when first needed."""
     itself: str = ""
     """What marks this gateway to itself, should a server turn out to be the gateway."""
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))

@@ -7,8 +7,8 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
+from typing import TYPE_CHECKING
 
-from mcpx.auth import Auth
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
@@ -23,6 +23,10 @@ from mcpx.upstreams.link import Link
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.wire.tasks import Tasks
 
+if TYPE_CHECKING:
+    from mcpx.auth import Auth
+    from mcpx.auth.credentials import Credentials
+
 log = logging.getLogger(__name__)
 
 TOLD = 1000
@@ -34,10 +38,14 @@ LONGEST_WISH = 10.0
 class Upstream:
     """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`, `health.Patient`)."""
 
-    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: tuple[str, Auth] | None = None) -> None:
+    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: "tuple[str, Auth] | None" = None) -> None:
         """`auth`: the auth config it refers to, and its name."""
         self.server = server
-        self.auth = auth
+        self.credentials: Credentials | None = None
+        """What proves the gateway to it."""
+        if auth is not None and around.ring is not None:
+            url: str | None = getattr(server.connection, "url", None)
+            self.credentials = around.ring().of(*auth, server.name, url, self._signed_in)
         self.name = server.name
         self.latency: float | None = None
         """Seconds the last probe took."""
@@ -185,6 +193,9 @@ class Upstream:
             self._life.set("degraded", problem)
         elif self.status.state == "degraded":
             self._life.set("connected")
+
+    def _signed_in(self) -> None:
+        """Its credentials have changed, or somebody has to sign in."""
 
     # What it offers --------------------------------------------------------------------------------------------
 
