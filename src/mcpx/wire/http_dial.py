@@ -52,14 +52,16 @@ async def _first(addresses: Sequence[str], port: int) -> socket.socket:
     """The first that answers, one after the other. Only the last has all of the time that is left."""
     loop = asyncio.get_running_loop()
     for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
-        reached = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        reached = None
         try:
+            reached = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             reached.setblocking(False)
             async with asyncio.timeout(UNANSWERED if left else None):
                 await loop.sock_connect(reached, (address, port))
             return reached
         except BaseException as error:
-            reached.close()
+            if reached is not None:
+                reached.close()
             if not left or not isinstance(error, OSError):  # TimeoutError is one
                 raise
     raise OSError("the name has no address")
