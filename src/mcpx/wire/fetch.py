@@ -228,7 +228,7 @@ def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     except ValueError:
         raise odd("to something that is no address of the web") from None
     method, headers, body = request.method, request.headers, request.body
-    if (receipt.status == 303 and method != "HEAD") or (receipt.status in (301, 302) and method == "POST"):
+    if method not in ("GET", "HEAD") and (receipt.status == 303 or (receipt.status < 303 and method == "POST")):
         method, body = "GET", b""
         headers = tuple(header for header in headers if not header[0].lower().startswith("content-"))
     if (to.scheme, to.host, to.port) != (before.scheme, before.host, before.port):
