@@ -18,6 +18,7 @@ import zstandard
 
 from fixtures.parts import until
 from mcpx.wire import fetch as fetching
+from mcpx.wire import http_client
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
 from mcpx.wire.reach import Guard
 from wire.test_http_client import certificate, proxy_script, read_request
@@ -292,6 +293,7 @@ def test_what_is_no_address_is_told_without_it(run: Run, url: str) -> None:
     [
         *("127.0.0.1", "127.0.0.1.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "LOCALHOST."),
         *("a.localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "home.example"),
+        *("１２７.0.0.1", "①②⑦.⓪.⓪.①", "127。0。0。1", "ⓛocalhost"),
     ],
 )
 def test_this_machine_is_not_reached_by_any_spelling(run: Run, host: str) -> None:
@@ -302,7 +304,7 @@ def test_this_machine_is_not_reached_by_any_spelling(run: Run, host: str) -> Non
             problem = await fails(web, Fetch(url=site.url("/SECRET?query=1", host)))
             assert problem.forbidden
             assert not problem.sent
-            assert host.strip("[]").lower() in str(problem)
+            assert host.strip("[]").lower() in str(problem) or not host.isascii()
             assert "allow_private" in str(problem) or "unusual form" in str(problem)
             assert site.visits == 0
 
@@ -718,6 +720,46 @@ def test_what_is_not_a_whole_answer_is_no_answer(run: Run, pieces: list[bytes]) 
             assert problem.sent
             assert not problem.timed_out
             assert HERE in str(problem)
+
+    run(main())
+
+
+def test_an_answer_may_end_with_its_connection(run: Run) -> None:
+    async def main() -> None:
+        async with serving(saying(b"HTTP/1.0 200 OK\r\n\r\nold", b"er", then_close=True)) as site, fetcher() as web:
+            assert (await web.fetch(local(site))).body == b"older"
+        packed = b"HTTP/1.0 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"older")
+        async with serving(saying(packed, then_close=True)) as site, fetcher() as web:
+            assert (await web.fetch(local(site))).body == b"older"
+        async with serving(saying(packed[:-1], then_close=True)) as site, fetcher() as web:
+            assert "too early" in str(await fails(web, local(site)))
+
+    run(main())
+
+
+def test_what_stands_behind_an_answer_is_not_the_next_one(run: Run) -> None:
+    async def main() -> None:
+        script = saying(OK + b"content-length: 4\r\n\r\nmine" + OK + b"content-length: 4\r\n\r\nevil")
+        async with serving(script) as site, fetcher() as web:
+            for _ in range(2):
+                assert (await web.fetch(local(site))).body == b"mine"
+            assert site.visits == 2
+
+    run(main())
+
+
+def test_too_many_that_wait_are_refused_before_they_are_sent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FEWEST_CONNECTIONS", 1), ("MOST_CONNECTIONS", 1), ("MOST_WAITING", 0)):
+        monkeypatch.setattr(http_client, name, value)
+
+    async def main() -> None:
+        async with serving(saying()) as site, fetcher() as web:
+            first = asyncio.create_task(web.fetch(local(site)))
+            await until(lambda: site.requests)
+            problem = await fails(web, local(site))
+            assert not problem.sent
+            assert "too much waits" in str(problem)
+            first.cancel()
 
     run(main())
 

@@ -58,6 +58,7 @@ class Fetch:
 
     url: str = field(repr=False)
     method: str = "GET"
+    """In capital letters."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """`user-agent`, `accept` and `accept-encoding` are added where they are not given."""
     body: bytes = field(default=b"", repr=False)
@@ -151,6 +152,7 @@ class Fetcher:
         pools = list(self._pools.values())
         self._pools.clear()
         await asyncio.gather(*[pool.close() for pool in pools])
+        await self._guard.close()
 
     def _where(self, request: Fetch, sent: bool) -> tuple[Pool, str]:
         """The connections for a request, and what it asks for there."""
