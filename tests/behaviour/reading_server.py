@@ -8,8 +8,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import odd_server  # noqa: E402 - started by path, without site packages
-import raw_server  # noqa: E402 - found by the odd server
+import odd_server
+import raw_server
 
 
 class ReadingServer(odd_server.OddServer):
