@@ -1,6 +1,6 @@
 """The odd server, which keeps all it reads, with tools that say they only read; all but `write`.
 
-    python -I -S tests/behaviour/reading_server.py RECORD [flags of raw_server.py]
+python -I -S tests/behaviour/reading_server.py RECORD [flags of raw_server.py]
 """
 
 import os

@@ -34,7 +34,13 @@ class Action(Protocol):
         ...
 
 
-COMMANDS: Family[Action] = Family("mcpx.commands", "mcpx.commands", beside=("parameters", "work"))
+COMMANDS: Family[Action] = Family(
+    "mcpx.commands",
+    "mcpx.commands",
+    beside=("parameters", "work"),
+    needs=("reads_only", "mistakes", "prepare"),
+    keys=True,
+)
 """What `commands` may name."""
 
 __all__ = ["COMMANDS", "Action"]
