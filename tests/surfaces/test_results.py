@@ -78,7 +78,8 @@ def test_a_text_is_rendered_once_or_not_at_all(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(shaping, "value_writer", lambda *_: writer)
     rows = [{"id": number, "name": f"row {number}"} for number in range(10_000)]
     assert "handle" in shaped({"content": [said(json.dumps(rows))]})["structuredContent"]
-    assert rendered == []
+    assert rows not in rendered  # only the beginning that is shown of it
+    rendered.clear()
     assert shaped({"content": [said(json.dumps(rows[:10]))]})["structuredContent"] == {"result": rows[:10]}
     assert rendered == [rows[:10]]
 

@@ -61,20 +61,25 @@ class Family(Mapping[str, type[P]]):
                 if isinstance(found, type) and vars(found).get("type") == name:
                     return cast(type[P], found)
             raise TypeError(f"{module.__name__} has no class of type {name!r}")
-        if self._outside is None:
-            from importlib.metadata import entry_points  # 20 ms, which most runs do without
-
-            self._outside = {entry.name: entry for entry in entry_points(group=self._group)}
-        entry = self._outside[name]
+        outside = self.look_outside()
+        entry = outside[name]
         try:
             part = cast(type[P], entry.load())
             if (misfit := self._misfit(part, name)) is not None:
                 raise TypeError(misfit)
         except Exception as error:  # noqa: BLE001 - somebody else's package
             log.warning("%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, error)
-            del self._outside[name]
+            del outside[name]
             raise KeyError(name) from None
         return part
+
+    def look_outside(self) -> "dict[str, EntryPoint]":
+        """What other packages bring; listed from now on."""
+        if self._outside is None:
+            from importlib.metadata import entry_points  # 20 ms, which most runs do without
+
+            self._outside = {entry.name: entry for entry in entry_points(group=self._group)}
+        return self._outside
 
     def _misfit(self, part: object, name: str) -> str | None:
         if not isinstance(part, type):
@@ -84,7 +89,7 @@ class Family(Mapping[str, type[P]]):
         if self._keys and not hasattr(part, "__dataclass_fields__"):
             return "it is no dataclass"
         lacking = [need for need in self._needs if not any(hasattr(part, each) for each in need.split("|"))]
-        return f"it has no {' or '.join(lacking[0].split('|'))!s}" if lacking else None
+        return f"it has no {lacking[0].replace('|', ' or ')}" if lacking else None
 
     def having(self, attribute: str) -> "Family[Any]":
         """Those parts that have it."""
@@ -119,7 +124,12 @@ class _Able(Family[Any]):
         return part
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._whole and hasattr(self._whole[name], self._attribute)
+        if not isinstance(name, str) or name not in self._whole:
+            return False
+        able = hasattr(self._whole[name], self._attribute)
+        if not able:
+            self._whole.look_outside()  # whoever asks wants to know then what there is
+        return able
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name in self._whole if name in self])
