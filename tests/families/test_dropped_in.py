@@ -252,10 +252,10 @@ def test_a_new_part_is_validated_like_any_other(env: Mapping[str, str], tmp_path
     good = check(tmp_path, env, f"mode: loud\n{server}depth: 3}}}}]")
     assert good.returncode == 0, good.stderr
     assert "mode loud" in good.stdout
-    for wrong, told in (("dept: 3", "did you mean 'depth'?"), ("depth: deep", "expected a number")):
+    for wrong, said in (("dept: 3", "did you mean 'depth'?"), ("depth: deep", "expected a number")):
         refused = check(tmp_path, env, f"{server}{wrong}}}}}]")
         assert refused.returncode == 2
-        assert told in refused.stderr
+        assert said in refused.stderr
 
 
 @pytest.mark.parametrize(
