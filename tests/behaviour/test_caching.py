@@ -139,6 +139,18 @@ def test_identical_calls_at_one_time_are_one(era: str, server: str, place: Place
     assert place.calls(server, given) == 1
 
 
+def test_several_calls_of_one_request_that_are_the_same_are_one(place: Place, gateway: Gateway) -> None:
+    go = place.folder / "go-several"
+    given = {"until": str(go)}
+    calls = [{"method": "older.read", "arguments": given}] * 3
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(Visitor(gateway.port, "describe").use, "call", calls=calls)
+        eventually(lambda: place.calls("older", given))
+        go.touch()
+        assert len(waiting.result()["structuredContent"]["results"]) == 3
+    assert place.calls("older", given) == 1
+
+
 def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Place, gateway: Gateway) -> None:
     go = place.folder / "go-cancelled"
     given = {"until": str(go)}

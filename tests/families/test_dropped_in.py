@@ -5,8 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -235,6 +238,68 @@ def test_a_new_format_is_chosen_for_one_server(env: Mapping[str, str]) -> None:
         assert shown("chosen", {"a": ["word"] * 100_000}) == "quack 1!"
         assert "note takes bread" in text(visitor.use("describe", method="chosen.note"))
         assert "note({path: string" in text(visitor.use("describe", method="plain.note"))
+
+
+class Gatekeeper(ThreadingHTTPServer):
+    """An older MCP server that lets nobody in but who wears a red feather."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Hall)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Hall(BaseHTTPRequestHandler):
+    answers: ClassVar[dict[str, Any]] = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "hall"}},
+        "tools/list": {"tools": [{"name": "sit", "inputSchema": {"type": "object"}}]},
+    }
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = {"jsonrpc": "2.0", "id": asked.get("id"), "result": self.answers.get(asked["method"], {})}
+        body = json.dumps(answer).encode()
+        modern = asked["method"] == "server/discover"
+        status = 400 if modern else 202 if "id" not in asked else 200
+        if self.headers.get("X-Feather") != "red":
+            status = 403
+        body = body if status == 200 else b""
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    def do_DELETE(self) -> None:
+        self.send_error(405)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_new_way_to_prove_oneself_is_used_towards_a_server(env: Mapping[str, str]) -> None:
+    """RUN-8"""
+    pytest.importorskip("mcpx.transports.proving", reason="transports do not send proofs yet")
+    with Gatekeeper() as hall:
+        server = {"name": "hall", "auth": {"ref": "hat"}, "connection": {"type": "http", "url": hall.url}}
+        hat = {"name": "hat", "type": "feather", "feather": {"colour": "red"}}
+        waits = {"startup_wait": 15, "first_start_wait": 15}
+        with Gateway({"mcp_servers": [server], "auth_configs": [hat], "global": waits}, env=env) as gateway:
+            assert Visitor(gateway.port, "direct").names() == ["sit"]
 
 
 def check(tmp_path: Path, env: Mapping[str, str], text: str) -> subprocess.CompletedProcess[str]:
