@@ -153,10 +153,8 @@ def _unread(answer: Answer, kind: str, content_type: str, how: Reading) -> Json:
     """What is not read as data."""
     text = _text(answer.body, kind, content_type)
     if how.result is not None:
-        begins = "bytes" if text is None else f"begins: {printable(text, 200)}"
-        raise CommandFailed(
-            f"the response is no {how.format.upper()}, so 'result' has nothing to select from; {begins}"
-        )
+        begins = "it is no text" if text is None else f"it begins: {printable(text, 200)}"
+        raise CommandFailed(f"'result' selects from {how.format.upper()}, which the response is not; {begins}")
     if text is not None:
         return _said(text)
     resource = {

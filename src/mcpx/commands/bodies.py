@@ -161,10 +161,8 @@ class _Json:
         if not is_object(value):
             raise CommandFailed("its auth config puts a field into the body, but the body is no JSON object")
         own = self._body if is_object(self._body) else {}
-        ours = {
-            name: secret for name, secret in proofs if value.get(name) in (None, "") or value[name] == own.get(name)
-        }
-        return {**value, **ours}
+        callers = {name for name, given in value.items() if given not in (None, "") and given != own.get(name)}
+        return {**value, **{name: secret for name, secret in proofs if name not in callers}}
 
 
 class _Form:

@@ -7,11 +7,9 @@ refused our proof (401, 403 with a challenge) and there is a fresh one. All of i
 
 import asyncio
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpx import __version__
 from mcpx.auth.credentials import Credentials, Proof, Refusal
 from mcpx.commands.answers import Reading, failure, read, selection
 from mcpx.commands.bodies import body_of
@@ -20,8 +18,8 @@ from mcpx.commands.work import Bench, CommandFailed, Progress
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
 from mcpx.wire.address import LONGEST_TARGET
-from mcpx.wire.exchange import whole_number
-from mcpx.wire.fetch import REDIRECTS, Answer, Fetch, FetchFailed
+from mcpx.wire.exchange import retry_after
+from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 
 if TYPE_CHECKING:
     from mcpx.commands.http import HttpRequest
@@ -108,7 +106,7 @@ class HttpWork:
         self._query = Query.of_text(parts[2], pattern) + Query.of_pairs(how.params, pattern)
         content_type = next((value for name, value in how.headers.items() if name.lower() == "content-type"), "")
         self._body = body_of(how.body, how.body_format, content_type, names, how.method)
-        usual = {"User-Agent": f"mcpx/{__version__}", "Accept": ACCEPT[how.response_format]}
+        usual = {"Accept": ACCEPT[how.response_format]}
         self._headers = _Headers(how.headers, usual, pattern)
         with_body = {**usual, "Content-Type": self._body.content_type}
         self._headers_with_body = _Headers(how.headers, with_body, pattern)
@@ -129,8 +127,7 @@ class HttpWork:
             try:
                 answer = await fetch(self._request(arguments, proof, left))
             except FetchFailed as error:
-                told = self._told(error)
-                may_repeat = (self._safe or not error.sent) and not (error.forbidden or error.timed_out)
+                told, may_repeat = self._told(error)
                 wait = None
             except ValueError:
                 raise CommandFailed("the request cannot be sent: its address or a header is not possible") from None
@@ -146,7 +143,7 @@ class HttpWork:
                         left = max(ends - clock(), 0.001)
                         continue
                 may_repeat = self._safe and status in AGAIN
-                wait = _retry_after(answer) if may_repeat else None
+                wait = retry_after(answer.headers) if may_repeat else None
             if not may_repeat or tries >= self._how.max_retries:
                 raise told
             tries += 1
@@ -184,8 +181,6 @@ class HttpWork:
             private=private,
             timeout=timeout,
             limit=how.max_response,
-            # A body is sent on as it is (307, 308): one that proves us stays here.
-            redirects=0 if proof.body else REDIRECTS,
             allow_private=how.allow_private,
         )
 
@@ -207,11 +202,14 @@ class HttpWork:
         except TimeoutError:
             return False
 
-    def _told(self, error: FetchFailed) -> CommandFailed:
+    def _told(self, error: FetchFailed) -> tuple[CommandFailed, bool]:
+        """What is said of it, and whether another try may fare better and do no harm."""
         said = str(error)
-        if error.forbidden and not self._how.allow_private:
-            said += "; 'allow_private: true' in the command's 'http' section lets it reach private addresses"
-        return CommandFailed(said)
+        if f"larger than {self._how.max_response:,} bytes" in said:
+            return CommandFailed(f"{said}; 'max_response' in the command's 'http' section sets the limit"), False
+        if error.forbidden and "'allow_private: true'" in said:
+            said += " in the command's 'http' section"
+        return CommandFailed(said), (self._safe or not error.sent) and not (error.forbidden or error.timed_out)
 
 
 def _refusal(answer: Answer) -> Refusal | None:
@@ -219,22 +217,6 @@ def _refusal(answer: Answer) -> Refusal | None:
     if answer.status == 401 or (answer.status == 403 and challenge):
         return Refusal(answer.status, challenge)
     return None
-
-
-def _retry_after(answer: Answer) -> float | None:
-    """Seconds for which the server asks: a number, or a date."""
-    said = answer.headers.get("retry-after")
-    if said is None:
-        return None
-    seconds = whole_number(said)
-    if seconds is not None:
-        return float(seconds)
-    from email.utils import parsedate_to_datetime  # a server that sends dates pays for it
-
-    try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
-    except (ValueError, OverflowError, TypeError):
-        return None
 
 
 def _no_time(told: CommandFailed, wait: float | None, timeout: float) -> CommandFailed:
