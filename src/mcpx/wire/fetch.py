@@ -224,7 +224,7 @@ def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     location = receipt.headers.first[b"location"]
     try:
         before = parse(request.url)
-        to = parse(urljoin(before.url, location.decode("utf-8", "replace").strip()))
+        to = parse(urljoin(before.url, location.decode("utf-8", "replace").strip().replace(" ", "%20")))
     except ValueError:
         raise odd("to something that is no address of the web") from None
     method, headers, body = request.method, request.headers, request.body

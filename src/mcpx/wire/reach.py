@@ -76,7 +76,7 @@ class Guard:
 
     async def __call__(self, host: str, proxied: bool) -> list[str]:
         """The addresses to dial. `proxied`: somebody else resolves the name, so it must not be private at all; if it
-        is not known here, that is all that can be said. Raises Forbidden, or OSError if there are none."""
+        is not known here, that is all that can be said. Raises Forbidden, or OSError if the name is not known."""
         name = host.removesuffix(".")
         last = name.rpartition(".")[2]
         if ":" in name or _NUMBER.fullmatch(last):
@@ -92,8 +92,6 @@ class Guard:
         public = [address for address in found if self._allows(address)]
         if len(public) < len(found) and (proxied or not public):
             raise _forbidden(host)
-        if not public and not proxied:
-            raise OSError("the name has no address")
         return public[:MOST_TRIED]
 
     def _literal(self, host: str, name: str) -> str:

@@ -217,7 +217,7 @@ class _Brotli:
         except self._bad:
             raise BadPacking("the body is not packed as its head says") from None
         self.complete = stream.is_finished()
-        self.hungry = self.complete or stream.can_accept_more_data()
+        self.hungry = self.complete or (stream.can_accept_more_data() and len(made) < STEP)
         return made
 
 
