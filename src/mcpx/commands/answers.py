@@ -202,9 +202,11 @@ def failure(answer: Answer, secrets: Iterable[str] = ()) -> CommandFailed:
     said = f"the server answered {_status(answer.status)}"
     if 300 <= answer.status < 400 and answer.headers.get("location"):
         said += ", a redirect that was not followed"
-    text = _text(answer.body[: 8 * SHOWN], kind, content_type) if answer.body else None
-    shown = "" if text is None else printable(without(text, secrets), SHOWN)
-    return CommandFailed(f"{said}: {shown}" if shown else said)
+    begins = answer.body[: 8 * SHOWN]
+    if b"\0" not in begins or _TEXTUAL.fullmatch(kind):
+        shown = printable(without(begins.decode(charset_of(content_type), "replace"), secrets), SHOWN)
+        said = f"{said}: {shown}" if shown else said
+    return CommandFailed(said)
 
 
 def _status(status: int) -> str:
