@@ -114,6 +114,60 @@ def test_a_name_that_only_the_proxy_knows_is_left_to_it() -> None:
         ask(answering(), "far.example")
 
 
+def test_a_name_of_one_word_is_not_left_to_a_proxy() -> None:
+    """SEC-4: the proxy's own network would know it."""
+    with pytest.raises(Forbidden):
+        ask(answering(), "intranet-wiki", proxied=True)
+
+
+def test_all_who_want_the_same_name_ask_once() -> None:
+    async def main() -> None:
+        asked: list[str] = []
+        answered = asyncio.Event()
+
+        async def look_up(host: str) -> list[str]:
+            asked.append(host)
+            await answered.wait()
+            if host == "bad.example":
+                raise OSError("Name or service not known")
+            return ["8.8.8.8"]
+
+        guard = Guard(look_up)
+        waiting = [
+            asyncio.create_task(guard(host, False)) for host in ("good.example", "bad.example") for _ in range(50)
+        ]
+        await asyncio.sleep(0.01)
+        waiting[0].cancel()
+        answered.set()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sorted(asked) == ["bad.example", "good.example"]
+        assert isinstance(results[0], asyncio.CancelledError)
+        assert results[1:50] == [["8.8.8.8"]] * 49
+        assert {str(result) for result in results[50:]} == {"Name or service not known"}
+        assert await guard("good.example", False) == ["8.8.8.8"]
+        assert len(asked) == 3, "an answer is not kept"
+        await guard.close()
+
+    asyncio.run(main())
+
+
+def test_closing_ends_what_is_being_asked() -> None:
+    async def main() -> None:
+        async def never(host: str) -> list[str]:
+            await asyncio.Event().wait()
+            return []
+
+        guard = Guard(never)
+        waiting = asyncio.create_task(guard("slow.example", False))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await guard.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(main())
+
+
 def test_the_system_is_asked_for_names() -> None:
     with pytest.raises(OSError):
         ask(Guard(), "no-such-name.invalid")

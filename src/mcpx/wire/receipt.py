@@ -66,7 +66,7 @@ class Receipt:
     async def unpacked(self, deadline: float) -> bytes:
         """All of it. Raises BadBody, TimeoutError."""
         unpacking = self._unpacking
-        if unpacking is not None:
+        if unpacking is not None and self._packed:  # nothing is nothing, whatever it says to be packed in
             try:
                 while unpacking.more:
                     self._work(unpacking)
