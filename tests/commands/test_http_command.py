@@ -252,6 +252,7 @@ def test_a_head_request_tells_the_headers(api: Api) -> None:
     told = call(api, method="HEAD")["structuredContent"]
     assert told["status"] == 200 and told["headers"]["etag"] == '"1"' and told["headers"]["content-length"] == "3"
     assert "set-cookie" not in told["headers"]
+    assert call(api, method="HEAD", result="headers.etag")["structuredContent"] == {"result": '"1"'}
 
 
 def test_a_part_of_the_answer_is_selected(api: Api) -> None:

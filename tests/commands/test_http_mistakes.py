@@ -89,6 +89,17 @@ def test_in_a_body_what_names_no_parameter_is_text() -> None:
         ({"body": [1], "body_format": "form"}, "a form is a mapping, or a text like a=1&b={b}", ("body",)),
         ({"body": '{"a": {a}', "body_format": "json"}, "the body is no JSON text", ("body",)),
         ({"body": "hello", "headers": {"Content-Type": "application/json"}}, "the body is no JSON text", ("body",)),
+        (
+            {"body": {"a": 1}, "headers": {"content-type": "Text/XML; charset=utf-8"}},
+            "a mapping or a list is sent as JSON, but 'Content-Type' is text/xml",
+            ("body",),
+        ),
+        (
+            {"body": {"a": 1}, "headers": {"Content-Type": "multipart/form-data"}},
+            "a body of several parts is not made",
+            ("body",),
+        ),
+        ({"params": {"{a}": "1"}}, "the name of a query parameter takes no placeholder", ("params", "{a}")),
         ({"headers": {"Host": "x"}}, "the header 'Host' is set by mcpx", ("headers", "Host")),
         ({"headers": {"X": "a\nb"}}, "holds a line break or NUL or the like, which a header cannot", ("headers", "X")),
     ],

@@ -82,7 +82,7 @@ async def read(answer: Answer, how: Reading) -> Json:
     """The result of a 2xx answer. Raises CommandFailed."""
     body, content_type = answer.body, answer.headers.get("content-type") or ""
     if not body and how.method in ("HEAD", "OPTIONS"):
-        return as_result(_head(answer), None)
+        return await _selected(_head(answer), how, None)
     kind = content_type.partition(";")[0].strip().lower()
     if not body:
         if how.result is not None:
@@ -98,23 +98,22 @@ async def read(answer: Answer, how: Reading) -> Json:
             except codec.BadJson:
                 pass
             else:
-                return await _selected(value, how, data)
+                return await _selected(value, how, data, large=len(data) > LARGE)
     elif how.format == "xml":
         from mcpx.commands.markup import BadMarkup, converted
         from mcpx.model.slices import in_slices
 
         try:
-            return await _selected(await in_slices(converted(body)), how, None)
+            return await _selected(await in_slices(converted(body)), how, None, large=len(body) > LARGE)
         except BadMarkup:
             pass
     return _unread(answer, kind, content_type, how)
 
 
-async def _selected(value: Any, how: Reading, body: bytes | None) -> Json:
+async def _selected(value: Any, how: Reading, body: bytes | None, *, large: bool = False) -> Json:
     """`body`: the same as JSON text, if it came so."""
     if how.result is None:
         return as_result(value, body)
-    large = body is None or len(body) > LARGE
     try:
         if large:
             import asyncio

@@ -86,7 +86,15 @@ def body_mistakes(
         yield Mistake("a HEAD request has no body", ("body",), "leave it out", "key")
         return
     form = format_of(body, said, content_type)
-    if form == "text" and not isinstance(body, str):
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind.startswith("multipart/"):
+        hint = "write the whole of it as a text, or send a form or JSON"
+        if not isinstance(body, str):
+            yield Mistake("a body of several parts is not made", ("body",), hint)
+    elif form == "json" and said is None and kind and "json" not in kind and "{" not in kind:
+        hint = "write the body as a text, or say 'body_format: json' if that is meant"
+        yield Mistake(f"a mapping or a list is sent as JSON, but 'Content-Type' is {kind[:80]}", ("body",), hint)
+    elif form == "text" and not isinstance(body, str):
         hint = "write a text, or leave 'body_format' out to send JSON"
         yield Mistake("a body that is sent as text must be a text", ("body",), hint)
     elif form == "form" and not isinstance(body, str | Mapping):

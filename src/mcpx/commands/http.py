@@ -65,6 +65,9 @@ class HttpRequest:
         names = parameters or ()
         pattern = placeholders(names, others=not parameters)
         yield from self._url_mistakes(pattern, names)
+        for name in self.params:
+            if pattern.search(name):
+                yield Mistake("the name of a query parameter takes no placeholder", ("params", name), at="key")
         for key, texts in (("params", self.params), ("headers", self.headers)):
             for name, text in texts.items():
                 yield from _unknown(text, pattern, names, key, name)
