@@ -126,7 +126,17 @@ commands:
     cache_ttl: 5
   - name: run
     type: script
-    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18, stdin: x, result: r, max_output: 5, concurrency: 6}
+    script:
+      interpreter: bash
+      path: /bin/run.sh
+      args: [a]
+      env: {A: b}
+      cwd: sub
+      timeout: 18
+      stdin: x
+      result: r
+      max_output: 5
+      concurrency: 6
     input_schema: {type: object}
 auth_configs:
   - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}

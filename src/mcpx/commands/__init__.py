@@ -37,7 +37,7 @@ class Action(Protocol):
 COMMANDS: Family[Action] = Family(
     "mcpx.commands",
     "mcpx.commands",
-    beside=("parameters", "work"),
+    beside=("answers", "bodies", "markup", "parameters", "sending", "template", "work"),
     needs=("reads_only", "mistakes", "prepare"),
     keys=True,
 )
