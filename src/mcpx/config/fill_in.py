@@ -63,6 +63,8 @@ def _fill_in_command(command: Tree, at: KeyPath, common: Tree, folder: Path, ori
             _default(section, (*at, kind), key, common.get(source), ("global", source), origins)
     for field in fields(part):  # pyright: ignore[reportArgumentType]
         if field.metadata.get("in_folder"):
+            if section.get(field.name) is None and isinstance(field.default, str):
+                section[field.name] = field.default
             _absolute(section, field.name, folder)
 
 
@@ -74,7 +76,9 @@ def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, 
 
 def _absolute(section: Tree | None, key: str, folder: Path) -> None:
     if section and key in section:
-        section[key] = _absolute_path(section[key], folder)
+        several = as_list(section[key])
+        one = section[key]
+        section[key] = _absolute_path(one, folder) if several is None else [_absolute_path(p, folder) for p in several]
 
 
 def _absolute_path(path: Any, folder: Path) -> Any:
