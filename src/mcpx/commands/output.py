@@ -24,6 +24,8 @@ LARGE = 256 * 1024
 """Bytes of JSON that are read beside everything else; with a query a sixteenth."""
 PROGRESS_EVERY = 0.05
 """Seconds between two reports of progress; of those between, the last one counts."""
+MANY = 16
+"""Lines of progress in one piece of standard error, from which on only the last one is read."""
 
 _PREFIX = b"::progress "
 _LINE = re.compile(rb"^::progress [^\n]*(?:\n|\Z)", re.MULTILINE)
@@ -82,8 +84,13 @@ class Reports:
             self._timer = None
 
     def _sifted(self, data: bytes) -> bytes:
-        if _PREFIX not in data:
+        several = data.count(_PREFIX)
+        if not several:
             return data
+        if several > MANY:
+            for last in _LINE.findall(data, data.rfind(b"\n" + _PREFIX) + 1)[-1:]:
+                self._report(last)
+            return _LINE.sub(b"", data)
         return _LINE.sub(lambda found: b"" if self._report(found[0]) else found[0], data)
 
     def _report(self, line: bytes) -> bool:

@@ -24,7 +24,9 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     """`workspace`: what the working folders of servers are relative to; a client's file may lie one below it."""
     tree, origins = translation.tree, translation.origins
     given: Any = tree.get("global")
-    common: Tree = {} if given is None else as_map(given) or {}
+    common = as_map(given)
+    if common is None:
+        common = {}
     if given is None:
         tree["global"] = common  # one of a wrong type stays, for `validate` to tell
     if tree.get("mode") is None:
