@@ -6,12 +6,11 @@ that causes the next request finds it there; one that brought anything nobody as
 raises is logged and fails its own call only. So many connections and no more are open at a time; who finds none waits
 in order.
 
-No promise: redirects (the caller sees the 3xx), compression (refused), limits on the size or the time of a
-reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
+No promise: redirects (the caller sees the 3xx), compression (refused, or the sink's), limits on the size or the time
+of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
-import base64
 import functools
 import select
 from collections import OrderedDict
@@ -19,14 +18,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from mcpx.wire import descriptors
-from mcpx.wire.address import Address, parse, proxy_for
+from mcpx.wire.address import parse, proxy_for
 from mcpx.wire.flow import Intake
-from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Request, Sink
+from mcpx.wire.http_dial import Resolve, default_context, dial, proxy_authorization
+from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Forbidden, Request, Sink
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Pool", "Sink", "header_lines"]
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Forbidden", "Pool", "Sink", "header_lines"]
 
 MOST_CONNECTIONS: Final = 256
 FEWEST_CONNECTIONS: Final = 16
@@ -166,21 +166,26 @@ class Pool:
         connect_timeout: float = 10.0,
         ssl_context: "ssl.SSLContext | None" = None,
         environ: Mapping[str, str] | None = None,
+        resolve: Resolve | None = None,
+        packed: bool = False,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
-        lost, and it must not be sent again. `environ` may name proxies; without it there are none. Raises
-        BadAddress."""
-        address = parse(url)
+        lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
+        says which encodings he takes, and unpacks. Raises BadAddress."""
+        self._address = address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
-        self.authority, self._shown_host = address.authority, address.shown_host
+        self.authority = address.authority
         self.target = address.target
         """Path and query of the URL, for `start`."""
         self._proxy = proxy_for(address, environ or {})
         self._prefix = b""
-        self._common = b" HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % self.authority.encode()
+        self._resolve, self._packed = resolve, packed
+        self._common = b" HTTP/1.1\r\nhost: %b\r\n" % self.authority.encode()
+        if not packed:
+            self._common += b"accept-encoding: identity\r\n"
         if self._proxy is not None and not self.tls:
             self._prefix = b"http://" + self.authority.encode()
-            self._common += _proxy_authorization(self._proxy)
+            self._common += proxy_authorization(self._proxy)
         self._checked = ""
         """The last target found to be in order: nearly always the next one too."""
         self._ssl_context = ssl_context
@@ -216,7 +221,7 @@ class Pool:
             request = b"%b %b%b%b%bcontent-length: %d\r\n\r\n%b" % parts
         else:
             request = b"%b %b%b%b%b\r\n" % (verb, self._prefix, where, common, headers)
-        call = Request(request, sink, method == "HEAD", brief)
+        call = Request(request, sink, method == "HEAD", brief, self._packed)
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -231,6 +236,11 @@ class Pool:
         else:
             loop.call_soon(call.fail, Crowded(f"too much waits for a connection to {self.authority} already"))
         return call
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way, or waits."""
+        return any(places.taken or places.waiting for places in (self._calls, self._brief))
 
     def _has_room(self, places: _Places) -> bool:
         if places.taken >= places.most:
@@ -340,12 +350,15 @@ class Pool:
         error = f"no connection to {self.authority}"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await self._dial(connection)
+                context = (self._ssl_context or default_context()) if self.tls else None
+                await dial(self._address, context, self._proxy, self._resolve, connection)
         except BaseException as e:
             connection.drop()
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
             if isinstance(e, TimeoutError):
                 call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False))
+            elif isinstance(e, Forbidden):
+                call.fail(e)
             elif isinstance(e, (OSError, ValueError)):
                 call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False))
             else:
@@ -361,72 +374,3 @@ class Pool:
         if task.cancelled():  # perhaps before it began to run; an aborted call hears nothing of it
             self.gone(connection)
             call.fail(ConnectionLost("the pool is closed", sent=False))
-
-    async def _dial(self, connection: _Connection) -> None:
-        loop = asyncio.get_running_loop()
-        context = (self._ssl_context or default_context()) if self.tls else None
-        if self._proxy is None:
-            name = self.host if self.tls else None
-            await loop.create_connection(lambda: connection, self.host, self.port, ssl=context, server_hostname=name)
-        elif context is None:
-            await loop.create_connection(lambda: connection, self._proxy.host, self._proxy.port)
-        else:
-            await self._dial_through(self._proxy, connection, context)
-
-    async def _dial_through(self, proxy: Address, connection: _Connection, context: "ssl.SSLContext") -> None:
-        loop = asyncio.get_running_loop()
-        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
-        try:
-            shown = self._shown_host
-            line = f"CONNECT {shown}:{self.port} HTTP/1.1\r\nhost: {shown}:{self.port}\r\n"
-            transport.write(line.encode() + _proxy_authorization(proxy) + b"\r\n")
-            await tunnel.open
-            secure = await loop.start_tls(transport, connection, context, server_hostname=self.host)
-        except BaseException:
-            transport.abort()
-            raise
-        if secure is None:
-            raise ConnectionError("the connection was lost while TLS was being set up")
-        connection.connection_made(secure)
-
-
-class _Tunnel(asyncio.Protocol):
-    """Waits for a proxy's answer to CONNECT."""
-
-    def __init__(self) -> None:
-        self.open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._head = b""
-
-    def data_received(self, data: bytes) -> None:
-        if self.open.done():
-            return
-        self._head += data
-        if b"\r\n\r\n" in self._head:
-            status = self._head.split(b" ", 2)[1:2]
-            if self._head.startswith(b"HTTP/1.") and status and status[0][:1] == b"2":
-                self.open.set_result(None)
-            else:
-                line = self._head.partition(b"\r\n")[0][:100].decode("latin-1")
-                self.open.set_exception(ConnectionError(f"the proxy answered {line!r}"))
-        elif len(self._head) > 8192:
-            self.open.set_exception(ConnectionError("the proxy does not speak HTTP"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.open.done():
-            self.open.set_exception(ConnectionError("the proxy closed the connection"))
-
-
-@functools.cache
-def default_context() -> "ssl.SSLContext":
-    """One for the process: loading the certificates takes some 20 ms. From the system, or SSL_CERT_FILE."""
-    import ssl
-
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _proxy_authorization(proxy: Address) -> bytes:
-    if proxy.credentials is None:
-        return b""
-    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())
