@@ -34,7 +34,9 @@ class Action(Protocol):
         ...
 
 
-COMMANDS: Family[Action] = Family("mcpx.commands", "mcpx.commands", beside=("parameters", "work"))
+BESIDE = ("parameters", "work", "template", "bodies", "answers", "markup", "sending")
+"""Files here that are no parts."""
+COMMANDS: Family[Action] = Family("mcpx.commands", "mcpx.commands", beside=BESIDE)
 """What `commands` may name."""
 
 __all__ = ["COMMANDS", "Action"]

@@ -185,7 +185,11 @@ class Command:
     @property
     def schema(self) -> Json:
         """Of its arguments."""
-        return schema_of(self.parameters) if self.input_schema is None else dict(self.input_schema)
+        if self.input_schema is not None:
+            return dict(self.input_schema)
+        # One that declares none takes what its placeholders name: a text each.
+        named: tuple[str, ...] = () if self.parameters else getattr(self.action, "placeholders", ())
+        return schema_of(self.parameters or tuple(Parameter(name=name, required=True) for name in named))
 
     def mistakes(self) -> Iterator[Mistake]:
         for index, parameter in enumerate(self.parameters):
