@@ -105,9 +105,7 @@ def operations(document: Document, prefix: str = "") -> list[Operation]:
         own = given if isinstance(given, str) else ""
         name = safe(prefix + (safe(own) or safe(f"{method}_{path}") or method))
         tags = tuple(tag for tag in as_list(raw.get("tags"))[:50] if isinstance(tag, str))
-        summary = next(
-            (text for key in ("summary", "description") if isinstance(text := raw.get(key), str) and text), ""
-        )
+        told = joined(raw.get("summary") or raw.get("description"), limit=200)
         gone = raw.get("deprecated") is True
         found.append(Operation(own, names.take(name), method, path, tags, gone, told, raw, item))
     return found
