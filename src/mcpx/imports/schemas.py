@@ -54,31 +54,36 @@ class Schemas:
 
     def of(self, schema: Any, detail: Detail) -> Json:
         """As deep as its bound in values allows."""
-        for depth in range(detail.depth, 0, -1):
+        for depth in range(detail.depth, -1, -1):
             try:
                 return _Conversion(self._document, detail, detail.values).schema(schema, depth)
             except _TooMuchError:
                 continue
-        return _Conversion(self._document, detail, 10**6).schema(schema, 0)
+        try:
+            types = _types(self._document.resolved(schema))
+        except BadReference:
+            types = []
+        return {"type": types[0] if len(types) == 1 else types} if types else {}
 
     def fields(self, schema: Any) -> Json | None:
         """An object schema whose fields are known, with those of `allOf` among its `properties`, each as it stands in
         the document; None for any other schema."""
-        found: Json = {"properties": {}, "required": []}
+        found: Json = {"properties": {}, "required": [], "parts": 0}
         return found if self._gather(schema, found, ()) and found["properties"] else None
 
     def _gather(self, schema: Any, found: Json, seen: tuple[str, ...]) -> bool:
         table = as_object(schema)
+        found["parts"] += 1
+        if found["parts"] > _MOST_CHOICES or len(seen) > _DEEPEST:
+            return False
         if isinstance(ref := table.get("$ref"), str):
-            if ref in seen or len(seen) > _DEEPEST:
+            if ref in seen:
                 return False
             try:
                 return self._gather(self._document.target(ref), found, (*seen, ref))
             except BadReference:
                 return False
         if table.get("anyOf") or table.get("oneOf") or _types(table) not in ([], ["object"], ["object", "null"]):
-            return False
-        if len(seen) > _DEEPEST:
             return False
         for name, its in as_object(table.get("properties")).items():
             found["properties"].setdefault(name, its)
@@ -106,12 +111,13 @@ class _Conversion:
     def schema(self, given: Any, depth: int, seen: tuple[str, ...] = ()) -> Json:
         """`seen`: the references followed to come here, and "" for each step without one."""
         table = as_object(given)
+        self._spend(1)
         if len(seen) > _DEEPEST:
             return {}
         if isinstance(ref := table.get("$ref"), str):
             return self._referred(ref, table, depth, seen)
         made = self._own(table)
-        self._spend(len(made) * 2)
+        self._spend(len(made))
         if depth > 0:
             for key, value in self._below(table, depth, seen):
                 made[key] = value
@@ -122,7 +128,6 @@ class _Conversion:
 
     def _referred(self, ref: str, table: Json, depth: int, seen: tuple[str, ...]) -> Json:
         if ref in seen:
-            self._spend(2)
             return {"description": clip(f"the same as '{ref.rpartition('/')[2]}' around it", self._text)}
         try:
             target = self._document.target(ref)
