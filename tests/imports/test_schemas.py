@@ -110,7 +110,7 @@ def test_a_document_that_grows_without_end_is_cut_in_a_moment() -> None:
     wide = {"type": "object", "properties": {f"p{k}": {"type": "string"} for k in range(100_000)}}
     many = {"enum": list(range(10_000)), "anyOf": [{"const": k} for k in range(10_000)]}
     parts = {f"A{n}": {"allOf": [ref(f"A{n + 1}")] * 20} for n in range(30)}
-    started = time.perf_counter()
+    started = time.process_time()
     for schema in (ref("L0"), wide, many, ref("A0")):
         assert len(json.dumps(converted(schema, **laughs, **parts))) < 50_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -164,9 +164,9 @@ class _Conversion:
         examples = table.get("examples") if is_array(table.get("examples")) else [table.get("example")]
         if (first := as_list(examples)[:1]) not in ([], [None]):
             _put(made, "examples", first)
-        required = [name for name in as_list(table.get("required")) if isinstance(name, str)]
-        hidden = {name for name, its in as_object(table.get("properties")).items() if self._is_read_only(its)}
-        if required := [name for name in dict.fromkeys(required) if name not in hidden][:_MOST_CHOICES]:
+        fields = as_object(table.get("properties"))
+        named = [name for name in as_list(table.get("required"))[:_MOST_CHOICES] if isinstance(name, str)]
+        if required := [name for name in dict.fromkeys(named) if not self._is_read_only(fields.get(name))]:
             made["required"] = required
             self._spend(len(required))
         return made
@@ -178,8 +178,8 @@ class _Conversion:
             return schema if isinstance(schema, bool) else self.schema(schema, depth - 1, (*seen, ""))
 
         properties = as_object(table.get("properties"))
+        self._spend(len(properties))
         if shown := {name: its for name, its in properties.items() if not self._is_read_only(its)}:
-            self._spend(len(shown))
             yield "properties", {clean(name): inner(its) for name, its in shown.items()}
         for key in ("items", "propertyNames"):
             if is_object(table.get(key)):

@@ -20,6 +20,8 @@ class Unfit(ValueError):
 
 
 def clean(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSEEN.sub("", _BREAK.sub("\n", text))
 
 

@@ -24,7 +24,10 @@ MOST_BYTES, MOST_NODES = MAX_BYTES * 9 // 10, MAX_NODES * 9 // 10
 def fits(imported: Imported) -> bool:
     """Whether a configuration can hold it."""
     tree = imported.tree
-    return _nodes(tree) <= MOST_NODES and len(to_yaml(tree).encode()) <= MOST_BYTES
+    nodes, characters = _size(tree)
+    if nodes > MOST_NODES or characters > MOST_BYTES:  # a quick look
+        return False
+    return len(to_yaml(tree).encode()) <= MOST_BYTES
 
 
 def refuse_too_much(imported: Imported) -> None:
@@ -86,11 +89,15 @@ def _escaped(value: Any) -> Any:
     return value
 
 
-def _nodes(value: Any) -> int:
-    """As a loader of YAML counts them: keys too."""
+def _size(value: Any) -> tuple[int, int]:
+    """Its values as a loader of YAML counts them, keys too; and characters, without what YAML needs around them."""
+    if isinstance(value, str):
+        return 1, len(value)
     if is_object(value):
-        return 1 + len(value) + sum(map(_nodes, value.values()))
-    return 1 + (sum(map(_nodes, value)) if is_array(value) else 0)
+        parts = [(1, len(key)) for key in value] + [_size(item) for item in value.values()]
+    else:
+        parts = [_size(item) for item in value] if is_array(value) else []
+    return 1 + sum(nodes for nodes, _ in parts), sum(characters for _, characters in parts)
 
 
 @cache
