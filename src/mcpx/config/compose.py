@@ -150,6 +150,7 @@ class _Composer:
         while not self._loader.check_event(yaml.MappingEndEvent):
             plain_key = getattr(self._loader.peek_event(), "style", "") in (None, "")
             key = self._node(depth + 1)
+            self._count -= isinstance(key, Scalar)  # a key is no value of its own, as in JSON
             value = self._node_at(key.text if isinstance(key, Scalar) else "?", depth + 1)
             if not isinstance(key, Scalar):
                 self._add("a key must be text, not a list or a mapping", key.place)

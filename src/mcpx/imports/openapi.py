@@ -22,7 +22,7 @@ from mcpx.model.call import Json, as_list, as_object
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 NOT_SENT = ("trace",)
-DETAILS = (Detail(8, 400, 1_200), Detail(5, 120, 600), Detail(3, 40, 300), Detail(2, 16, 160), Detail(1, 6, 80))
+DETAILS = (Detail(8, 400, 1_200), Detail(5, 120, 600), Detail(3, 40, 300), Detail(2, 16, 160), Detail(1, 6, 50))
 """From as much as a model can use to the bare names and types."""
 
 

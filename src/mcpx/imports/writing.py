@@ -90,11 +90,11 @@ def _escaped(value: Any) -> Any:
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """Its values as a loader of YAML counts them, keys too; and characters, without what YAML needs around them."""
+    """Its values, and the characters of its texts and keys, without what YAML needs around them."""
     if isinstance(value, str):
         return 1, len(value)
     if is_object(value):
-        parts = [(1, len(key)) for key in value] + [_size(item) for item in value.values()]
+        parts = [(0, len(key)) for key in value] + [_size(item) for item in value.values()]
     else:
         parts = [_size(item) for item in value] if is_array(value) else []
     return 1 + sum(nodes for nodes, _ in parts), sum(characters for _, characters in parts)
