@@ -45,7 +45,7 @@ class Upstream:
         """What proves the gateway to it."""
         if auth is not None and around.ring is not None:
             url: str | None = getattr(server.connection, "url", None)
-            self.credentials = around.ring().of(*auth, server.name, url, self._signed_in)
+            self.credentials = around.ring().of(*auth, server.name, url)
         self.name = server.name
         self.latency: float | None = None
         """Seconds the last probe took."""
