@@ -5,7 +5,7 @@ the quotes of another value is not one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LONGEST = 8192
@@ -27,7 +27,7 @@ class Challenge:
     resource_metadata: str | None = None
 
 
-def challenges(header: str) -> list[tuple[str, Mapping[str, str]]]:
+def challenges(header: str) -> Sequence[tuple[str, Mapping[str, str]]]:
     """Every challenge: its scheme, in lower case, and its parameters; of a parameter said twice the first."""
     found: list[tuple[str, dict[str, str]]] = []
     for piece in _PIECE.finditer(header[:LONGEST]):

@@ -5,7 +5,6 @@ and in time; what went wrong is said in one printable line without what we sent.
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlencode
@@ -15,6 +14,7 @@ from mcpx.model.errors import Unproved
 from mcpx.wire import codec
 from mcpx.wire.address import Address, BadAddress, parse
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
+from mcpx.wire.reach import is_public, look_up
 
 LIMIT = 2**20
 """Bytes of an answer."""
@@ -112,7 +112,8 @@ class Web:
         try:
             return await self._fetcher().fetch(request)
         except FetchFailed as error:
-            raise Unproved(f"{address.host} cannot be asked: {error}") from None
+            why = "it, or where it leads, is no public address, and the server is one" if error.forbidden else error
+            raise Unproved(f"{address.host} cannot be asked: {why}") from None
         except ValueError:
             raise Unproved(f"{address.host} cannot be asked: not a possible request") from None
 
@@ -147,15 +148,15 @@ async def is_private(host: str) -> bool:
     if is_loopback(host):
         return True
     try:
-        return not ip_address(host).is_global
+        return not is_public(ip_address(host))
     except ValueError:
         pass
     try:
         async with asyncio.timeout(SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found = await look_up(host)
     except (OSError, TimeoutError):
         return False
-    return bool(found) and all(not ip_address(str(entry[4][0]).partition("%")[0]).is_global for entry in found)
+    return bool(found) and not any(is_public(ip_address(address.partition("%")[0])) for address in found)
 
 
 def printable(text: str, secrets: Iterable[str] = ()) -> str:
