@@ -151,7 +151,12 @@ class OAuthCredentials:
         if grant is None or grant == self._grant:
             return False
         self._take(grant)
-        return grant.tokens is not None
+        if grant.tokens is None:
+            return False
+        if self._asking is not None and set(self._asking.scope.split()) <= set(grant.scopes.split()):
+            self._stop_asking()  # somebody did so elsewhere
+            self._purpose.changed()
+        return True
 
     async def _keep(self, grant: Grant) -> None:
         self._take(grant)
@@ -162,6 +167,8 @@ class OAuthCredentials:
         self._grant = grant
         self._again = False
         held = None if grant is None else grant.tokens
+        if held is not None:
+            self.problem = None
         self._proof = self._nothing if held is None else Proof((("Authorization", f"Bearer {held.access}"),))
         self._renew_at = NEVER if held is None or not held.refresh or held.renew is None else held.renew
 
@@ -212,7 +219,11 @@ class OAuthCredentials:
             said = bearer(refusal.challenge)
             if refusal.status == 401:
                 self._said = said
-                return await self._renewed_after_refusal() or await self._ask(said, why=(401, said))
+                try:
+                    return await self._renewed_after_refusal() or await self._ask(said, why=(401, said))
+                except Unproved as error:  # it cannot be renewed now: no reason to ask a person
+                    self.problem = error.reason
+                    return False
             if refusal.status == 403 and said.error == "insufficient_scope":
                 return await self._step_up(said)
             return False
@@ -226,9 +237,6 @@ class OAuthCredentials:
         try:
             await self._renew(grant, grant.tokens)
         except Refused:
-            return False
-        except Unproved as error:
-            self.problem = error.reason
             return False
         self._again = True
         return True
