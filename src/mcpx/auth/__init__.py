@@ -21,7 +21,7 @@ class Auth(Protocol):
     def credentials(self, purpose: "Purpose") -> "Credentials": ...
 
 
-AUTHS: Family[Auth] = Family("mcpx.auth", "mcpx.auth", beside=("credentials", "ring"))
+AUTHS: Family[Auth] = Family("mcpx.auth", "mcpx.auth", beside=("credentials", "once", "ring"))
 """What `auth_configs` may name."""
 
 __all__ = ["AUTHS", "Auth"]
