@@ -7,9 +7,10 @@ of it makes them once. Secrets stay out of every `repr`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mcpx.wire.fetch import Fetcher
+if TYPE_CHECKING:
+    from mcpx.wire.fetch import Fetcher  # fixed credentials do without
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -22,11 +23,13 @@ class Proof:
     query: Pairs = field(default=(), repr=False)
     body: Pairs = field(default=(), repr=False)
     """Fields of a JSON or form body."""
+    also: tuple[str, ...] = field(default=(), repr=False)
+    """What can be read out of these."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be said to anybody."""
-        return tuple(value for _, value in (*self.headers, *self.query, *self.body))
+        return (*[value for _, value in (*self.headers, *self.query, *self.body)], *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Purpose:
     name: str
     """Who uses them, for messages: the auth config, or the server where it has its own."""
     environ: Mapping[str, str]
-    fetcher: Callable[[], Fetcher]
+    fetcher: "Callable[[], Fetcher]"
     """The client for whatever has to be asked for; made when first needed."""
     state: Path | None = None
     """Folder for what is not configuration; None: nothing is kept."""

@@ -21,7 +21,7 @@ from mcpx.model.errors import Unproved
 from mcpx.model.kinds import Mistake, NonEmpty
 from mcpx.wire import codec
 from mcpx.wire.address import parse
-from mcpx.wire.exchange import whole_number
+from mcpx.wire.exchange import retry_after, whole_number
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 from mcpx.wire.fields import url_mistakes
 from mcpx.wire.words import printable, without
@@ -209,8 +209,8 @@ class ClientCredentials:
         return given if self._token is None else (*given, *self._token.proof.secrets)
 
     def _failed(self, what: str, answer: Answer | None = None) -> Failed:
-        wish = None if answer is None else whole_number(answer.headers.get("retry-after") or "")
-        return Failed(f"{self._name}: the token server {self._host} {what}", min(float(wish or 0), LONGEST_WISH))
+        wish = None if answer is None else retry_after(answer.headers)
+        return Failed(f"{self._name}: the token server {self._host} {what}", min(wish or 0.0, LONGEST_WISH))
 
 
 def _unknown_client(answer: Answer) -> bool:

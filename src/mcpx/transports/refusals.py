@@ -6,22 +6,19 @@ A JSON-RPC error in the body is the server's own and stays as it is, except wher
 at all but about us (401, or 403 for want of a scope) or about the moment (429, 503).
 """
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 from mcpx.model.call import as_object
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
 from mcpx.wire import codec
-from mcpx.wire.exchange import Headers, whole_number
+from mcpx.wire.exchange import Headers, retry_after
 from mcpx.wire.words import printable, without
 
 __all__ = ["BODY", "about_us", "refusal"]
 
 BODY = 65536
 """Bytes of an error's body that are worth looking at."""
-LONGEST_WISH = 86_400.0
-"""Seconds of a `Retry-After` that are believed."""
 
 
 def refusal(
@@ -42,7 +39,7 @@ def refusal(
     reason = _meaning(status, headers, other_type, secrets) + (f": {said}" if said else "")
     problem = Unavailable(name, SERVER_DOWN, reason, http_status=status, challenge=challenge)
     if status in (429, 503):
-        problem.retry_after = _wish(headers.get("retry-after") or "")
+        problem.retry_after = retry_after(headers)
     return problem
 
 
@@ -90,16 +87,3 @@ def _words(message: dict[str, Any], body: bytes) -> str:
             return value
     text = body.decode("utf-8", "replace").lstrip()
     return "" if message or text[:1] in ("<", "{", "[") else text.partition("\n")[0]
-
-
-def _wish(text: str) -> float | None:
-    """`Retry-After`: seconds, or a date."""
-    seconds = whole_number(text)
-    if seconds is None:
-        from email.utils import parsedate_to_datetime  # seldom needed, and slow to import
-
-        try:
-            seconds = max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return min(float(seconds), LONGEST_WISH)
