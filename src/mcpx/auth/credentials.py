@@ -26,11 +26,13 @@ class Proof:
     query: Pairs = field(default=(), repr=False)
     body: Pairs = field(default=(), repr=False)
     """Fields of a JSON or form body."""
+    also: tuple[str, ...] = field(default=(), repr=False)
+    """What can be read out of these."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be said to anybody."""
-        return tuple(value for _, value in (*self.headers, *self.query, *self.body))
+        return (*[value for _, value in (*self.headers, *self.query, *self.body)], *self.also)
 
 
 @dataclass(frozen=True, slots=True)

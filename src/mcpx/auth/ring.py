@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from mcpx.auth import AUTHS, Auth
 from mcpx.auth.credentials import Credentials, Purpose
-from mcpx.wire.fetch import Fetcher
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
     from mcpx.auth.vault import Vault
+    from mcpx.wire.fetch import Fetcher
 
 OWN = ""
 """The name of what no auth config was written for."""
@@ -29,7 +29,7 @@ class Ring:
         self,
         environ: Mapping[str, str],
         state: Path | None,
-        fetcher: Callable[[], Fetcher],
+        fetcher: "Callable[[], Fetcher]",
         changed: Callable[[Credentials], None] = lambda _: None,
     ) -> None:
         """`changed` hears when somebody has signed in or out, or has to."""

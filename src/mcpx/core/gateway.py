@@ -151,8 +151,7 @@ class Gateway:
     @cached_property
     def ring(self) -> "Ring":
         """The credentials that servers and commands use."""
-        from mcpx.auth.credentials import Credentials
-    from mcpx.auth.ring import Ring
+        from mcpx.auth.ring import Ring
 
         return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed)
 

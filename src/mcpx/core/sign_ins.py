@@ -68,7 +68,7 @@ class SignIns:
         return self._about(upstream)
 
     async def wait(self, name: str) -> Json:
-        """Until somebody has signed in and the server is connected, or it is clear that this will not be; for a while."""
+        """Until somebody has signed in and the server is connected, or it is clear that nobody will; for a while."""
         changed = asyncio.Event()
         self._listen(changed)
         try:

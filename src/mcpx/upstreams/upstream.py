@@ -224,6 +224,11 @@ class Upstream:
     # Signing in ------------------------------------------------------------------------------------------------
 
     @property
+    def auth_type(self) -> str | None:
+        """How the gateway proves itself to it, as far as the config says."""
+        return None if self._auth is None else self._auth[1].type
+
+    @property
     def auth_url(self) -> str | None:
         """Where somebody has to sign in."""
         return None if self.signing is None else self.signing.auth_url

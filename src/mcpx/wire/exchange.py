@@ -4,13 +4,17 @@ Promise: everything that answers is a no-op once the exchange is closed; header 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
 from mcpx.wire.flow import Budget
 
-__all__ = ["PHRASES", "Exchange", "Headers", "Line", "encode_headers", "status_line", "whole_number"]
+__all__ = ["PHRASES", "Exchange", "Headers", "Line", "encode_headers", "retry_after", "status_line", "whole_number"]
+
+LONGEST_WISH = 86_400.0
+"""Seconds of a `Retry-After` that are believed."""
 
 
 class Line(Protocol):
@@ -89,6 +93,25 @@ class Headers:
 def whole_number(text: str) -> int | None:
     """The number that a header says, if it says one in plain digits (`isdigit` alone would take a ² for one)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def retry_after(headers: Headers) -> float | None:
+    """The seconds for which a server does not want to be asked again; it says them, or the time of day."""
+    text = headers.get("retry-after")
+    if not text or len(text) > 64:
+        return None
+    seconds = whole_number(text)
+    if seconds is None:
+        from email.utils import mktime_tz, parsedate_tz  # seldom needed, and slow to import
+
+        try:
+            date = parsedate_tz(text)
+            if date is None:
+                return None
+            seconds = max(0.0, mktime_tz((*date[:9], date[9] or 0)) - time.time())  # without a zone it is GMT
+        except (ValueError, OverflowError):
+            return None
+    return min(float(seconds), LONGEST_WISH)
 
 
 def encode_headers(headers: Sequence[tuple[str, str]]) -> bytes:

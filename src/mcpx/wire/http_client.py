@@ -6,8 +6,8 @@ that causes the next request finds it there; one that brought anything nobody as
 raises is logged and fails its own call only. So many connections and no more are open at a time; who finds none waits
 in order.
 
-No promise: redirects (the caller sees the 3xx), compression (refused), limits on the size or the time of a
-reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
+No promise: redirects (the caller sees the 3xx), compression (refused, or the sink's), limits on the size or the time
+of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ import base64
 import functools
 import select
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from mcpx.wire import descriptors
 from mcpx.wire.address import Address, parse, proxy_for
 from mcpx.wire.flow import Intake
-from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Request, Sink
+from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Forbidden, Request, Sink
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Pool", "Sink", "header_lines"]
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Forbidden", "Pool", "Sink", "header_lines"]
 
 MOST_CONNECTIONS: Final = 256
 FEWEST_CONNECTIONS: Final = 16
@@ -38,6 +38,12 @@ BRIEF: Final = 8
 MOST_WAITING: Final = 10_000
 MOST_BYTES_WAITING: Final = 64 * 2**20
 """Requests that wait for a connection."""
+UNANSWERED: Final = 2.0
+"""Seconds for an address that is not the last one of a name."""
+
+Resolve = Callable[[str, bool], Awaitable[Sequence[str]]]
+"""From a host to the addresses that are dialled for it, in order; or, where a proxy dials (`True`), whether it may.
+What it raises fails the request: `Forbidden` as it is. Without one the system resolves."""
 
 
 class _Everywhere:
@@ -166,10 +172,12 @@ class Pool:
         connect_timeout: float = 10.0,
         ssl_context: "ssl.SSLContext | None" = None,
         environ: Mapping[str, str] | None = None,
+        resolve: Resolve | None = None,
+        packed: bool = False,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
-        lost, and it must not be sent again. `environ` may name proxies; without it there are none. Raises
-        BadAddress."""
+        lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
+        says which encodings he takes, and unpacks. Raises BadAddress."""
         address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
         self.authority, self._shown_host = address.authority, address.shown_host
@@ -177,7 +185,10 @@ class Pool:
         """Path and query of the URL, for `start`."""
         self._proxy = proxy_for(address, environ or {})
         self._prefix = b""
-        self._common = b" HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % self.authority.encode()
+        self._resolve, self._packed = resolve, packed
+        self._common = b" HTTP/1.1\r\nhost: %b\r\n" % self.authority.encode()
+        if not packed:
+            self._common += b"accept-encoding: identity\r\n"
         if self._proxy is not None and not self.tls:
             self._prefix = b"http://" + self.authority.encode()
             self._common += _proxy_authorization(self._proxy)
@@ -216,7 +227,7 @@ class Pool:
             request = b"%b %b%b%b%bcontent-length: %d\r\n\r\n%b" % parts
         else:
             request = b"%b %b%b%b%b\r\n" % (verb, self._prefix, where, common, headers)
-        call = Request(request, sink, method == "HEAD", brief)
+        call = Request(request, sink, method == "HEAD", brief, self._packed)
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -231,6 +242,11 @@ class Pool:
         else:
             loop.call_soon(call.fail, Crowded(f"too much waits for a connection to {self.authority} already"))
         return call
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way, or waits."""
+        return any(places.taken or places.waiting for places in (self._calls, self._brief))
 
     def _has_room(self, places: _Places) -> bool:
         if places.taken >= places.most:
@@ -346,6 +362,8 @@ class Pool:
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
             if isinstance(e, TimeoutError):
                 call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False))
+            elif isinstance(e, Forbidden):
+                call.fail(e)
             elif isinstance(e, (OSError, ValueError)):
                 call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False))
             else:
@@ -365,9 +383,17 @@ class Pool:
     async def _dial(self, connection: _Connection) -> None:
         loop = asyncio.get_running_loop()
         context = (self._ssl_context or default_context()) if self.tls else None
+        addresses = (self.host,)
+        if self._resolve is not None:
+            addresses = await self._resolve(self.host, self._proxy is not None)
         if self._proxy is None:
             name = self.host if self.tls else None
-            await loop.create_connection(lambda: connection, self.host, self.port, ssl=context, server_hostname=name)
+            await _first(
+                addresses,
+                lambda address: loop.create_connection(
+                    lambda: connection, address, self.port, ssl=context, server_hostname=name
+                ),
+            )
         elif context is None:
             await loop.create_connection(lambda: connection, self._proxy.host, self._proxy.port)
         else:
@@ -388,6 +414,19 @@ class Pool:
         if secure is None:
             raise ConnectionError("the connection was lost while TLS was being set up")
         connection.connection_made(secure)
+
+
+async def _first(addresses: Sequence[str], dial: Callable[[str], Awaitable[object]]) -> None:
+    """One after the other; only the last one has all of the time that is left."""
+    for address in addresses[:-1]:
+        try:
+            async with asyncio.timeout(UNANSWERED):
+                await dial(address)
+                return
+        except OSError as error:  # TimeoutError is one
+            if hasattr(error, "verify_code"):
+                raise  # it answers, but it is somebody else
+    await dial(addresses[-1])
 
 
 class _Tunnel(asyncio.Protocol):

@@ -8,7 +8,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from mcpx.wire.exchange import Headers
 
-__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Request", "Sink"]
+__all__ = ["Abortable", "BadResponse", "ConnectionLost", "Crowded", "Forbidden", "Request", "Sink"]
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,10 @@ class ConnectionLost(ConnectionError):
 
 class Crowded(ConnectionError):
     """Too much waits for a connection to this server already: the request was not even put in line."""
+
+
+class Forbidden(ConnectionError):
+    """The host may not be reached: nothing was sent to it. Says which one, and what to do."""
 
 
 class BadResponse(ConnectionError):
@@ -87,11 +91,11 @@ class Request:
     """
 
     __slots__ = (
-        *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_parser"),
+        *("_bare", "_complete", "_error", "_fields", "_in_head", "_keep", "_more", "_packed", "_parser"),
         *("_surplus", "_until_eof", "brief", "connection", "keeper", "request", "sink", "task"),
     )
 
-    def __init__(self, request: bytes, sink: Sink, bare: bool, brief: bool) -> None:
+    def __init__(self, request: bytes, sink: Sink, bare: bool, brief: bool, packed: bool = False) -> None:
         self.request = request
         self.brief = brief
         self.keeper: Keeper | None = None
@@ -100,6 +104,7 @@ class Request:
         self.task: asyncio.Task[None] | None = None
         self.connection: Line | None = None
         self._bare = bare  # the answer to HEAD has no body, whatever its head says
+        self._packed = packed  # the sink unpacks
         self._parser: HttpResponseParser | None = None
         self._in_head = True
         self._fields: dict[bytes, bytes] = {}
@@ -231,7 +236,7 @@ class Request:
         self._surplus = 0
         encoding = fields.get(b"content-encoding", b"identity").strip().lower()
         transfer = fields.get(b"transfer-encoding", b"chunked").strip().lower()
-        if encoding not in (b"identity", b"") or transfer != b"chunked":
+        if (encoding not in (b"identity", b"") and not self._packed) or transfer != b"chunked":
             self._stop("the body is compressed, though this was not asked for")
         self._in_head = False
         self._until_eof = b"content-length" not in fields and b"transfer-encoding" not in fields
