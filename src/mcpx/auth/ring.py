@@ -5,20 +5,17 @@ An auth config whose type is `per_server` has one for each server that refers to
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcpx.auth import Auth
 from mcpx.auth.credentials import Credentials, Purpose
-
-if TYPE_CHECKING:
-    from mcpx.wire.fetch import Fetcher
+from mcpx.wire.fetch import Fetcher
 
 Key = tuple[str, str | None]
 """Name of the auth config; URL of the server, where each has its own."""
 
 
 class Ring:
-    def __init__(self, environ: Mapping[str, str], state: Path | None, fetcher: "Callable[[], Fetcher]") -> None:
+    def __init__(self, environ: Mapping[str, str], state: Path | None, fetcher: Callable[[], Fetcher]) -> None:
         self._environ, self._state, self._fetcher = environ, state, fetcher
         self._kept: dict[Key, tuple[Auth, Credentials]] = {}
 
