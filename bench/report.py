@@ -181,6 +181,11 @@ many more as the column says. Then {sessions:,} sessions, each on a connection o
 HTTP in front of HTTP, all upstreams in one process; each call is for the next server and the next tool, and from the
 next session. *× the first case* compares CPU a call inside each round.
 """,
+    "commands": """\
+One HTTP command against a local API that says a text back as JSON, and one script (`print(sys.argv[1])`). *Directly* is
+the same request by aiohttp, and `asyncio.create_subprocess_exec` of the same script. *ms a call* is wall time by the
+number of calls, CPU that of mcpx itself, without the scripts it starts.
+""",
     "faults": """\
 Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
 answers again, the server's own start included. *Error in flight*: until the caller of that call knows. *Runs*: how

@@ -77,6 +77,7 @@ def test_servers_of_an_empty_config_are_none(tmp_path: Path, capsys: pytest.Capt
         "running": False,
         "config": str(tmp_path / "x.json"),
         "servers": [],
+        "commands": [],
         "mode": "direct",
         "auto": [],
     }

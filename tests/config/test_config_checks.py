@@ -246,7 +246,7 @@ def test_a_script_that_is_not_there_is_a_warning(loaded: Loaded, folder: Path) -
     config = loaded("commands: [{name: run, type: script, script: {path: scripts/run.sh}}]")
     (warning,) = odd(config)
     assert warning == f"the script of command 'run' is not there: {folder}/scripts/run.sh"
-    assert config.commands[0].script and config.commands[0].script.path == f"{folder}/scripts/run.sh"
+    assert getattr(config.commands[0].action, "path", None) == f"{folder}/scripts/run.sh"
 
 
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:

@@ -109,12 +109,23 @@ commands:
       auth: {ref: key}
       timeout: 17
       response_format: text
+      body_format: json
+      max_retries: 1
+      retry_delay: 2
+      result: a.b
+      max_response: 3
       allow_private: true
     parameters:
-      - {name: id, type: integer, required: true, default: 1, description: which, enum: [1, 2]}
+      - {name: id, type: integer, required: true, default: 1, description: which, enum: [1, 2], min: 1, max: 2}
+      - {name: words, type: array, items: {type: string}}
+      - {name: word, pattern: "^a"}
+      - {name: thing, type: object, properties: {a: {type: string}}}
+    read_only: true
+    cache_ttl: 5
   - name: run
     type: script
-    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18}
+    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18, stdin: x, result: r, max_output: 5, concurrency: 6}
+    input_schema: {type: object}
 auth_configs:
   - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}
   - {name: bearer, type: bearer_token, bearer_token: {token: t}}
@@ -269,11 +280,30 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                     auth="key",
                     timeout=17.0,
                     response_format="text",
+                    body_format="json",
+                    max_retries=1,
+                    retry_delay=2.0,
+                    result="a.b",
+                    max_response=3,
                     allow_private=True,
                 ),
                 parameters=(
-                    Parameter(name="id", type="integer", required=True, default=1, description="which", enum=(1, 2)),
+                    Parameter(
+                        name="id",
+                        type="integer",
+                        required=True,
+                        default=1,
+                        description="which",
+                        enum=(1, 2),
+                        min=1.0,
+                        max=2.0,
+                    ),
+                    Parameter(name="words", type="array", items={"type": "string"}),
+                    Parameter(name="word", pattern="^a"),
+                    Parameter(name="thing", type="object", properties={"a": {"type": "string"}}),
                 ),
+                read_only=True,
+                cache_ttl=5.0,
             ),
             Command(
                 name="run",
@@ -284,7 +314,12 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                     env={"A": "b"},
                     cwd=str(folder / "sub"),
                     timeout=18.0,
+                    stdin="x",
+                    result="r",
+                    max_output=5,
+                    concurrency=6,
                 ),
+                input_schema={"type": "object"},
             ),
         ),
         auth_configs=(
@@ -372,12 +407,17 @@ SECTIONS = {
 }
 
 
+OF_TYPE = {"commands[]": ("action",), "auth_configs[]": ("auth",)}
+"""Fields that stand under the key that `type` says."""
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_misspelt_key_is_an_error_that_names_the_right_one(section: str, refused: Callable[..., str]) -> None:
     """CFG-4, for every key of every section."""
     template, cls = SECTIONS[section]
     assert is_dataclass(cls)
     in_file = [field.name.rstrip("_") for field in fields(cls) if field.metadata.get("in_file", True)]
+    in_file = ["type" if key in OF_TYPE.get(section, ()) else key for key in in_file]
     assert in_file
     for key in in_file:
         typo = f"{key}_"
@@ -402,8 +442,8 @@ def test_every_field_has_its_line_of_documentation() -> None:
     """The config reference is generated from them."""
     import ast
 
-    folder = Path(__file__).parents[2] / "src" / "mcpx" / "config"
-    for module in ("schema.py", "sections.py"):
+    folder = Path(__file__).parents[2] / "src" / "mcpx"
+    for module in ("config/schema.py", "config/sections.py", "commands/parameters.py"):
         for cls in [node for node in ast.parse((folder / module).read_text()).body if isinstance(node, ast.ClassDef)]:
             assert ast.get_docstring(cls), cls.name
             for field, doc in zip(cls.body, [*cls.body[1:], None], strict=True):
@@ -424,7 +464,7 @@ def test_a_global_key_at_a_server_counts_for_that_server(loaded: Callable[..., C
     assert (a.timeout, a.call_timeout, a.max_message) == (5, 50, 1000)
     assert (b.timeout, b.call_timeout, b.max_message) == (6, 60, 2000)
     assert (c.timeout, c.call_timeout, c.max_message) == (7, 50, 1000)
-    assert config.commands[0].http and config.commands[0].http.timeout == 5
+    assert getattr(config.commands[0].action, "timeout", None) == 5
 
 
 def test_tool_proxy_mode_makes_search_the_default_but_mode_wins(loaded: Callable[..., Config]) -> None:

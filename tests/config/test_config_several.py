@@ -359,9 +359,9 @@ def test_another_type_takes_what_only_the_former_one_knows_with_it(write: Write)
     a, b = config.mcp_servers
     assert (a.connection, a.lazy) == (Http(url="http://h"), True)
     assert b.connection == Sse(url="http://h", headers={"A": "b"})
-    assert config.auth_configs[0].bearer_token is None
+    assert config.auth_configs[0].auth.type == "api_key"
     (command,) = config.commands
-    assert (command.description, command.http) == ("does", None)
+    assert (command.description, command.action.type) == ("does", "script")
     assert (command.parameters[0].type, command.parameters[0].required) == ("integer", True)
 
 

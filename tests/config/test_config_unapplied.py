@@ -12,11 +12,8 @@ Loaded = Callable[..., Config]
 SAYS = "not applied by this version yet, without effect: "
 
 SERVER = "name: a, connection: {type: stdio, command: x}"
-AUTH = "auth_configs: [{name: k, type: bearer_token, bearer_token: {token: '${T}'}}]"
 
 USES = {
-    "commands": "commands: [{name: c, type: http, http: {url: 'http://h'}}]",
-    "auth_configs": AUTH,
     "profiles": "profiles: [{name: p}]",
     "policy": "policy: {rules: [{effect: ask, destructive: true}]}",
     "server.admin_port": "server: {admin_port: 8080}",
@@ -27,9 +24,7 @@ USES = {
     "server.store": "server: {store: 'redis://h'}",
     "server.drain": "server: {drain: 5}",
     "server.auth.issuer": "server: {auth: {type: jwt, issuer: 'https://i'}}",
-    "global.script_paths": "global: {script_paths: [.]}",
     "global.trust": "global: {trust: open}",
-    "cache_ttl of a": f"mcp_servers: [{{{SERVER}, cache_ttl: 5}}]",
     "trust of a": f"mcp_servers: [{{{SERVER}, trust: pin}}]",
     "limits of a": f"mcp_servers: [{{{SERVER}, limits: {{in_flight: 1}}}}]",
     "expires of token t": "server: {auth: {tokens: [{name: t, token: t, expires: 2027-01-31}]}}",
@@ -44,18 +39,18 @@ def test_a_key_without_effect_is_named(key: str, loaded: Loaded) -> None:
 
 def test_all_keys_without_effect_are_one_warning(loaded: Loaded) -> None:
     config = loaded(
-        f"{AUTH}\nserver: {{admin_port: 1}}\nmcp_servers:\n"
-        f"  - {{{SERVER}, auth: k, trust: pin}}\n  - {{name: b, connection: {{type: stdio, command: x}}, auth: k}}\n",
-        T="t",
+        "server: {admin_port: 1}\nmcp_servers:\n"
+        f"  - {{{SERVER}, trust: pin, limits: {{queue: 1}}}}\n"
+        "  - {name: b, connection: {type: stdio, command: x}, trust: pin}\n",
     )
-    assert config.warnings == (f"{SAYS}auth_configs; server.admin_port; trust of a; auth of a, b",)
+    assert config.warnings == (f"{SAYS}server.admin_port; trust of a, b; limits of a",)
 
 
 def test_every_key_that_is_marked_has_a_test_here() -> None:
     sections = [("", Config), ("server.", FrontServer), ("server.auth.", FrontAuth), ("global.", Global)]
     sections += [("", Server), ("", Token)]
     marked = {f"{where}{f.name}" for where, s in sections for f in fields(s) if not f.metadata.get("applied", True)}
-    beside = {"auth", "server.auth.audience", "server.auth.jwks_url", "profile"}  # they need another key beside them
+    beside = {"server.auth.audience", "server.auth.jwks_url", "profile"}  # they need another key beside them
     assert marked == {key.partition(" of ")[0] for key in USES} | beside
 
 
@@ -63,9 +58,9 @@ def test_every_key_that_is_marked_has_a_test_here() -> None:
     "text",
     [
         "mode: direct",
-        "commands: []\npolicy: {}\nprofiles:\nserver: {admin_token: }",
-        "commands: [{name: c, enabled: false, type: http, http: {url: 'http://h'}}]",
-        f"mcp_servers: [{{{SERVER}, enabled: false, cache_ttl: 5, trust: pin}}]",
+        "policy: {}\nprofiles:\nserver: {admin_token: }",
+        "profiles: []",
+        f"mcp_servers: [{{{SERVER}, enabled: false, trust: pin}}]",
     ],
 )
 def test_what_says_nothing_or_is_switched_off_is_not_warned_of(text: str, loaded: Loaded) -> None:
@@ -73,5 +68,5 @@ def test_what_says_nothing_or_is_switched_off_is_not_warned_of(text: str, loaded
 
 
 def test_a_server_of_any_shape_is_warned_of(loaded: Loaded) -> None:
-    assert loaded("mcpServers: {a: {command: x, cache_ttl: 5}}").warnings == (f"{SAYS}cache_ttl of a",)
+    assert loaded("mcpServers: {a: {command: x, limits: {queue: 1}}}").warnings == (f"{SAYS}limits of a",)
     assert loaded("mcp_servers: [{name: a, command: x, trust: pin}]").warnings == (f"{SAYS}trust of a",)

@@ -21,7 +21,7 @@ class Auth(Protocol):
     def credentials(self, purpose: "Purpose") -> "Credentials": ...
 
 
-AUTHS: Family[Auth] = Family("mcpx.auth", "mcpx.auth", beside=("callback", "credentials", "ring", "vault"))
+AUTHS: Family[Auth] = Family("mcpx.auth", "mcpx.auth", beside=("callback", "credentials", "once", "ring", "vault"))
 """What `auth_configs` may name."""
 
 __all__ = ["AUTHS", "Auth"]

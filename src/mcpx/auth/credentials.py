@@ -6,14 +6,14 @@ of it makes them once. Secrets stay out of every `repr`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from mcpx.model.call import Json
-from mcpx.wire.fetch import Fetcher
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
     from mcpx.auth.vault import Vault
+    from mcpx.wire.fetch import Fetcher
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -26,11 +26,13 @@ class Proof:
     query: Pairs = field(default=(), repr=False)
     body: Pairs = field(default=(), repr=False)
     """Fields of a JSON or form body."""
+    also: tuple[str, ...] = field(default=(), repr=False)
+    """What can be read out of these."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be said to anybody."""
-        return tuple(value for _, value in (*self.headers, *self.query, *self.body))
+        return (*[value for _, value in (*self.headers, *self.query, *self.body)], *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Purpose:
     name: str
     """Who uses them, for messages: the auth config, or the server where it has its own."""
     environ: Mapping[str, str]
-    fetcher: Callable[[], Fetcher]
+    fetcher: "Callable[[], Fetcher]"
     """The client for whatever has to be asked for; made when first needed."""
     url: str | None = None
     """The server they are for, where each has its own."""
@@ -106,6 +108,11 @@ class SignIn(Credentials, Protocol):
     def describe(self) -> Json:
         """Issuer, scopes, when it ends: nothing secret."""
         ...
+
+
+def signs_in(credentials: Credentials | None) -> SignIn | None:
+    """These credentials, if a person gets them."""
+    return cast(SignIn, credentials) if hasattr(credentials, "begin") else None
 
 
 class Fixed:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from mcpx.auth import AUTHS, Auth
 from mcpx.auth.credentials import Credentials, Purpose
-from mcpx.wire.fetch import Fetcher
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
     from mcpx.auth.vault import Vault
+    from mcpx.wire.fetch import Fetcher
 
 OWN = ""
 """The name of what no auth config was written for."""
@@ -29,12 +29,13 @@ class Ring:
         self,
         environ: Mapping[str, str],
         state: Path | None,
-        fetcher: Callable[[], Fetcher],
+        fetcher: "Callable[[], Fetcher]",
         changed: Callable[[Credentials], None] = lambda _: None,
     ) -> None:
         """`changed` hears when somebody has signed in or out, or has to."""
         self._environ, self._state, self._fetcher, self._changed = environ, state, fetcher, changed
         self._kept: dict[Key, tuple[Auth, Credentials]] = {}
+        self._replaced: list[Credentials] = []
 
     def of(self, name: str, auth: Auth, server: str = "", url: str | None = None) -> Credentials:
         """`server`, `url`: the server they are for."""
@@ -42,6 +43,8 @@ class Ring:
         key: Key = (name, (server, url) if own and url is not None else None)
         kept = self._kept.get(key)
         if kept is None or kept[0] != auth:
+            if kept is not None:
+                self._replaced.append(kept[1])
             purpose = Purpose(
                 server if own else name,
                 self._environ,
@@ -84,8 +87,8 @@ class Ring:
             for key, (auth, _) in self._kept.items()
             if (key[0] != OWN and auths.get(key[0]) != auth) or (key[1] is not None and key[1] not in servers)
         ]
-        for key in gone:
-            _, credentials = self._kept.pop(key)
+        closing, self._replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)], []
+        for credentials in closing:
             await credentials.close()
 
     async def close(self) -> None:
