@@ -18,10 +18,11 @@ from mcpx.auth.flow.asking import Asking, first_scope, union
 from mcpx.auth.flow.challenge import Challenge, bearer
 from mcpx.auth.flow.discovery import Found, discover, same_issuer
 from mcpx.auth.flow.grant import Grant, kept_grant
-from mcpx.auth.flow.web import Refused, Web, checked, printable
+from mcpx.auth.flow.web import Refused, Web, checked
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
 from mcpx.wire.tasks import Tasks
+from mcpx.wire.words import printable
 
 T = TypeVar("T")
 
