@@ -50,6 +50,8 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._hub = hub
         self._auth = auth
+        self._refused = ""
+        """How it said that somebody has to sign in."""
         self.signing: Signing | None = None
         """How people sign in to it, where they can."""
         self.credentials = self._credentials(around)
@@ -85,7 +87,9 @@ class Upstream:
 
         if given is not None and signs_in(given) is None:
             return given
-        self.signing = Signing(self.name, url, around.ring, signs_in(given), self._tasks, around.asks)
+        self.signing = Signing(
+            self.name, url, around.ring, signs_in(given), self._tasks, around.asks, self._signed_in_elsewhere
+        )
         return self.signing
 
     @property
@@ -175,7 +179,10 @@ class Upstream:
                 self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
-        log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
+        known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
+        log.log(
+            logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
+        )
         return problem
 
     def changed(self, link: Link) -> None:
@@ -238,6 +245,7 @@ class Upstream:
         if not about_us(error):
             return False
         if self.signing is not None:
+            self._refused = error.message.removesuffix(f"; {self.signing.hint}")
             self.signing.tell(error)
         else:
             what = "the Authorization header in its config" if self._auth is None else f"its auth {self._auth[0]!r}"
@@ -251,7 +259,9 @@ class Upstream:
         if signing is None or self._living is None:
             return
         self._hub.state_changed(self.name)
-        if not signing.changed():
+        if not signing.changed:
+            if self.status.state == "needs_auth":
+                self._life.set("needs_auth", f"{self._refused}; {signing.hint}")
             return
         log.info("[%s] sign-in has changed, it is connected anew", self.name)
         main = self._links.main
@@ -259,6 +269,10 @@ class Upstream:
             self._connections.renew()  # what it offers, and who it thinks we are, may differ now
         else:
             self._life.hurry()
+
+    def _signed_in_elsewhere(self) -> None:
+        if self.status.state == "needs_auth":
+            self.credentials_changed()
 
     # What it offers --------------------------------------------------------------------------------------------
 

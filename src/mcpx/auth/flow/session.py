@@ -280,7 +280,9 @@ class OAuthCredentials:
 
     async def _ask(self, said: Challenge, why: object, more: str | None = None) -> bool:
         """Have a page to sign in at, the same as long as it is for the same; always False: nothing is won by itself."""
-        if self._why == why and (self._asking is not None or time.monotonic() < self._paused_until):
+        if self._asking is not None and (self._why == why or more is None):
+            return False  # somebody may be about to answer it
+        if self._why == why and time.monotonic() < self._paused_until:
             return False
         self._why = why
         try:
