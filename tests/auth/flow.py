@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from mcpx.auth.credentials import Proof, Purpose, Refusal
 from mcpx.auth.flow.session import OAuthCredentials
 from mcpx.auth.oauth import OAuth
 from mcpx.auth.vault import Vault
+from mcpx.model.errors import Unproved
 from mcpx.wire.fetch import Answer, Fetch, Fetcher
 
 BOUND = 20.0
+NOTHING = Proof()
 
 
 class Person:
@@ -31,14 +33,30 @@ class Person:
         return await self.fetcher.fetch(request)
 
     async def ask(self, method: str = "tools/list") -> int:
-        """The status of a request as a transport makes it: once more where that is worth it."""
-        proof = self.credentials.now() or await self.credentials.get()
+        """The status of a request as a server's links make it: without a proof while nobody has signed in, once more
+        where that is worth it, and a person is asked where nothing else helps."""
+        proof = await self._proof()
         answer = await self.post(proof, method)
         if answer.status in (401, 403):
             refusal = Refusal(answer.status, ", ".join(answer.headers.all("www-authenticate")))
-            if await self.credentials.refused(proof, refusal):
-                answer = await self.post(await self.credentials.get(), method)
+            if await self._again(proof, refusal):
+                return (await self.post(await self.credentials.get(), method)).status
+            with suppress(Unproved):
+                await self.credentials.begin(refusal)
         return answer.status
+
+    async def _proof(self) -> Proof:
+        try:
+            return self.credentials.now() or await self.credentials.get()
+        except Unproved as error:
+            if not error.sign_in:
+                raise
+            return NOTHING
+
+    async def _again(self, proof: Proof, refusal: Refusal) -> bool:
+        if proof is NOTHING:
+            return await self._proof() is not NOTHING
+        return await self.credentials.refused(proof, refusal)
 
     async def open(self, url: str | None = None) -> tuple[int, str]:
         """Open the page to sign in at, and say yes."""

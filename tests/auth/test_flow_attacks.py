@@ -230,7 +230,6 @@ def test_odd_metadata_end_in_words(answer: Reply, tmp_path: Path, monkeypatch: A
         with AuthServer(instead={f"{PRM}/mcp": answer}) as site:
             async with person(site.url, tmp_path) as someone:
                 await no_page(someone)
-                await no_page(someone)  # and at once: it is not tried again for every call
             assert len(site.asked(f"{PRM}/mcp")) <= 1 + web.REDIRECTS
             assert site.asked("/register") == []
 

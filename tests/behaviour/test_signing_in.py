@@ -5,6 +5,7 @@ browser stands whoever follows redirects.
 """
 
 import asyncio
+import contextlib
 import socket
 import stat
 import threading
@@ -47,10 +48,8 @@ def told(gateway: Gateway, name: str = "guarded") -> Json:
 
 def where(gateway: Gateway, name: str = "guarded") -> str:
     """Where to sign in, as soon as the gateway says so."""
-    wait_until(lambda: told(gateway, name)["auth_url"] is not None)
-    server = told(gateway, name)
-    assert server["status"] == "needs_auth"
-    return server["auth_url"]
+    wait_until(lambda: (server := told(gateway, name))["status"] == "needs_auth" and server["auth_url"] is not None)
+    return told(gateway, name)["auth_url"]
 
 
 def is_connected(gateway: Gateway, name: str = "guarded") -> Callable[[], bool]:
@@ -94,7 +93,7 @@ def test_opening_where_a_server_wants_a_sign_in_connects_it_without_a_restart() 
         assert text_of(client.call("guarded_whoami")) == "signed in"
         server = told(gateway)
         assert (server["status"], server["auth_url"], server["last_error"]) == ("connected", None, None)
-        assert open_as_browser(url.replace("/authorize", "/authorize"))[0] == 400  # a sign-in is answered once
+        assert open_as_browser(url)[0] == 400  # a sign-in is answered once
         said = gateway.stderr()
         assert not [secret for secret in secrets_of(site) if secret in said]
         assert parse_qs(urlsplit(url).query)["state"][0] not in said
@@ -310,12 +309,11 @@ def test_two_gateways_on_one_state_folder_share_a_sign_in(tmp_path: Path) -> Non
         with Gateway(config(entry(site)), env=env) as two:
             wait_until(is_connected(two))
             clients = [Session(one.port), Session(two.port)]
-            for _ in range(3):
-                before = len(site.asked("/token"))
-                with site.lock:
-                    site.tokens.clear()
-                assert [text_of(client.call("guarded_whoami")) for client in clients] == ["signed in"] * 2
-                assert len(site.asked("/token")) == before + 1
+            before = len(site.asked("/token"))
+            with site.lock:
+                site.tokens.clear()
+            assert [text_of(client.call("guarded_whoami")) for client in clients] == ["signed in"] * 2
+            assert len(site.asked("/token")) == before + 1
 
 
 def test_an_end_in_the_middle_of_a_sign_in_leaves_nothing() -> None:
@@ -324,21 +322,31 @@ def test_an_end_in_the_middle_of_a_sign_in_leaves_nothing() -> None:
         with Gateway(config(entry(site))) as gateway:
             back = urlsplit(parse_qs(urlsplit(where(gateway)).query)["redirect_uri"][0])
             site.instead["/token"] = Reply(500, after=30)
-            opened = threading.Thread(target=open_as_browser, args=(told(gateway)["auth_url"],), daemon=True)
+            url = told(gateway)["auth_url"]
+
+            def left_alone() -> None:
+                with contextlib.suppress(OSError):
+                    open_as_browser(url)
+
+            opened = threading.Thread(target=left_alone, daemon=True)
             opened.start()
             wait_until(lambda: bool(site.asked("/token")))
+        opened.join(10)
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", back.port or 0)) != 0
 
 
 def test_a_client_on_stdio_is_told_when_somebody_has_signed_in() -> None:
-    with AuthServer() as site, Gateway(config(entry(site)), transport="stdio") as gateway:
-        with Pipe(gateway.stdio_command, gateway.env) as pipe:
-            pipe.greet()
-            assert pipe.request("tools/list")["result"]["tools"] == []
-            assert open_as_browser(where(gateway))[0] == 200
-            assert pipe.message()["method"] == "notifications/tools/list_changed"
-            assert text_of(pipe.call("guarded_whoami")) == "signed in"
+    with (
+        AuthServer() as site,
+        Gateway(config(entry(site)), transport="stdio") as gateway,
+        Pipe(gateway.stdio_command, gateway.env) as pipe,
+    ):
+        pipe.greet()
+        assert pipe.request("tools/list")["result"]["tools"] == []
+        assert open_as_browser(where(gateway))[0] == 200
+        assert pipe.message()["method"] == "notifications/tools/list_changed"
+        assert text_of(pipe.call("guarded_whoami")) == "signed in"
 
 
 @pytest.mark.parametrize("trouble", ["no metadata", "the issuer is down", "no registration"])

@@ -1,12 +1,14 @@
 """Signing in to one server: what its links are proved with, and when a person is asked.
 
-Promised: until a server wants a sign-in nothing is made for it; from then on it has credentials of its own. Where to
-sign in is found out in the background: a call that was refused is not held up by it.
+Promised: until a server wants a sign-in nothing is made for it; from then on it has credentials, and requests go out
+without a proof only while nobody has signed in, so that what a server gives to everybody goes on. Where to sign in is
+found out in the background, once for what the server asks for, and after a failure not again for a while.
 """
 
 import asyncio
 import logging
 import shlex
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 
 NOTHING = Proof()
 """What is sent while there is nothing to prove us with."""
+PAUSE = 60.0
+"""Seconds before it is tried again to find out where to sign in."""
 
 
 class Signing:
@@ -35,46 +39,74 @@ class Signing:
         given: SignIn | None,
         tasks: Tasks,
         asks: bool,
-        found: Callable[[], None],
     ) -> None:
         """`given`: of its auth config; else they are made when the server wants them. `asks`: whether people are asked
-        to sign in. `found` hears that somebody has signed in elsewhere."""
+        to sign in."""
         self.inner = given
         self._asks = asks
-        self._found = found
         self._name, self._url = name, url
         self._ring = ring
         self._tasks = tasks
+        self._bare = False
+        """Nobody has signed in: requests go out without a proof."""
+        self._asked: Refusal | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._failed = float("-inf")
+        """When it could not be found out where to sign in."""
         self._told: str | None = None
-        """Where somebody who asked was sent to."""
+        """Where somebody who wanted to know was sent to."""
 
     # What links are proved with ----------------------------------------------------------------------------------
 
     def now(self) -> Proof | None:
-        return NOTHING if self.inner is None else self.inner.now()
+        inner = self.inner
+        if inner is None:
+            return NOTHING
+        proof = inner.now()
+        return NOTHING if proof is None and self._bare else proof
 
     async def get(self) -> Proof:
-        return NOTHING if self.inner is None else await self.inner.get()
+        if self.inner is None:
+            return NOTHING
+        try:
+            proof = await self.inner.get()
+        except Unproved as error:
+            if not error.sign_in:
+                raise
+            self._bare = True
+            return NOTHING
+        self._bare = False
+        return proof
 
     async def refused(self, proof: Proof, refusal: Refusal) -> bool:
         inner = self._made()
         if inner is None:
             return False
-        if proof.headers:
-            return await inner.refused(proof, refusal)
-        held = await inner.get()
-        if held.headers:
-            return True  # somebody has signed in before, perhaps through another gateway
-        if self._asks and (self._asking is None or self._asking.done()):
-            self._asking = self._tasks.start(self._ask(inner, held, refusal))
-        return False
+        if proof is NOTHING:
+            again = await self.get() is not NOTHING  # somebody has signed in before, perhaps through another gateway
+        else:
+            again = await inner.refused(proof, refusal)
+            self._bare = not again and inner.now() is None
+        if not again:
+            self._ask(inner, refusal)
+        return again
 
-    async def _ask(self, inner: SignIn, proof: Proof, refusal: Refusal) -> None:
+    def _ask(self, inner: SignIn, refusal: Refusal) -> None:
+        if not self._asks or (self._asking is not None and not self._asking.done()):
+            return
+        more = refusal.status == 403 and refusal != self._asked
+        if inner.auth_url is not None and not more:
+            return  # somebody may be about to answer it
+        if time.monotonic() < self._failed + PAUSE and not more:
+            return
+        self._asked = refusal
+        self._asking = self._tasks.start(self._find_out(inner, refusal))
+
+    async def _find_out(self, inner: SignIn, refusal: Refusal) -> None:
         try:
-            if await inner.refused(proof, refusal):
-                self._found()
+            await inner.begin(refusal)
         except Unproved as error:
+            self._failed = time.monotonic()
             log.warning("[%s] nobody can be asked to sign in: %s", self._name, error.reason)
 
     async def close(self) -> None:
@@ -83,6 +115,7 @@ class Signing:
     def _made(self) -> SignIn | None:
         if self.inner is None:
             self.inner = signs_in(self._ring().own(self._name, self._url))
+            self._bare = self.inner is not None
         return self.inner
 
     # Asking a person -----------------------------------------------------------------------------------------------
@@ -105,9 +138,9 @@ class Signing:
             error.args = (error.message,)
         error.data = {"server": self._name, "auth_url": self.auth_url}
 
-    @property
     def changed(self) -> bool:
         """Its credentials have changed: whether somebody has signed in or out; else somebody has to, or cannot."""
+        self._bare = False
         return self.inner is not None and self.inner.auth_url is None and self.inner.problem is None
 
     async def where(self) -> str:

@@ -87,9 +87,7 @@ class Upstream:
 
         if given is not None and signs_in(given) is None:
             return given
-        self.signing = Signing(
-            self.name, url, around.ring, signs_in(given), self._tasks, around.asks, self._signed_in_elsewhere
-        )
+        self.signing = Signing(self.name, url, around.ring, signs_in(given), self._tasks, around.asks)
         return self.signing
 
     @property
@@ -259,7 +257,7 @@ class Upstream:
         if signing is None or self._living is None:
             return
         self._hub.state_changed(self.name)
-        if not signing.changed:
+        if not signing.changed():
             if self.status.state == "needs_auth":
                 self._life.set("needs_auth", f"{self._refused}; {signing.hint}")
             return
@@ -269,10 +267,6 @@ class Upstream:
             self._connections.renew()  # what it offers, and who it thinks we are, may differ now
         else:
             self._life.hurry()
-
-    def _signed_in_elsewhere(self) -> None:
-        if self.status.state == "needs_auth":
-            self.credentials_changed()
 
     # What it offers --------------------------------------------------------------------------------------------
 
@@ -423,12 +417,16 @@ class Upstream:
 
     async def _tried(self) -> None:
         self.start(self._solo)
-        await self._life.ready()
-        main = self._links.main
-        if main is None or not main.alive:
-            reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
-            status = 401 if self.status.state == "needs_auth" else None
-            raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
+        try:
+            await self._life.ready()
+            main = self._links.main
+            if main is None or not main.alive:
+                reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
+                status = 401 if self.status.state == "needs_auth" else None
+                raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
+        except Unavailable as error:
+            self._wants_sign_in(error)
+            raise
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 

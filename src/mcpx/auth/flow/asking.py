@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.discovery import Found
-from mcpx.auth.flow.web import printable
 from mcpx.model.errors import Unproved
+from mcpx.wire.words import printable
 
 OFFLINE = "offline_access"
 LONGEST_SCOPE = 4096

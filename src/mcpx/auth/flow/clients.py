@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from mcpx.auth.flow.discovery import Issuer
-from mcpx.auth.flow.web import Web, checked, printable
+from mcpx.auth.flow.web import Web, checked
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
+from mcpx.wire.words import printable
 
 if TYPE_CHECKING:
     from mcpx.auth.vault import Vault

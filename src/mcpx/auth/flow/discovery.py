@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from mcpx.auth.flow.challenge import Challenge
-from mcpx.auth.flow.web import Web, checked, parse_server, printable
+from mcpx.auth.flow.web import Web, checked, parse_server
 from mcpx.model.call import Json, as_list
 from mcpx.model.errors import Unproved
+from mcpx.wire.words import printable
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 OAUTH = "/.well-known/oauth-authorization-server"

@@ -1,9 +1,9 @@
 """The credentials of type `oauth`: what a person's sign-in to one MCP server gave, and the way to the next one.
 
-Promised: without a sign-in nothing is sent, and the server says what it wants. A token is renewed in time, once for all
-that wait, and whatever becomes of those; a refused one leads to `auth_url`, of which there is one at a time. What
-another gateway with the same folder got is found before anything is asked for.
-Not promised: that a server keeps its word; what it asks for again and again is asked of a person twice.
+Promised: a token is renewed in time, once for all that wait, and whatever becomes of those. Nobody is asked to sign in
+unless `begin` says so; of what it gives there is one at a time, good for one answer. What another gateway with the same
+folder got is found before anything is asked for.
+Not promised: that a server keeps its word; what it wants again and again is asked of a person twice.
 """
 
 import asyncio
@@ -18,17 +18,18 @@ from mcpx.auth.flow.asking import Asking, first_scope, union
 from mcpx.auth.flow.challenge import Challenge, bearer
 from mcpx.auth.flow.discovery import Found, discover, same_issuer
 from mcpx.auth.flow.grant import Grant, kept_grant
-from mcpx.auth.flow.web import Refused, Web, checked, printable
+from mcpx.auth.flow.web import Refused, Web, checked
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
 from mcpx.wire.tasks import Tasks
+from mcpx.wire.words import printable
 
 T = TypeVar("T")
 
 SECONDS = 45.0
 """For all that comes before a person is asked."""
 PAUSE = 5.0
-"""Seconds after a failure in which the same is not tried again unless a person wants it."""
+"""Seconds before a renewal that failed is tried again, of a token that is still good."""
 GRACE = 5.0
 """Seconds that a renewal may take when everything ends: a new refresh token that is not kept is lost."""
 REPEATS = 1
@@ -45,22 +46,18 @@ class OAuthCredentials:
         """Where a person signs in; None when nobody has to, or it is not known yet."""
         self.problem: str | None = None
         """Why it cannot be asked for, or what went wrong last."""
-        self._nothing = Proof()
-        self._proof = self._nothing
+        self._proof: Proof | None = None
+        """None: nobody is signed in."""
         self._renew_at = NEVER
         self._grant: Grant | None = None
         self._kept: Json | None = None
         """The grant as it was last read or written."""
-        self._loaded = False
         self._asking: Asking | None = None
-        self._why: object = None
-        """What the last asking, or the attempt at one, answered to."""
-        self._paused_until = 0.0
-        self._said = Challenge()
-        """The server's last."""
+        self._why: Refusal | None = None
+        """What it answers to."""
         self._repeats = 0
         self._again = False
-        """The present token is the second in a row that was got because the one before was refused."""
+        """The present token came because the one before was refused."""
         self._lock = asyncio.Lock()
         self._tasks = Tasks(f"{purpose.name}: sign-in")
         self._renewal: asyncio.Task[None] | None = None
@@ -68,22 +65,18 @@ class OAuthCredentials:
     # Credentials -----------------------------------------------------------------------------------------------
 
     def now(self) -> Proof | None:
-        if self._loaded and not self._lapsed and (self._renew_at is NEVER or time.time() < self._renew_at):
-            return self._proof
-        return None
+        return self._proof if self._renew_at is NEVER or time.time() < self._renew_at else None
 
     async def get(self) -> Proof:
         self._server()
-        if not self._loaded:
-            await self._whatever_happens(self._load())
-        if self._lapsed:
-            await self._whatever_happens(self._sign_in_again())
-        if self.now() is None and not self._lapsed:
+        if self._proof is None:
+            await self._whatever_happens(self._look())
+        if self._proof is not None and self.now() is None:
             if self._renewal is None or self._renewal.done():
                 self._renewal = self._tasks.start(self._renew_in_time(), awaited=True)
             await asyncio.shield(self._renewal)
-        if self._lapsed:
-            raise Unproved("somebody has to sign in again", sign_in=True)
+        if self._proof is None:
+            raise Unproved("somebody has to sign in", sign_in=True)
         return self._proof
 
     async def refused(self, proof: Proof, refusal: Refusal) -> bool:
@@ -98,7 +91,8 @@ class OAuthCredentials:
     # For people --------------------------------------------------------------------------------------------------
 
     async def begin(self, refusal: Refusal | None = None) -> str:
-        """A fresh page to sign in at. Raises `Unproved`."""
+        """The page to sign in at, as it was refused; the same for the same, and a fresh one where a person wants it
+        (None). Raises `Unproved`."""
         return await self._whatever_happens(self._begin(refusal))
 
     async def forget(self) -> None:
@@ -123,10 +117,6 @@ class OAuthCredentials:
     # What is held ------------------------------------------------------------------------------------------------
 
     @property
-    def _lapsed(self) -> bool:
-        return self._grant is not None and self._grant.tokens is None
-
-    @property
     def _key(self) -> str:
         return f"grant {self._purpose.name} {self._purpose.url}"
 
@@ -135,11 +125,10 @@ class OAuthCredentials:
             raise Unproved("auth of type oauth signs in to MCP servers, not to the APIs of commands")
         return self._purpose.url
 
-    async def _load(self) -> None:
+    async def _look(self) -> None:
         async with self._lock:
-            if not self._loaded:
+            if self._proof is None:
                 await self._reload()
-                self._loaded = True
 
     async def _reload(self) -> bool:
         """Look at what is kept; True: it is something else than we had, and worth a try."""
@@ -169,7 +158,7 @@ class OAuthCredentials:
         held = None if grant is None else grant.tokens
         if held is not None:
             self.problem = None
-        self._proof = self._nothing if held is None else Proof((("Authorization", f"Bearer {held.access}"),))
+        self._proof = None if held is None else Proof((("Authorization", f"Bearer {held.access}"),))
         self._renew_at = NEVER if held is None or not held.refresh or held.renew is None else held.renew
 
     # Renewal -----------------------------------------------------------------------------------------------------
@@ -182,7 +171,7 @@ class OAuthCredentials:
             try:
                 await self._renew(grant, grant.tokens)
             except Refused:
-                await self._ask(Challenge(), why="lapsed")
+                pass  # and nobody is signed in now
             except Unproved:
                 ends = grant.tokens.expires
                 if ends is None or ends <= time.time():
@@ -212,85 +201,63 @@ class OAuthCredentials:
     # Refusals ----------------------------------------------------------------------------------------------------
 
     async def _refused(self, proof: Proof, refusal: Refusal) -> bool:
-        await self._load()
         async with self._lock:
             if proof is not self._proof:
-                return True  # there is another by now
-            said = bearer(refusal.challenge)
-            if refusal.status == 401:
-                self._said = said
-                try:
-                    return await self._renewed_after_refusal() or await self._ask(said, why=(401, said))
-                except Unproved as error:  # it cannot be renewed now: no reason to ask a person
-                    self.problem = error.reason
-                    return False
-            if refusal.status == 403 and said.error == "insufficient_scope":
-                return await self._step_up(said)
-            return False
-
-    async def _renewed_after_refusal(self) -> bool:
-        if await self._reload():
+                return self._proof is not None  # there is another by now
+            if refusal.status != 401:
+                return False
+            if await self._reload():
+                return True
+            grant = self._grant
+            if grant is None or grant.tokens is None or not grant.tokens.refresh or self._again:
+                return False
+            try:
+                await self._renew(grant, grant.tokens)
+            except Refused:
+                return False
+            except Unproved as error:
+                self.problem = error.reason
+                raise
+            self._again = True
             return True
-        grant = self._grant
-        if grant is None or grant.tokens is None or not grant.tokens.refresh or self._again:
-            return False
-        try:
-            await self._renew(grant, grant.tokens)
-        except Refused:
-            return False
-        self._again = True
-        return True
-
-    async def _step_up(self, said: Challenge) -> bool:
-        """It wants scopes that the token does not have. False: a person decides."""
-        why = (403, said)
-        if self._asking is not None and self._why == why:
-            return False
-        before = "" if self._grant is None else self._grant.scopes
-        news = set((said.scope or "").split()) - set(before.split())
-        self._repeats = 0 if news else self._repeats + 1
-        if self._repeats > REPEATS:
-            wanted = printable(said.scope or "")
-            self._fail(
-                f"it wants scopes that it was given already: {wanted}" if wanted else "its scopes do not suffice"
-            )
-            return False
-        return await self._ask(said, why=why, more=before)
 
     # Asking a person ---------------------------------------------------------------------------------------------
 
     async def _begin(self, refusal: Refusal | None) -> str:
-        await self._load()
         async with self._lock:
-            if refusal is not None:
-                self._said = bearer(refusal.challenge)
-            self._repeats = 0
-            unanswered = self._asking is not None and self._asking.client.kept
-            self._why = (401, self._said)
+            if self._grant is None:
+                await self._reload()
+            asking = self._asking
+            if asking is not None and refusal is not None and refusal == self._why:
+                return asking.url
+            by_hand = refusal is None
+            anew = by_hand and asking is not None and asking.client.kept  # nobody came back: is it known there?
+            refusal = refusal or self._why or Refusal(401)
+            said, more = bearer(refusal.challenge), None
+            self._why = refusal
+            if by_hand or refusal.status != 403:
+                self._repeats = 0
             try:
-                return await self._prepare(self._said, anew=unanswered and refusal is None)
+                if refusal.status == 403:
+                    more = "" if self._grant is None else self._grant.scopes
+                    if not by_hand:
+                        self._count_repeats(said, more)
+                return await self._prepare(said, more, anew=anew)
             except Unproved as error:
-                self._fail(error.reason)
+                self._stop_asking()
+                self.problem = error.reason
+                self._purpose.changed()
                 raise
 
-    async def _sign_in_again(self) -> None:
-        async with self._lock:
-            if self._lapsed and not await self._reload():
-                await self._ask(Challenge(), why="lapsed")
-
-    async def _ask(self, said: Challenge, why: object, more: str | None = None) -> bool:
-        """Have a page to sign in at, the same as long as it is for the same; always False: nothing is won by itself."""
-        if self._asking is not None and (self._why == why or more is None):
-            return False  # somebody may be about to answer it
-        if self._why == why and time.monotonic() < self._paused_until:
-            return False
-        self._why = why
-        try:
-            await self._prepare(said, more)
-        except Unproved as error:
-            self._paused_until = time.monotonic() + PAUSE
-            self._fail(error.reason)
-        return False
+    def _count_repeats(self, said: Challenge, before: str) -> None:
+        """A server may want more scopes than it was content with; not the same ones for ever. Raises `Unproved`."""
+        if said.error != "insufficient_scope":
+            raise Unproved("it does not let us in, and no other sign-in would change that")
+        news = set((said.scope or "").split()) - set(before.split())
+        self._repeats = 0 if news else self._repeats + 1
+        if self._repeats > REPEATS:
+            wanted = printable(said.scope or "")
+            raise Unproved(f"it wants scopes that it was given already: {wanted or 'which ones it does not say'}")
 
     async def _prepare(self, said: Challenge, more: str | None = None, *, anew: bool = False) -> str:
         """`more`: scopes to keep asking for; `anew`: register again."""
@@ -340,11 +307,6 @@ class OAuthCredentials:
             self._purpose.callback().forget(self._asking.state)
         self._asking = self.auth_url = None
 
-    def _fail(self, reason: str) -> None:
-        self._stop_asking()
-        self.problem = reason
-        self._purpose.changed()
-
     async def _finish(self, asking: Asking, query: Mapping[str, str]) -> str:
         """The browser is back."""
         if self._asking is not asking:
@@ -392,9 +354,12 @@ class OAuthCredentials:
             return f"mcpx is signed in to {self._purpose.name}. This page can be closed."
 
     async def _forget(self) -> None:
-        await self._load()
         async with self._lock:
-            grant = self._grant
+            if self._grant is None:
+                await self._reload()
+            grant, asking = self._grant, self._asking
+            if asking is not None and asking.client.kept:  # nobody came back from there: is it known?
+                await clients.drop(self._purpose.vault(), asking.found.issuer.issuer, asking.redirect)
             self._stop_asking()
             self._take(None)
             self._kept = self.problem = self._why = None

@@ -10,9 +10,10 @@ from typing import Any
 
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.discovery import Issuer
-from mcpx.auth.flow.web import Refused, Web, checked, printable
+from mcpx.auth.flow.web import Refused, Web, checked
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
+from mcpx.wire.words import printable, without
 
 LONGEST = 32_768
 """Characters of a token."""
@@ -87,7 +88,7 @@ async def _ask(web: Web, place: str, client: Client, fields: dict[str, str], wha
     host = checked(place).host
     if "error" in given:  # some say so with 200
         error = str(given["error"])
-        raise Refused(f"{host} refused {what}: {printable(error, fields.values())}", error)
+        raise Refused(f"{host} refused {what}: {printable(without(fields.values(), error))}", error)
     access, kind = given.get("access_token"), given.get("token_type", "bearer")
     if not isinstance(access, str) or len(access) > LONGEST or not _TOKEN.fullmatch(access):
         raise Unproved(f"{host} gave no token that could be sent")

@@ -15,6 +15,7 @@ from mcpx.wire import codec
 from mcpx.wire.address import Address, BadAddress, parse
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
 from mcpx.wire.reach import is_public, look_up
+from mcpx.wire.words import printable, without
 
 LIMIT = 2**20
 """Bytes of an answer."""
@@ -22,8 +23,6 @@ SECONDS = 10.0
 """For one request."""
 REDIRECTS = 3
 """That are followed to metadata; of what carries a secret none is."""
-WORDS = 200
-"""Characters of a server's own words."""
 
 
 class Refused(Unproved):
@@ -62,7 +61,7 @@ class Web:
             headers.append(("authorization", authorization))
         answer = await self._fetch(url, "POST", headers, urlencode(fields).encode())
         if answer.status not in (200, 201):
-            secrets = (*fields.values(), *([] if authorization is None else [authorization.rpartition(" ")[2]]))
+            secrets = (*fields.values(), *([] if authorization is None else [authorization]))
             raise self._refusal(what, url, answer, secrets)
         return _object(answer.body)
 
@@ -80,7 +79,7 @@ class Web:
         error = said.get("error")
         error = error if isinstance(error, str) else ""
         told = said.get("error_description")
-        words = [printable(word, secrets) for word in (error, told) if isinstance(word, str) and word]
+        words = [printable(without(secrets, word)) for word in (error, told) if isinstance(word, str) and word]
         reason = f"{parse(url).host} refused {what} (HTTP {answer.status})"
         reason += f": {': '.join(words)}" if words else ""
         passing = error in ("temporarily_unavailable", "server_error", "slow_down")
@@ -157,16 +156,6 @@ async def is_private(host: str) -> bool:
     except (OSError, TimeoutError):
         return False
     return bool(found) and not any(is_public(ip_address(address.partition("%")[0])) for address in found)
-
-
-def printable(text: str, secrets: Iterable[str] = ()) -> str:
-    """A stranger's words as one short line, without these."""
-    text = text[: 4 * WORDS]
-    for secret in secrets:
-        if len(secret) >= 6:
-            text = text.replace(secret, "***")
-    line = " ".join("".join([char if char.isprintable() else " " for char in text]).split())
-    return line if len(line) <= WORDS else line[:WORDS] + "…"
 
 
 def _object(body: bytes) -> Json:
