@@ -57,11 +57,14 @@ class Vault:
         """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
         derive one key."""
         self._said: set[str] = set()
+        self._turn = threading.RLock()
+        """It is asked from several threads: deriving a key, or a keyring, takes its time."""
 
     @property
     def sealed_by(self) -> Source | None:
         """What the key comes from; None: files are not encrypted, or there are none."""
-        secret = self._secret
+        with self._turn:
+            secret = self._secret
         return None if secret is None else secret.source
 
     @property
@@ -70,6 +73,10 @@ class Vault:
         return self._folder is not None
 
     def read(self, key: str) -> Json | None:
+        with self._turn:
+            return self._read(key)
+
+    def _read(self, key: str) -> Json | None:
         mark = self._mark(key)
         seen = self._seen.get(key)
         if seen is None or (seen[0] != mark and seen[0] is not None):
@@ -85,6 +92,10 @@ class Vault:
         return as_object(codec.load(seen[1]))
 
     def write(self, key: str, value: Json) -> None:
+        with self._turn:
+            self._write(key, value)
+
+    def _write(self, key: str, value: Json) -> None:
         plain = codec.dump(value)
         self._seen[key] = None, plain
         if self._folder is None:
@@ -99,10 +110,11 @@ class Vault:
             self._seen[key] = self._mark(key), plain
 
     def delete(self, key: str) -> None:
-        self._seen.pop(key, None)
-        if self._folder is not None:
-            with suppress(FileNotFoundError):
-                self._file(key).unlink()
+        with self._turn:
+            self._seen.pop(key, None)
+            if self._folder is not None:
+                with suppress(FileNotFoundError):
+                    self._file(key).unlink()
 
     # Files -----------------------------------------------------------------------------------------------------
 

@@ -86,8 +86,10 @@ class SignIns:
         upstream = self._gateway.generation.upstreams.get(name)
         if upstream is None:
             return True
-        state = self._about(upstream)
-        return state["auth_url"] is None and upstream.status.state != "connecting"
+        inner = None if upstream.signing is None else upstream.signing.inner
+        if inner is None or inner.problem is not None:
+            return True
+        return _state(upstream) == "signed_in" and upstream.status.state != "connecting"
 
     async def finish(self, name: str, url: str) -> Json:
         """Somebody was sent back to this address, and brought it here."""
@@ -145,6 +147,7 @@ class SignIns:
             "status": status.state,
             "last_error": status.last_error,
             "tools": self._gateway.catalog.count(upstream.name, "tools"),
+            "problem": None if signing is None or signing.inner is None else signing.inner.problem,
             "sign_in": None if signing is None else signing.describe(),
         }
 
@@ -157,6 +160,6 @@ def _state(upstream: Upstream) -> State:
         return "configured"
     if status == "needs_auth" or signing.auth_url is not None:
         return "sign_in_needed"
-    if signing.inner is not None and signing.inner.now() is not None:
+    if signing.describe().get("signed_in"):
         return "signed_in"
     return "not_needed" if status in ("connected", "degraded", "sleeping") else "unknown"

@@ -32,7 +32,13 @@ class Signing:
     """Implements `auth.credentials.Credentials` for the links of one server."""
 
     def __init__(
-        self, name: str, url: str, ring: "Callable[[], Ring]", given: SignIn | None, tasks: Tasks, asks: bool
+        self,
+        name: str,
+        url: str,
+        ring: "Callable[[], Ring]",
+        given: SignIn | None,
+        tasks: Tasks,
+        asks: bool,
     ) -> None:
         """`given`: of its auth config; else they are made when the server wants them. `asks`: whether people are asked
         to sign in."""
@@ -45,8 +51,10 @@ class Signing:
         """Nobody has signed in: requests go out without a proof."""
         self._asked: Refusal | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._failed: float | None = None
+        self._failed = float("-inf")
         """When it could not be found out where to sign in."""
+        self._told: str | None = None
+        """Where somebody who wanted to know was sent to."""
 
     # What links are proved with ----------------------------------------------------------------------------------
 
@@ -80,8 +88,26 @@ class Signing:
             again = await inner.refused(proof, refusal)
             self._bare = not again and inner.now() is None
         if not again:
-            self._ask(refusal)
+            self._ask(inner, refusal)
         return again
+
+    def _ask(self, inner: SignIn, refusal: Refusal) -> None:
+        if not self._asks or (self._asking is not None and not self._asking.done()):
+            return
+        more = refusal.status == 403 and refusal != self._asked
+        if inner.auth_url is not None and not more:
+            return  # somebody may be about to answer it
+        if time.monotonic() < self._failed + PAUSE and not more:
+            return
+        self._asked = refusal
+        self._asking = self._tasks.start(self._find_out(inner, refusal))
+
+    async def _find_out(self, inner: SignIn, refusal: Refusal) -> None:
+        try:
+            await inner.begin(refusal)
+        except Unproved as error:
+            self._failed = time.monotonic()
+            log.warning("[%s] nobody can be asked to sign in: %s", self._name, error.reason)
 
     async def close(self) -> None:
         pass  # what there is belongs to the ring
@@ -117,42 +143,22 @@ class Signing:
         self._bare = False
         return self.inner is not None and self.inner.auth_url is None and self.inner.problem is None
 
-    def _ask(self, refusal: Refusal) -> None:
-        inner = self.inner
-        if inner is None or not self._asks or (self._asking is not None and not self._asking.done()):
-            return
-        more = refusal.status == 403 and refusal != self._asked
-        if inner.auth_url is not None and not more:
-            return  # somebody may be about to use it
-        if self._failed is not None and time.monotonic() < self._failed + PAUSE and not more:
-            return
-        self._asked = refusal
-        self._asking = self._tasks.start(self._find_out(inner, refusal))
-
-    async def _find_out(self, inner: SignIn, refusal: Refusal | None) -> None:
-        try:
-            await inner.begin(refusal)
-        except Unproved as error:
-            self._failed = time.monotonic()
-            log.warning("[%s] nobody can be asked to sign in: %s", self._name, error.reason)
-        else:
-            self._failed = None
-
     async def where(self) -> str:
-        """Where to sign in, found out now if it is not known. Raises `Unproved`."""
+        """Where to sign in, found out now if it is not known, or if it was no use before. Raises `Unproved`."""
         inner = self._made()
         if inner is None:
             raise Unproved("this mcpx cannot sign in to servers")
         if self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
-        if inner.auth_url is None:
-            return await inner.begin(self._asked)
-        return inner.auth_url
+        url = inner.auth_url
+        if url is None or url == self._told or inner.problem is not None:
+            url = await inner.begin()
+        self._told = url
+        return url
 
     async def forget(self) -> None:
         if (inner := self._made()) is not None:
             await inner.forget()
-            self._bare = False
 
     def describe(self) -> Json:
         """Who is signed in where, as far as it is known."""

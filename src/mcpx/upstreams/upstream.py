@@ -50,6 +50,8 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._hub = hub
         self._auth = auth
+        self._refused = ""
+        """How it said that somebody has to sign in."""
         self.signing: Signing | None = None
         """How people sign in to it, where they can."""
         self.credentials = self._credentials(around)
@@ -175,7 +177,10 @@ class Upstream:
                 self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
-        log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
+        known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
+        log.log(
+            logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
+        )
         return problem
 
     def changed(self, link: Link) -> None:
@@ -238,6 +243,7 @@ class Upstream:
         if not about_us(error):
             return False
         if self.signing is not None:
+            self._refused = error.message.removesuffix(f"; {self.signing.hint}")
             self.signing.tell(error)
         else:
             what = "the Authorization header in its config" if self._auth is None else f"its auth {self._auth[0]!r}"
@@ -252,6 +258,8 @@ class Upstream:
             return
         self._hub.state_changed(self.name)
         if not signing.changed():
+            if self.status.state == "needs_auth":
+                self._life.set("needs_auth", f"{self._refused}; {signing.hint}")
             return
         log.info("[%s] sign-in has changed, it is connected anew", self.name)
         main = self._links.main
@@ -409,12 +417,16 @@ class Upstream:
 
     async def _tried(self) -> None:
         self.start(self._solo)
-        await self._life.ready()
-        main = self._links.main
-        if main is None or not main.alive:
-            reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
-            status = 401 if self.status.state == "needs_auth" else None
-            raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
+        try:
+            await self._life.ready()
+            main = self._links.main
+            if main is None or not main.alive:
+                reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
+                status = 401 if self.status.state == "needs_auth" else None
+                raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
+        except Unavailable as error:
+            self._wants_sign_in(error)
+            raise
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 

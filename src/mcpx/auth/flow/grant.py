@@ -6,7 +6,7 @@ It belongs together: a refresh token goes to the issuer that gave it, from the c
 from dataclasses import dataclass
 from typing import Any
 
-from mcpx.auth.flow.clients import Client
+from mcpx.auth.flow.clients import Client, is_document
 from mcpx.auth.flow.tokens import Tokens
 from mcpx.model.call import Json, as_object
 
@@ -68,6 +68,6 @@ def kept_grant(kept: Any, client_id: str, client_secret: str) -> Grant | None:
         if client.id != client_id or (client.method != "none") != bool(client_secret):
             return None
         client = Client(client.id, client_secret, client.method)
-    elif client_id and client_secret:
+    elif client_id and (client_secret or not is_document(client_id)):
         return None
     return Grant(issuer, resource, token, revoke, redirect, client, asked, Tokens.from_json(kept.get("tokens")))
