@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ class Sqlite:
 
 
 class Query:
-    def __init__(self, what: Sqlite, parameters: Collection[str]) -> None:
+    def __init__(self, what: Sqlite, parameters: Iterable[str]) -> None:
         self._what, self._absent = what, dict.fromkeys(parameters)
 
     async def run(self, arguments: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:
