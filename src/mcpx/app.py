@@ -20,6 +20,7 @@ from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
 from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
+from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
 from mcpx.front.control import Control, socket_path
 from mcpx.front.dispatch import Dispatcher
@@ -192,7 +193,11 @@ class Upkeep:
             return
         if self._run.state is not None:
             path = socket_path(self._run.state, config.path, self._run.env)
-            self._control = Control(path, {"status": self.status, "reload": self._store.asked})
+            sign_ins = SignIns(self._gateway)
+            self._control = Control(
+                path,
+                {"status": lambda _: self.status(), "reload": lambda _: self._store.asked(), **sign_ins.verbs},
+            )
             await self._control.start()
         if self._run.reload is not None:
             watcher = Watcher(

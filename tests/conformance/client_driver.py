@@ -24,6 +24,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import ValidationError
 
+from conformance import signing_in
 from fixtures.gateway import Gateway
 
 BOUND = 20.0
@@ -157,31 +158,69 @@ SCENARIOS: dict[str, Drive] = {
 
 
 async def drive(target: Callable[[], Any], through: bool) -> None:
-    environ = os.environ
-    peer = Peer(
-        target,
-        through,
-        environ["MCP_CONFORMANCE_PROTOCOL_VERSION"],
-        json.loads(environ.get("MCP_CONFORMANCE_CONTEXT", "{}")),
-    )
     with anyio.fail_after(BOUND):
-        await SCENARIOS[environ["MCP_CONFORMANCE_SCENARIO"]](peer)
+        await SCENARIOS[scenario()](Peer(target, through, version(), context()))
+
+
+def scenario() -> str:
+    return os.environ["MCP_CONFORMANCE_SCENARIO"]
+
+
+def version() -> str:
+    return os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", LATEST_OLDER)
+
+
+def context() -> dict[str, Any]:
+    return json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+
+
+async def sign_in_directly(url: str) -> None:
+    peer = Peer(lambda: signing_in.sdk_transport(url, scenario(), context()), False, version(), context())
+    try:
+        with anyio.fail_after(BOUND):
+            async with peer.connect() as client:
+                await signing_in.use_directly(client)
+    except Exception:
+        if scenario() not in signing_in.STOPPED:
+            raise
+
+
+async def sign_in_through(target: Callable[[], Any], gateway: Gateway) -> None:
+    peer = Peer(target, True, version(), context())
+    with anyio.fail_after(2 * BOUND):
+        async with peer.connect() as client:
+            await signing_in.use_through(client, signing_in.Looking(gateway))
 
 
 def main() -> None:
     way, url = sys.argv[1:]
+    signs_in = scenario().startswith("auth/")
     if way == "direct":
-        anyio.run(drive, lambda: url, False)
+        if signs_in:
+            anyio.run(sign_in_directly, url)
+        else:
+            anyio.run(drive, lambda: url, False)
         return
-    config = {
+    server: dict[str, Any] = {"name": "suite", "connection": {"type": "http", "url": url}}
+    config: dict[str, Any] = {
         "naming": {"uris": "plain"},
-        "mcp_servers": [{"name": "suite", "connection": {"type": "http", "url": url}}],
+        "mcp_servers": [server],
         "global": {"startup_wait": 10, "first_start_wait": 10},
     }
+    if signs_in and (auth := signing_in.auth_config(scenario(), url, context())) is not None:
+        server["auth"] = {"ref": "suite"}
+        config["auth_configs"] = [{"name": "suite", **auth}]
     with Gateway(config, transport="stdio") as gateway:
         command, *args = gateway.stdio_command
         parameters = StdioServerParameters(command=command, args=args, env=gateway.env)
-        anyio.run(drive, lambda: stdio_client(parameters), True)
+
+        def target() -> Any:
+            return stdio_client(parameters)
+
+        if signs_in:
+            anyio.run(sign_in_through, target, gateway)
+        else:
+            anyio.run(drive, target, True)
 
 
 if __name__ == "__main__":

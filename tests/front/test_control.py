@@ -21,11 +21,11 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
-async def status() -> Json:
+async def status(request: Json) -> Json:
     return {"ok": True, "servers": []}
 
 
-async def broken() -> Json:
+async def broken(request: Json) -> Json:
     raise RuntimeError("a secret")
 
 
@@ -112,7 +112,7 @@ def test_who_waits_on_the_socket_does_not_hold_up_the_end(tmp_path: Path) -> Non
         path = tmp_path / "control" / "a.sock"
         begun = asyncio.Event()
 
-        async def forever() -> Json:
+        async def forever(request: Json) -> Json:
             begun.set()
             return await asyncio.get_running_loop().create_future()
 

@@ -153,7 +153,7 @@ def test_a_server_that_refuses_the_handshake_is_told_with_its_name(status: int) 
             with pytest.raises(Unavailable, match=rf"^srv: .*HTTP {status}.*: no$") as caught:
                 await opened(site, Owner())
             assert (caught.value.code, caught.value.http_status) == (SERVER_DOWN, status)
-            assert caught.value.challenge == ("Bearer" if status == 401 else None)
+            assert caught.value.challenge == ("Bearer" if status in (401, 403) else None)
 
     run(main())
 

@@ -24,7 +24,7 @@ class Auth(Protocol):
 AUTHS: Family[Auth] = Family(
     "mcpx.auth",
     "mcpx.auth",
-    beside=("credentials", "ring"),
+    beside=("callback", "credentials", "once", "ring", "vault"),
     needs=("per_server", "credentials"),
     keys=True,
 )

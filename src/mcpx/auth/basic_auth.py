@@ -27,4 +27,4 @@ class BasicAuth:
 
     def credentials(self, purpose: Purpose) -> Credentials:
         pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        return Fixed(Proof(headers=(("Authorization", f"Basic {pair}"),)))
+        return Fixed(Proof(headers=(("Authorization", f"Basic {pair}"),), also=(self.password,)))

@@ -6,10 +6,14 @@ of it makes them once. Secrets stay out of every `repr`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from mcpx.wire.fetch import Fetcher
+from mcpx.model.call import Json
+
+if TYPE_CHECKING:
+    from mcpx.auth.callback import Callback
+    from mcpx.auth.vault import Vault
+    from mcpx.wire.fetch import Fetcher
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -22,11 +26,13 @@ class Proof:
     query: Pairs = field(default=(), repr=False)
     body: Pairs = field(default=(), repr=False)
     """Fields of a JSON or form body."""
+    also: tuple[str, ...] = field(default=(), repr=False)
+    """What can be read out of these."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be said to anybody."""
-        return tuple(value for _, value in (*self.headers, *self.query, *self.body))
+        return (*[value for _, value in (*self.headers, *self.query, *self.body)], *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,10 @@ class Credentials(Protocol):
     async def close(self) -> None: ...
 
 
+def _absent() -> NoReturn:
+    raise RuntimeError("these credentials were made for something that nobody signs in to")
+
+
 @dataclass(frozen=True, slots=True)
 class Purpose:
     """What credentials are made for."""
@@ -62,14 +72,47 @@ class Purpose:
     name: str
     """Who uses them, for messages: the auth config, or the server where it has its own."""
     environ: Mapping[str, str]
-    fetcher: Callable[[], Fetcher]
+    fetcher: "Callable[[], Fetcher]"
     """The client for whatever has to be asked for; made when first needed."""
-    state: Path | None = None
-    """Folder for what is not configuration; None: nothing is kept."""
     url: str | None = None
     """The server they are for, where each has its own."""
     changed: Callable[[], None] = lambda: None
-    """To be called when somebody has signed in, or has to."""
+    """To be called when somebody has signed in or out, or has to."""
+    vault: "Callable[[], Vault]" = _absent
+    """Where what a sign-in brings is kept."""
+    callback: "Callable[[], Callback]" = _absent
+    """Where a browser comes back to."""
+
+
+class SignIn(Credentials, Protocol):
+    """Credentials that a person gets for us, in a browser."""
+
+    @property
+    def auth_url(self) -> str | None:
+        """Where to sign in; None when nobody has to, or it is not known yet."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot even be asked for."""
+        ...
+
+    async def begin(self, refusal: Refusal | None = None) -> str:
+        """Find out where to sign in, as it was refused, and wait for it there. Raises `Unproved`."""
+        ...
+
+    async def forget(self) -> None:
+        """Sign out: nothing is kept of it."""
+        ...
+
+    def describe(self) -> Json:
+        """Issuer, scopes, when it ends: nothing secret."""
+        ...
+
+
+def signs_in(credentials: Credentials | None) -> SignIn | None:
+    """These credentials, if a person gets them."""
+    return cast(SignIn, credentials) if hasattr(credentials, "begin") else None
 
 
 class Fixed:

@@ -1,12 +1,44 @@
-"""OAuth 2 client credentials: a token that is fetched, kept and renewed."""
+"""OAuth 2 client credentials: a token that is fetched, kept and renewed.
 
-from collections.abc import Iterator
+Promised: one request for a token at a time, however many wait for it (`once`). A token is renewed a little before it
+expires, beside the calls, which go on with the old one while that is valid. One that a server refuses is renewed once
+for all who used it; a server that refuses whatever it is given does not make us ask for tokens all the time. The secret
+goes to `token_url` and nowhere else, and stands in no error.
+"""
+
+import base64
+import math
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote_plus, urlencode
 
-from mcpx.auth.credentials import Credentials, Purpose
+from mcpx.auth.credentials import Credentials, Proof, Purpose, Refusal
+from mcpx.auth.once import LONGEST_PAUSE, Failed, Once
+from mcpx.model.call import as_object
+from mcpx.model.errors import Unproved
 from mcpx.model.kinds import Mistake, NonEmpty
+from mcpx.wire import codec
+from mcpx.wire.address import parse
+from mcpx.wire.exchange import retry_after, whole_number
+from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 from mcpx.wire.fields import url_mistakes
+from mcpx.wire.words import printable, without
+
+TIMEOUT = 10.0
+"""Seconds a token server has for its answer."""
+LARGEST_ANSWER = 2**20
+LONGEST_TOKEN = 64 * 2**10
+MARGIN = 60.0
+"""Seconds before the end of a token in which it is renewed; a tenth of its life, if that is less."""
+LONGEST_WISH = 300.0
+"""Seconds of a token server's `Retry-After` that are believed."""
+LONGEST_LIFE = 1e12
+"""Seconds: what is longer is for ever all the same."""
+OURS = ("grant_type", "client_id", "client_secret", "scope")
+
+Style = Literal["basic", "post"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +53,181 @@ class OAuth2:
     client_secret: NonEmpty = field(repr=False)
     """Client secret."""
     token_url: str
-    """Where tokens are issued."""
+    """Where tokens are issued; redirects are not followed, since they would carry the secret elsewhere."""
     scope: str = ""
     """Scopes asked for, separated by spaces."""
+    client_auth: Literal["basic", "post"] | None = None
+    """How the secret is shown: HTTP Basic, or in the form; absent: the first, and the other if that is refused."""
+    params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Further fields of the request for a token, as `audience` or `resource`."""
 
     def mistakes(self) -> Iterator[Mistake]:
         yield from url_mistakes(self.token_url, "token_url")
+        for name in OURS:
+            if name in self.params:
+                yield Mistake(f"'{name}' is set by mcpx", ("params", name), "leave it out", "key")
 
     def credentials(self, purpose: Purpose) -> Credentials:
-        raise NotImplementedError
+        return ClientCredentials(self, purpose)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Token:
+    proof: Proof
+    since: float
+    renew: float
+    end: float
+
+
+class ClientCredentials:
+    def __init__(self, spec: OAuth2, purpose: Purpose) -> None:
+        self._spec = spec
+        self._purpose = purpose
+        self._name = f"auth config '{purpose.name}'"
+        self._host = parse(spec.token_url).authority
+        self._style: Style | None = spec.client_auth
+        """None: not known yet."""
+        self._token: _Token | None = None
+        self._renewal = Once(self._name, self._renew)
+        self._distrust = self._bear_until = 0.0
+
+    def now(self) -> Proof | None:
+        token = self._token
+        if token is None:
+            return None
+        moment = time.monotonic()
+        if moment < token.renew:
+            return token.proof
+        if moment >= token.end:
+            return None
+        if self._renewal.at_rest:
+            self._renewal.begin()
+        return token.proof
+
+    async def get(self) -> Proof:
+        proof = self.now()
+        return (await self._renewal.outcome()).proof if proof is None else proof
+
+    async def refused(self, proof: Proof, refusal: Refusal) -> bool:
+        if refusal.status != 401:  # a new token would have the same scopes
+            return False
+        token = self._token
+        if token is not None and token.proof is proof:
+            moment = time.monotonic()
+            if moment < self._bear_until:  # renewed for this a moment ago: it is not the token's age
+                return False
+            lasted = moment - token.since > 2 * LONGEST_PAUSE
+            self._distrust = 1.0 if lasted else min(max(1.0, 2 * self._distrust), LONGEST_PAUSE)
+            self._bear_until = moment + self._distrust
+            self._token = None
+        try:
+            await self.get()
+        except Unproved:
+            pass  # `get` will say so
+        return True
+
+    async def close(self) -> None:
+        await self._renewal.close()
+
+    # Fetching ------------------------------------------------------------------------------------------------
+
+    async def _renew(self) -> _Token:
+        asked = time.monotonic()
+        if self._style is not None:
+            answer = await self._ask(self._style)
+        else:
+            answer = await self._ask("basic")
+            if _unknown_client(answer):
+                other = await self._ask("post")
+                if other.status >= 300:
+                    told = dict.fromkeys([self._words(answer), self._words(other)])
+                    raise self._failed(f"refuses: {'; '.join(told)}", answer)
+                answer, self._style = other, "post"
+            elif answer.status < 300:
+                self._style = "basic"
+        if 300 <= answer.status < 400:
+            raise self._failed(f"redirects (HTTP {answer.status}); put the final address into 'token_url'", answer)
+        if not 200 <= answer.status < 300:
+            raise self._failed(f"refuses: {self._words(answer)}", answer)
+        self._token = token = self._read(answer, asked)
+        return token
+
+    async def _ask(self, style: Style) -> Answer:
+        spec = self._spec
+        form = {"grant_type": "client_credentials", **({"scope": spec.scope} if spec.scope else {}), **spec.params}
+        headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
+        if style == "basic":
+            headers.append(("authorization", f"Basic {self._pair}"))
+        else:
+            form |= {"client_id": spec.client_id, "client_secret": spec.client_secret}
+        request = Fetch(
+            url=spec.token_url,
+            method="POST",
+            headers=tuple(headers),
+            body=urlencode(form).encode(),
+            timeout=TIMEOUT,
+            limit=LARGEST_ANSWER,
+            redirects=0,
+            allow_private=True,  # the address is the user's own
+        )
+        try:
+            return await self._purpose.fetcher().fetch(request)
+        except FetchFailed as error:
+            raise self._failed(f"cannot be asked: {printable(without(self._secrets, str(error)))}") from None
+        except ValueError:
+            raise self._failed("cannot be asked: the request cannot be sent") from None
+
+    @property
+    def _pair(self) -> str:
+        """RFC 6749, 2.3.1: encoded as in a form, then as in HTTP Basic."""
+        pair = f"{quote_plus(self._spec.client_id)}:{quote_plus(self._spec.client_secret)}"
+        return base64.b64encode(pair.encode()).decode()
+
+    def _read(self, answer: Answer, asked: float) -> _Token:
+        said = _object(answer)
+        token, kind = said.get("access_token"), said.get("token_type", "bearer")
+        if not isinstance(token, str) or not token:
+            raise self._failed("answered without an 'access_token'")
+        if not isinstance(kind, str) or kind.lower() != "bearer":
+            raise self._failed("issues tokens of another type than Bearer")
+        if len(token) > LONGEST_TOKEN or not all("!" <= char <= "~" for char in token):
+            raise self._failed("issued a token that no header can hold")
+        life = _seconds(said.get("expires_in"))
+        proof = Proof(headers=(("Authorization", f"Bearer {token}"),))
+        return _Token(proof, asked, asked + life - min(MARGIN, life / 10) if life < math.inf else life, asked + life)
+
+    def _words(self, answer: Answer) -> str:
+        """What a token server says of its refusal."""
+        said = _object(answer)
+        told = [said[key] for key in ("error", "error_description") if isinstance(said.get(key), str)]
+        words = printable(without(self._secrets, ": ".join(told)))
+        return f"{words} (HTTP {answer.status})" if words else f"HTTP {answer.status}"
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        given = (self._spec.client_secret, self._pair, *self._spec.params.values())
+        return given if self._token is None else (*given, *self._token.proof.secrets)
+
+    def _failed(self, what: str, answer: Answer | None = None) -> Failed:
+        wish = None if answer is None else retry_after(answer.headers)
+        return Failed(f"{self._name}: the token server {self._host} {what}", min(wish or 0.0, LONGEST_WISH))
+
+
+def _unknown_client(answer: Answer) -> bool:
+    return answer.status == 401 or (answer.status == 400 and _object(answer).get("error") == "invalid_client")
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        return as_object(codec.load(answer.body)) if answer.body else {}
+    except codec.BadJson:
+        return {}
+
+
+def _seconds(given: Any) -> float:
+    """Of life; for ever, if that is not said."""
+    if isinstance(given, str):
+        given = whole_number(given)
+    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+        return math.inf
+    return float(max(0, min(given, LONGEST_LIFE)))

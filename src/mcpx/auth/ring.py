@@ -1,50 +1,97 @@
 """All credentials of a gateway: one for each auth config that somebody uses, kept over reloads while it stays the same.
 
-An auth config whose type is `per_server` has one for each server that refers to it.
+An auth config whose type is `per_server` has one for each server that refers to it: two servers at one address may be
+two accounts. Where a server has none, and wants somebody to sign in, its credentials stand under no name (`OWN`).
 """
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mcpx.auth import Auth
+from mcpx.auth import AUTHS, Auth
 from mcpx.auth.credentials import Credentials, Purpose
-from mcpx.wire.fetch import Fetcher
 
-Key = tuple[str, str | None]
-"""Name of the auth config; URL of the server, where each has its own."""
+if TYPE_CHECKING:
+    from mcpx.auth.callback import Callback
+    from mcpx.auth.vault import Vault
+    from mcpx.wire.fetch import Fetcher
+
+OWN = ""
+"""The name of what no auth config was written for."""
+
+Key = tuple[str, tuple[str, str] | None]
+"""Name of the auth config; name and URL of the server, where each has its own."""
 
 
 class Ring:
-    def __init__(self, environ: Mapping[str, str], state: Path | None, fetcher: Callable[[], Fetcher]) -> None:
-        self._environ, self._state, self._fetcher = environ, state, fetcher
-        self._kept: dict[Key, tuple[Auth, Credentials]] = {}
-
-    def of(
+    def __init__(
         self,
-        name: str,
-        auth: Auth,
-        server: str = "",
-        url: str | None = None,
-        changed: Callable[[], None] = lambda: None,
-    ) -> Credentials:
-        """`server`, `url`, `changed`: of the server they are for."""
+        environ: Mapping[str, str],
+        state: Path | None,
+        fetcher: "Callable[[], Fetcher]",
+        changed: Callable[[Credentials], None] = lambda _: None,
+    ) -> None:
+        """`changed` hears when somebody has signed in or out, or has to."""
+        self._environ, self._state, self._fetcher, self._changed = environ, state, fetcher, changed
+        self._kept: dict[Key, tuple[Auth, Credentials]] = {}
+        self._replaced: list[Credentials] = []
+
+    def of(self, name: str, auth: Auth, server: str = "", url: str | None = None) -> Credentials:
+        """`server`, `url`: the server they are for."""
         own = auth.per_server and url is not None
-        key = (name, url if own else None)
+        key: Key = (name, (server, url) if own and url is not None else None)
         kept = self._kept.get(key)
         if kept is None or kept[0] != auth:
-            user = server if own else name
-            purpose = Purpose(user, self._environ, self._fetcher, self._state, url, changed)
+            if kept is not None:
+                self._replaced.append(kept[1])
+            purpose = Purpose(
+                server if own else name,
+                self._environ,
+                self._fetcher,
+                url,
+                lambda: self._tell(key, auth),
+                lambda: self.vault,
+                lambda: self.callback,
+            )
             kept = self._kept[key] = auth, auth.credentials(purpose)
         return kept[1]
 
-    async def keep(self, auths: Mapping[str, Auth], urls: Collection[str]) -> None:
-        """Close what no configuration refers to any more; who still uses it goes on with what there is."""
+    def own(self, server: str, url: str) -> Credentials | None:
+        """Of a server that wants somebody to sign in, and has no auth config; None: this mcpx cannot."""
+        part = AUTHS.get("oauth")
+        return None if part is None else self.of(OWN, part(), server, url)
+
+    def _tell(self, key: Key, auth: Auth) -> None:
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == auth:
+            self._changed(kept[1])
+
+    @cached_property
+    def vault(self) -> "Vault":
+        from mcpx.auth.vault import Vault
+
+        return Vault(self._state, self._environ)
+
+    @cached_property
+    def callback(self) -> "Callback":
+        from mcpx.auth.callback import Callback
+
+        return Callback(lambda: self.vault)
+
+    async def keep(self, auths: Mapping[str, Auth], servers: Collection[tuple[str, str]]) -> None:
+        """Close what no configuration refers to any more; who still uses it goes on with what there is. `servers`:
+        their names and URLs."""
         gone = [
-            key for key, (auth, _) in self._kept.items() if auths.get(key[0]) != auth or key[1] not in {None, *urls}
+            key
+            for key, (auth, _) in self._kept.items()
+            if (key[0] != OWN and auths.get(key[0]) != auth) or (key[1] is not None and key[1] not in servers)
         ]
-        for key in gone:
-            _, credentials = self._kept.pop(key)
+        closing, self._replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)], []
+        for credentials in closing:
             await credentials.close()
 
     async def close(self) -> None:
         await self.keep({}, ())
+        if "callback" in vars(self):
+            await self.callback.close()

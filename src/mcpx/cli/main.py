@@ -14,7 +14,7 @@ from mcpx.model.errors import ConfigError
 if TYPE_CHECKING:
     from mcpx.config import Config
 
-LATER = ("tools", "search", "call", "add", "remove", "import", "connect", "migrate", "doctor")
+LATER = ("tools", "search", "call", "add", "remove", "connect", "migrate", "doctor")
 """Commands of a later version (RUN-4): to be told from mistakes."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -23,13 +23,15 @@ commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
+  mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
+  mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
 
 Without --transport: stdio when standard input is a pipe, a socket or a file (a client started it), HTTP when it is a
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
 this folder, then config.yaml in the user's config folder, else the built-in demo.
 Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on the command line, 3 no gateway runs,
-4 some servers are down."""
+4 some servers are down, 5 somebody has to sign in."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = _command(arguments)
         describe, run = COMMANDS[command]
-        return run(_parser(command, describe).parse_args(arguments))
+        return run(_parser(command, describe).parse_intermixed_args(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
         return 2
@@ -86,15 +88,26 @@ def _open_standard_streams() -> None:
 
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    if command == "import":  # has options of its own, and no config
+        from mcpx.cli.imports import parser_of
+
+        return parser_of(description)
     parser = argparse.ArgumentParser(
         prog="mcpx" if command == "serve" else f"mcpx {command}",
         description=description,
         epilog=EPILOG if command == "serve" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
+    if command == "auth":
+        parser.add_argument("action", choices=("status", "login", "logout"), help="what to do")
+        parser.add_argument("words", metavar="NAME", nargs="*", help="the server; then the config file")
+    else:
+        parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
     parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
+    if command == "auth":
+        parser.add_argument("--json", action="store_true", help="status: one JSON object instead of a table")
+        parser.add_argument("--no-browser", action="store_true", help="login: only say where to sign in")
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -201,6 +214,22 @@ def _reload(options: argparse.Namespace) -> int:
     return reload(_absolute(_required(options, "reload")), state_folder(os.environ), _env(options))
 
 
+def _auth(options: argparse.Namespace) -> int:
+    from mcpx.cli import auth
+
+    action, words = options.action, list[str](options.words)
+    name = words.pop(0) if action != "status" and words else ""
+    if (action != "status" and not name) or len(words) > 1:
+        wanted = "[CONFIG]" if action == "status" else "NAME [CONFIG]"
+        raise ConfigError([f"error: say: mcpx auth {action} {wanted}"])
+    options.config_file = words[0] if words else None
+    path = _absolute(_required(options, f"auth {action} {name}".rstrip()))
+    where = auth.Where(path, lambda: _load(path, options), os.environ, _env(options))
+    if action == "status":
+        return auth.status(where, options.json)
+    return auth.login(where, name, not options.no_browser) if action == "login" else auth.logout(where, name)
+
+
 def _absolute(path: Path) -> Path:
     """As `Config.path` has it: a running gateway is found by it."""
     return Path(os.path.abspath(path))
@@ -213,9 +242,17 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(path, options, os.environ, _env(options), state_folder(os.environ))
 
 
+def _import(options: argparse.Namespace) -> int:
+    from mcpx.cli.imports import run
+
+    return run(options)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "serve": ("One MCP gateway in front of many MCP servers.", _serve),
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
+    "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
+    "import": ("Make commands of an OpenAPI document or a curl command line.", _import),
 }

@@ -40,7 +40,7 @@ def servers(
     A running gateway is asked whatever has become of its file, and without the variables the file may need."""
     answer: Json | None = asyncio.run(_ask(path, state_folder(environ), env))
     if answer is None:
-        seen = asyncio.run(_look(load(), environ))
+        seen = asyncio.run(_look(load(), environ, state_folder(environ)))
         answer = {"running": False, "config": str(path), **seen}
     if as_json:
         told = json.dumps(answer, indent=2, ensure_ascii=False)
@@ -74,14 +74,14 @@ async def _ask(path: Path, state: Path, env: str | None) -> Json | None:
     return {"running": True, **answer} if answer is not None and "servers" in answer else None
 
 
-async def _look(config: Config, environ: Mapping[str, str]) -> Json:
+async def _look(config: Config, environ: Mapping[str, str], state: Path) -> Json:
     """Connect to every server once, see, and let go."""
     from mcpx.core.gateway import Gateway
     from mcpx.processes import process
 
     logging.getLogger("mcpx").addHandler(logging.NullHandler())  # the table says it all
     once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)
-    gateway = Gateway(replace(config, mcp_servers=once), environ)
+    gateway = Gateway(replace(config, mcp_servers=once), environ, state, looks=True)
     try:
         gateway.start()
         await asyncio.gather(*(upstream.settled.wait() for upstream in gateway.generation.upstreams.values()))
@@ -100,6 +100,8 @@ def print_table(answer: Json, with_links: bool) -> None:
     for at, row in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
+        if at > 0 and (where := found[at - 1].get("auth_url")):
+            sys.stdout.write(f"  sign in at {printable(where)}\n")
         if with_links and at > 0:
             for link in found[at - 1].get("links") or ():
                 sys.stdout.write(f"  {_link(as_object(link))}\n")
@@ -107,8 +109,8 @@ def print_table(answer: Json, with_links: bool) -> None:
     facts = [counted(len(found), "server"), f"mode {answer.get('mode', '?')}", answer.get("url"), where]
     sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
     for choice in answer.get("auto", ()):
-        client = _plain(choice["client"]) or "a client"
-        sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {_plain(choice['reason'])}\n")
+        client = plain(choice["client"]) or "a client"
+        sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {plain(choice['reason'])}\n")
     _print_refusal(as_object(answer.get("last_reload")))
 
 
@@ -119,13 +121,13 @@ def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
     if error and server["status"] != "disabled":  # which is no failure, but has its reason
         detail = f"failing since {_local(server.get('since'))}: {detail}"
     return (
-        _plain(name),
+        plain(name),
         server["status"],
         str(server["tools"]),
         *(_count(server.get(key)) for key in counts),
         "-" if latency is None else f"{latency:g} ms",
         str(server["restarts"]),
-        _plain(detail),
+        plain(detail),
     )
 
 
@@ -139,10 +141,10 @@ def _link(link: Json) -> str:
     """One connection: what it is used for, why there is one, and how busy it is."""
     calls, idle = link.get("calls"), link.get("idle_s")
     facts = [
-        _plain(str(link.get("use", "?"))),
+        plain(str(link.get("use", "?"))),
         None if calls is None else counted(calls, "call"),
         None if idle is None else f"idle for {idle:.0f} s",
-        _plain(str(link.get("why") or "")),
+        plain(str(link.get("why") or "")),
     ]
     return " · ".join(filter(None, facts))
 
@@ -155,7 +157,7 @@ def _print_refusal(reload: Json) -> None:
     sys.stdout.write(f"\nThe config on disk was refused at {_local(reload.get('at'))}; the last good one runs on:\n")
     for problem in problems:
         for line in str(problem).splitlines():
-            sys.stdout.write(f"  {_plain(line)}\n")
+            sys.stdout.write(f"  {plain(line)}\n")
 
 
 def _local(stamp: object) -> str:
@@ -168,7 +170,12 @@ def _local(stamp: object) -> str:
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
 
 
-def _plain(text: str) -> str:
+def printable(url: str) -> str:
+    """An address is ASCII; what is not has no business in a terminal."""
+    return "".join(c for c in url if c.isascii() and c.isprintable())
+
+
+def plain(text: str) -> str:
     """What a server wrote is text, not commands to the terminal."""
     line = "".join(c if c.isprintable() else " " for c in text)
     return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"

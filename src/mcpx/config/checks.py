@@ -17,7 +17,7 @@ from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
 from mcpx.wire.address import BadAddress, parse, proxy_for
-from mcpx.wire.fields import OURS, headers_mistakes
+from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 
 MAX_NAME = 64
 
@@ -107,12 +107,36 @@ class _Checks:
             given, at = table.get("ref"), (*at, "ref")
         self._known(given, self._auth_names, "auth config", at)
 
+    def _auth_fits(self, server: Tree, kind: str, path: KeyPath) -> None:
+        """Whether what a server's `auth` refers to can be sent there."""
+        given, at = server.get("auth"), (*path, "auth")
+        if (table := as_map(given)) is not None:
+            given, at = table.get("ref"), (*at, "ref")
+        entries = (entry for _, entry in maps_in(self._tree.get("auth_configs")) if entry.get("name") == given)
+        if _text(given) is None or (entry := next(entries, None)) is None:
+            return
+        if kind == "stdio":
+            hint = "leave it out; what the program needs goes into 'env'"
+            self._findings.add("a stdio server is a program that is started, nobody signs in to it", at, hint=hint)
+        chosen = str(entry.get("type")).lower()
+        section = as_map(entry.get(chosen)) or {}
+        if chosen == "api_key" and str(section.get("location")).lower() == "body":
+            hint = "send it as a header or in the query"
+            self._findings.add("an api_key in the body cannot be sent to an MCP server", at, hint=hint)
+        names = list(as_map(section.get("headers")) or ()) if chosen == "custom_header" else [section.get("name")]
+        if chosen in ("custom_header", "api_key") and section.get("location") not in ("query", "body"):
+            for name in filter(None, map(_text, names)):
+                if re.fullmatch(OURS, name) and not re.fullmatch(FRAMING, name):  # else it is told where it stands
+                    what = f"the header {shorten(name)!r} of this auth config is set by mcpx on the way to a server"
+                    self._findings.add(what, at, hint="use another auth config there")
+
     def _server(self, server: Tree, path: KeyPath) -> None:
         self._auth_ref(server, path)
         connection = as_map(server.get("connection"))
         if connection is None or as_bool(server.get("enabled")) is False:
             return
         at = (*path, "connection")
+        self._auth_fits(server, str(connection.get("type")).lower(), path)
         schemes = _SCHEMES.get(str(connection.get("type")).lower())
         if schemes:
             other = next((name for name in _SCHEMES if _scheme(connection.get("url")) in _SCHEMES[name]), None)

@@ -41,6 +41,7 @@ from mcpx.wire.logs import Brief
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
+    from mcpx.auth.credentials import Credentials
     from mcpx.auth.ring import Ring
     from mcpx.core.caching import Answers
     from mcpx.core.local import LocalCommands
@@ -84,16 +85,24 @@ class Gateway:
     """Also the `Hub` its upstreams report to."""
 
     def __init__(
-        self, config: Config, environ: Mapping[str, str], state: Path | None = None, *, itself: str = ""
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        state: Path | None = None,
+        *,
+        itself: str = "",
+        looks: bool = False,
     ) -> None:
         """`state` is the folder for what is not configuration; without one nothing is kept. `itself` marks this
-        gateway to itself, should one of its servers turn out to be the gateway."""
+        gateway to itself, should one of its servers turn out to be the gateway. `looks`: it is only to be seen how
+        the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used."""
         self.itself = itself
         self.bus = Bus()
         self.relay = Relay(self.bus)
         self._tasks = Tasks("gateway")
-        self._snapshots = Snapshots(None if state is None else state / "snapshots")
-        self._around = Surroundings(environ, self._snapshots, Gate(STARTS_AT_ONCE), lambda: self.ring, itself)
+        self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
+        gate = Gate(STARTS_AT_ONCE)
+        self._around = Surroundings(environ, self._snapshots, gate, lambda: self.ring, not looks, itself)
         self._environ, self._state = environ, state
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
@@ -157,7 +166,12 @@ class Gateway:
         """The credentials that servers and commands use."""
         from mcpx.auth.ring import Ring
 
-        return Ring(self._environ, self._state, lambda: self.fetcher)
+        return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed)
+
+    def _credentials_changed(self, credentials: "Credentials") -> None:
+        for upstream in self._all():
+            if upstream.signing is not None and upstream.signing.inner is credentials:
+                upstream.credentials_changed()
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +231,9 @@ class Gateway:
                 for tool in before.local.replaced_by(local):
                     self._forget_answers(tool)
                     self._tasks.start(tool.drain(DRAIN))
+            if "ring" in vars(self):
+                auths = {entry.name: entry.auth for entry in config.auth_configs}
+                await self.ring.keep(auths, {(u.name, u.address) for u in self._all()})
             return plan
 
     async def _drain(self, upstream: Upstream) -> None:
@@ -304,6 +321,7 @@ class Gateway:
                 "name": name,
                 "description": upstream.server.description,
                 **_state(upstream),
+                "auth_url": upstream.auth_url,
                 "tools": self.catalog.count(name, "tools"),
             }
             for name, upstream in self.generation.upstreams.items()

@@ -1,7 +1,7 @@
 """The way in for whoever looks after a running gateway: a Unix socket only its owner may open, JSON lines both ways.
 
 One per config: `mcpx servers` and `mcpx reload` find the gateway that runs on the same file. A request is
-`{"do": "status"}`; the answer is one object with `ok`.
+`{"do": "status"}`, with what the verb needs beside it; the answer is one object with `ok`.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ LONGEST = 65536
 PATIENCE = 2.0
 """Seconds a gateway that starts waits for one that is there already and does not answer."""
 
-Verb = Callable[[], Awaitable[Json]]
+Verb = Callable[[Json], Awaitable[Json]]
+"""Gets the request."""
 
 
 def socket_path(state: Path, config: Path, env: str | None) -> Path:
@@ -117,13 +118,14 @@ class Control:
 
     async def _answer(self, line: bytes) -> Json:
         try:
-            verb = self._verbs.get(str(as_object(codec.load(line)).get("do")))
+            request = as_object(codec.load(line))
         except codec.BadJson:
-            verb = None
+            request = {}
+        verb = self._verbs.get(str(request.get("do")))
         if verb is None:
             return {"ok": False, "error": f"say one of {', '.join(sorted(self._verbs))}"}
         try:
-            return await verb()
+            return await verb(request)
         except Exception as error:
             log.exception("a control verb failed")
             return {"ok": False, "error": type(error).__name__}
@@ -140,8 +142,8 @@ class Control:
                     self._path.unlink()
 
 
-async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
-    """Put one verb to the gateway behind a socket; None when nobody is there."""
+async def ask(path: Path, verb: str, timeout: float = 40.0, **more: object) -> Json | None:
+    """Put one verb to the gateway behind a socket, with what it needs; None when nobody is there."""
     try:
         require_private(path.parent)
     except FileNotFoundError:
@@ -156,7 +158,7 @@ async def ask(path: Path, verb: str, timeout: float = 40.0) -> Json | None:
         return None
     try:
         async with asyncio.timeout(timeout):
-            writer.write(json.dumps({"do": verb}).encode() + b"\n")
+            writer.write(json.dumps({**more, "do": verb}).encode() + b"\n")
             answer: Any = codec.load(await reader.readline())
     except (OSError, ValueError, TimeoutError, codec.BadJson):
         return None

@@ -116,7 +116,7 @@ class Unavailable(RpcError):
         self.server = server
         self.http_status = http_status
         self.challenge = challenge
-        """With a 401: how the server wants us to sign in (`WWW-Authenticate`), if it says so."""
+        """With a 401 or 403: how the server wants us to sign in (`WWW-Authenticate`), if it says so."""
         self.unsent = False
         """The server certainly did not act on the request, so it may be sent again."""
         self.retry_after: float | None = None

@@ -32,7 +32,7 @@ def starts_process(transport: Transport) -> bool:
 TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
-    beside=("carried", "dial", "memory", "refusals", "replies"),
+    beside=("carried", "dial", "memory", "proving", "refusals", "replies", "standing"),
     needs=("open",),
     keys=True,
 )

@@ -1,6 +1,6 @@
 """What every transport is told when it is to open a conversation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from mcpx.wire.http_client import Pool
 from mcpx.wire.peer import Inbound
 
 if TYPE_CHECKING:
-    from mcpx.auth.credentials import Credentials
+    from mcpx.auth.credentials import Credentials, Proof
+    from mcpx.transports.proving import Proving
 
 VIA = "mcpx-via"
 EACH_SAYS = frozenset({"accept", "accept-encoding", "content-type"})
@@ -42,11 +43,26 @@ class Dial:
         """The header that tells an HTTP server which gateways a request came through; none without a mark."""
         return ((VIA, ", ".join((*running_inside(self.environ), self.itself))),) if self.itself else ()
 
-    def headers(self, own: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-        """What goes with every request: the configured ones, and ours. Of those that a request says itself there must
-        not be two; many people's files have them, copied from an example."""
-        named = [(name, value) for name, value in own.items() if name.lower() not in EACH_SAYS]
-        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in (*named, *self.via)]
+    def headers(self, own: Mapping[str, str], proof: "Proof | None" = None) -> list[tuple[bytes, bytes]]:
+        """What goes with every request, for `header_lines`."""
+        pairs = self.named_headers(own, proof)
+        return [(name.encode(), value.encode("latin-1", "replace")) for name, value in pairs]
+
+    def named_headers(self, own: Mapping[str, str], proof: "Proof | None" = None) -> list[tuple[str, str]]:
+        """The configured ones, ours, and those of the proof, which take the place of configured ones. Of those that a
+        request says itself there must not be two; many people's files have them, copied from an example."""
+        proved = () if proof is None else proof.headers
+        taken = EACH_SAYS.union([name.lower() for name, _ in proved]) if proved else EACH_SAYS
+        named = [(name, value) for name, value in own.items() if name.lower() not in taken]
+        return [*named, *[pair for pair in proved if pair[0].lower() not in EACH_SAYS], *self.via]
+
+    def proving(self, took: "Callable[[Proof], None]") -> "Proving | None":
+        """What sees to the proofs of a conversation; None where it needs none."""
+        if self.credentials is None:
+            return None
+        from mcpx.transports.proving import Proving  # who has no credentials does without
+
+        return Proving(self.name, self.credentials, took)
 
     def pool(self, url: str) -> Pool:
         """Connections to this address, or to the proxy before it. Raises Unavailable for one that cannot be."""

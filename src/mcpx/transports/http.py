@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -31,12 +31,15 @@ from mcpx.model.errors import (
     Unavailable,
 )
 from mcpx.transports.dial import Dial
-from mcpx.transports.replies import LONGEST_RETRY_MS, NOISE, RETRY_MS, Delivery, Reply, StandingStream, loaded, unsent
+from mcpx.transports.replies import Delivery, Reply, loaded, unsent
+from mcpx.transports.standing import StandingStream, listen
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.framing import Patience
-from mcpx.wire.http_client import ConnectionLost, header_lines
+from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation, Meanwhile, Waiting
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Proof
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +87,11 @@ class HttpConversation:
         self.modern = False
         self._version: str | None = None
         self._session: str | None = None
+        self._spec, self._dial = spec, dial
         self._own = dial.headers(spec.headers)
         self.secrets = tuple(spec.headers.values())
+        self.proving = dial.proving(self._take)
+        """None: the server wants no proof."""
         self._pool = dial.pool(spec.url)
         self._target = self._pool.target
         self._ready: asyncio.Future[None] | None = None
@@ -107,7 +113,7 @@ class HttpConversation:
         self.modern = version in era.MODERN
         self._set_headers()
         if not self.modern:
-            self.tasks.start(self._listen())
+            self.tasks.start(listen(self, self._ready))
 
     def memory(self) -> int:
         return 0
@@ -122,6 +128,16 @@ class HttpConversation:
         self._lines = header_lines([*headers, (b"accept", both)])
         self._stream_lines = header_lines([*headers, (b"accept", b"text/event-stream")])
         self._lines_by_method = {}
+
+    def _take(self, proof: "Proof") -> None:
+        """From now on requests go out with this proof."""
+        from mcpx.transports.proving import with_query
+
+        before = () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        self._own = self._dial.headers(self._spec.headers, proof)
+        self._target = with_query(self._pool.target, proof.query)
+        self.secrets = (*self._spec.headers.values(), *proof.secrets, *before)
+        self._set_headers()
 
     def _headers_for(self, method: str, params: Json) -> bytes:
         if not self.modern and method != "server/discover":
@@ -149,6 +165,8 @@ class HttpConversation:
             raise unsent(self.name, self._lost)
         if self._ready is not None and not self._ready.done():
             await asyncio.wait([self._ready], timeout=timeout)
+        proving = self.proving
+        proved = proving is None or proving.ready()  # first, for the headers hold the proof
         try:
             lines = self._headers_for(method, params)
         except RpcError as error:
@@ -160,7 +178,12 @@ class HttpConversation:
             self.waiting.drop(rid)
             raise RpcError(INVALID_REQUEST, f"the message cannot be sent: {error}") from None
         reply = Reply(self, rid, wait)
-        reply.carrier = self._pool.start("POST", self._target, lines, body, reply)
+        if proving is not None:
+            reply.proof, reply.asked = proving.proof, (method, params, message)
+        if proving is None or proved:
+            reply.carrier = self._pool.start("POST", self._target, lines, body, reply)
+        else:
+            proving.wait_for(reply)
         try:
             result = await wait.future
         except (asyncio.CancelledError, Unavailable) as error:
@@ -212,7 +235,15 @@ class HttpConversation:
             self._lose("does not take what it is sent")
         elif self._lost is None:
             self._untaken += len(body)
-            sink.start(self._pool, "POST", self._target, self._lines, body)
+            sink.start("POST", body)
+
+    def repeat(self, reply: "Reply") -> Abortable:
+        """Send a request with the proof there is by now."""
+        method, params, message = reply.asked
+        return self._pool.start("POST", self._target, self._headers_for(method, params), codec.dump(message), reply)
+
+    def deliver(self, method: str, body: bytes, sink: "Delivery") -> Abortable:
+        return self._pool.start(method, self._target, self._lines, body, sink, brief=True)
 
     def taken(self, size: int) -> None:
         self._untaken -= size
@@ -273,38 +304,12 @@ class HttpConversation:
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         self.answer(reply)
 
-    def poll(self, reply: "Reply", last_id: str) -> None:
-        """Ask for the rest of a stream that an older server closed before its response."""
-        lines = self._stream_lines + header_lines([(b"last-event-id", last_id.encode())])
-        reply.carrier = self._pool.start("GET", self._target, lines, b"", reply)
-
-    async def _listen(self) -> None:
-        """Keep the stream open on which an older server sends what belongs to no request."""
-        last_id: str | None = None
-        delay = RETRY_MS / 1000
-        patience = Patience(NOISE)
-        noisy = False
-        if self._ready is not None:
-            await asyncio.shield(self._ready)
-        while self._lost is None:
-            lines = self._stream_lines
-            if last_id is not None:
-                lines += header_lines([(b"last-event-id", last_id.encode())])
-            stream = StandingStream(self, patience)
-            stream.carrier = self._pool.start("GET", self._target, lines, b"", stream)
-            try:
-                offered = await stream.ended
-            finally:
-                stream.leave()
-            if not offered:
-                return
-            last_id = stream.last_id or last_id
-            if stream.spoiled:
-                self.warn(f"its stream of notifications {stream.spoiled}; it is opened again, now and then")
-            noisy = bool(stream.spoiled) or (noisy and not stream.spoke)
-            fine = stream.heard and not noisy
-            delay = RETRY_MS / 1000 if fine else min(delay * 2, LONGEST_RETRY_MS / 1000)
-            await asyncio.sleep(stream.retry_ms / 1000 if stream.retry_ms is not None and fine else delay)
+    def get(self, last_id: str | None, sink: "Reply | StandingStream") -> Abortable:
+        """Ask for a stream, or for the rest of one that an older server closed."""
+        lines = self._stream_lines
+        if last_id is not None:
+            lines += header_lines([(b"last-event-id", last_id.encode())])
+        return self._pool.start("GET", self._target, lines, b"", sink)
 
     def warn(self, what: str) -> None:
         """Say it, the first time."""
@@ -335,6 +340,10 @@ class HttpConversation:
             self.inbound.closed(reason)
 
     @property
+    def lost(self) -> bool:
+        return self._lost is not None
+
+    @property
     def in_session(self) -> bool:
         return self._session is not None
 
@@ -344,12 +353,17 @@ class HttpConversation:
         if self._lost is not None:
             self.waiting.wind_down()
             self._pool.retire()
-            await self.tasks.close()
+            await self._end_tasks()
             return
         if self._session is not None:
             goodbye = Delivery(self)
-            goodbye.start(self._pool, "DELETE", self._target, self._lines, b"")
+            goodbye.start("DELETE", b"")
             await asyncio.wait([goodbye.future], timeout=1.0)
         self._lose("closed by the gateway")
-        await self.tasks.close()
+        await self._end_tasks()
         await self._pool.close()
+
+    async def _end_tasks(self) -> None:
+        if self.proving is not None:
+            await self.proving.close()
+        await self.tasks.close()

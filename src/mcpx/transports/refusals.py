@@ -3,7 +3,7 @@
 Promise: the error names the server and the status and says in one short printable line what the body says, whoever
 wrote it: an MCP server, a framework, a login page, a proxy. The gateway's own credentials are not among its words.
 A JSON-RPC error in the body is the server's own and stays as it is, except where the answer is not about the message
-at all but about us (401) or about the moment (429, 503).
+at all but about us (401, or 403 for want of a scope) or about the moment (429, 503).
 """
 
 from collections.abc import Iterable
@@ -13,42 +13,55 @@ from mcpx.model.call import as_object
 from mcpx.model.errors import SERVER_DOWN, RpcError, Unavailable
 from mcpx.wire import codec
 from mcpx.wire.exchange import Headers, retry_after
+from mcpx.wire.words import printable, without
 
-__all__ = ["BODY", "refusal"]
+__all__ = ["BODY", "about_us", "refusal"]
 
 BODY = 65536
 """Bytes of an error's body that are worth looking at."""
-REASON = 200
-"""Characters of a server's own words."""
 
 
 def refusal(
     name: str, status: int, headers: Headers, body: bytes, secrets: Iterable[str] = (), *, other_type: str = ""
 ) -> RpcError:
-    """The error for an answer with this status; `secrets` are the values of the headers we sent, `other_type` is how
-    a server is to be reached that is not found in this way."""
-    message = _loaded(body)
+    """The error for an answer with this status; `secrets` are the values of what we sent, `other_type` is how a server
+    is to be reached that is not found in this way."""
+    message, secrets = _loaded(body), tuple(secrets)
     own = message.get("error")
-    if message.get("jsonrpc") == "2.0" and isinstance(own, dict) and status not in (401, 429, 503):
+    challenge = ", ".join(headers.all("www-authenticate")) or None if status in (401, 403) else None
+    ours = status in (401, 429, 503) or _wants_scope(status, challenge)
+    if message.get("jsonrpc") == "2.0" and isinstance(own, dict) and not ours:
         error = RpcError.from_json(own)
         error.http_status = status
+        error.message = without(secrets, error.message)
         return error
-    said = _printable(_without(secrets, _words(message, body)))
-    reason = _meaning(status, headers, other_type) + (f": {said}" if said else "")
-    challenge = ", ".join(headers.all("www-authenticate")) or None if status == 401 else None
+    said = printable(without(secrets, _words(message, body)))
+    reason = _meaning(status, headers, other_type, secrets) + (f": {said}" if said else "")
     problem = Unavailable(name, SERVER_DOWN, reason, http_status=status, challenge=challenge)
     if status in (429, 503):
         problem.retry_after = retry_after(headers)
     return problem
 
 
-def _meaning(status: int, headers: Headers, other_type: str) -> str:
+def about_us(error: BaseException) -> bool:
+    """Whether a server refused what proves us, and did not act on the message: another proof may help."""
+    if not isinstance(error, Unavailable):
+        return False
+    return error.http_status == 401 or _wants_scope(error.http_status, error.challenge)
+
+
+def _wants_scope(status: int | None, challenge: str | None) -> bool:
+    return status == 403 and challenge is not None and "insufficient_scope" in challenge
+
+
+def _meaning(status: int, headers: Headers, other_type: str, secrets: Iterable[str]) -> str:
     if status == 401:
         return "wants the gateway to sign in (HTTP 401)"
     if status == 403:
         return "does not let the gateway in with the credentials it has (HTTP 403)"
     if 300 <= status < 400:
-        return f"redirects to {_printable(headers.get('location') or '')}; put that address into the config"
+        where = printable(without(secrets, headers.get("location") or ""))  # it may hold the query that was asked with
+        return f"redirects to {where}; put that address into the config"
     if status in (404, 405, 501):  # 501: what knows GET only
         return (
             f"no MCP endpoint at this address (HTTP {status}){f'; it may need type: {other_type}' * bool(other_type)}"
@@ -74,16 +87,3 @@ def _words(message: dict[str, Any], body: bytes) -> str:
             return value
     text = body.decode("utf-8", "replace").lstrip()
     return "" if message or text[:1] in ("<", "{", "[") else text.partition("\n")[0]
-
-
-def _printable(text: str) -> str:
-    line = " ".join("".join([c if c.isprintable() else " " for c in text[: 4 * REASON]]).split())
-    return line if len(line) <= REASON else line[:REASON] + "…"
-
-
-def _without(secrets: Iterable[str], text: str) -> str:
-    for secret in secrets:
-        for part in (secret, secret.rpartition(" ")[2]):  # `Bearer x` may be said back as x
-            if len(part) >= 6:
-                text = text.replace(part, "***")
-    return text

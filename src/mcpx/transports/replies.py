@@ -16,17 +16,19 @@ from mcpx.model.errors import (
     SERVER_DOWN,
     SERVER_GARBAGE,
     SERVER_TOO_LARGE,
+    RpcError,
     Unavailable,
 )
 from mcpx.transports.refusals import BODY, refusal
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.exchange import Headers
 from mcpx.wire.framing import Patience
-from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded, Pool
+from mcpx.wire.http_client import Abortable, ConnectionLost, Crowded
 from mcpx.wire.peer import Wait
 from mcpx.wire.sse import SseEvent, SseReader
 
 if TYPE_CHECKING:
+    from mcpx.auth.credentials import Proof
     from mcpx.transports.http import HttpConversation
 
 log = logging.getLogger(__name__)
@@ -70,7 +72,8 @@ class Reply:
 
     __slots__ = (
         *("_body", "_events", "_finished", "_headers", "_in_step", "_last_id", "_left", "_message", "_patience"),
-        *("_polling", "_retry_ms", "_rid", "_status", "_talk", "_wait", "carrier", "meanwhile", "session"),
+        *("_polling", "_retry_ms", "_rid", "_status", "_talk", "_wait", "asked", "carrier", "meanwhile"),
+        *("pending", "proof", "repeated", "session"),
     )
 
     def __init__(self, talk: "HttpConversation", rid: str | int, wait: Wait) -> None:
@@ -80,6 +83,11 @@ class Reply:
         self.meanwhile = wait.meanwhile
         self.carrier: Abortable | None = None
         self.session: str | None = None
+        self.proof: Proof | None = None
+        self.repeated = False
+        self.pending: asyncio.Task[Any] | None = None
+        self.asked: tuple[str, Json, Json] = ("", {}, {})
+        """Method, params and message, where it may have to be sent again with another proof."""
         self._left = False
         self._polling: asyncio.TimerHandle | None = None
         self._status = 0
@@ -97,7 +105,7 @@ class Reply:
     @property
     def unsent(self) -> bool:
         """Whether the request certainly did not reach the server."""
-        return self._last_id is None and self.carrier is not None and not self.carrier.sent
+        return self._last_id is None and (self.carrier is None or not self.carrier.sent)
 
     def head(self, status: int, headers: Headers) -> None:
         self._status, self._headers, self._finished, self._body = status, headers, False, b""
@@ -106,6 +114,7 @@ class Reply:
         if is_stream(status, headers):
             self._events = SseReader(self._event, limit=self._talk.limit, on_skipped=self._skipped)
             self._patience = self._patience or Patience(NOISE)
+            self.repeated = False  # this proof was taken; the stream may outlive it
 
     def body(self, data: bytes) -> None:
         events, patience = self._events, self._patience
@@ -188,7 +197,11 @@ class Reply:
             error = refusal(
                 self._talk.name, self._status, self._headers, bytes(raw), self._talk.secrets, other_type="sse"
             )
-            self._talk.waiting.fail(self._rid, error)
+            proving = self._talk.proving
+            if proving is None or self._left or not proving.refused(self, error):
+                self._talk.waiting.fail(self._rid, error)
+            else:
+                self.carrier = None  # nothing was done about it
         elif self._in_step:
             self._message["id"] = self._rid
             self._talk.waiting.resolve(self._message)
@@ -217,10 +230,24 @@ class Reply:
         if self._last_id is not None and not self._talk.modern and self._status == 200:
             if deliberate and self._wait.meanwhile is not None:
                 self._wait.meanwhile.paused(self._retry_ms)
-            loop = asyncio.get_running_loop()
-            self._polling = loop.call_later(self._retry_ms / 1000, self._talk.poll, self, self._last_id)
+            self._polling = asyncio.get_running_loop().call_later(self._retry_ms / 1000, self._poll)
         else:
             self._fail(SERVER_DIED, reason)
+
+    def _poll(self) -> None:
+        if self._talk.proving is None:
+            self.send()
+        else:
+            self._talk.proving.start(self)
+
+    def send(self) -> None:
+        """Once more: the request, or what is left of its answer."""
+        self._finished = False
+        again = self._talk.repeat(self) if self._last_id is None else self._talk.get(self._last_id, self)
+        self.carrier = again
+
+    def unproved(self, error: RpcError) -> None:
+        self._talk.waiting.fail(self._rid, error)
 
     def _fail(self, code: int, reason: str) -> None:
         self._talk.waiting.fail(self._rid, Unavailable(self._talk.name, code, reason))
@@ -230,6 +257,8 @@ class Reply:
         self._left = True
         if self._polling is not None:
             self._polling.cancel()
+        if self.pending is not None:
+            self.pending.cancel()
         if self.carrier is not None and not self._finished:
             self.carrier.abort()
 
@@ -256,23 +285,41 @@ class Delivery:
         self._talk = talk
         self._carrier: Abortable | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._size = 0
+        self._method, self._body = "POST", b""
         self._answer = 0
+        self._refused: RpcError | None = None
+        self.proof: Proof | None = None
+        self.repeated = False
+        self.pending: asyncio.Task[Any] | None = None
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def start(self, pool: Pool, method: str, target: str, lines: bytes, body: bytes) -> None:
-        self._size = len(body)
+    def start(self, method: str, body: bytes) -> None:
+        self._method, self._body = method, body
         self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self._give_up)
-        self._carrier = pool.start(method, target, lines, body, self, brief=True)
+        if self._talk.proving is None:
+            self.send()
+        else:
+            self._talk.proving.start(self)
+
+    def send(self) -> None:
+        self._refused = None
+        self._carrier = self._talk.deliver(self._method, self._body, self)
+
+    def unproved(self, error: RpcError) -> None:
+        log.debug("[%s] a notification was not sent: %s", self._talk.name, error.message)
+        self._over()
 
     def _give_up(self) -> None:
         if self._carrier is not None:
             self._carrier.abort()
-        self.end()
+        if self.pending is not None:
+            self.pending.cancel()
+        self._over()
 
     def head(self, status: int, headers: Headers) -> None:
         if status >= 400:
             log.debug("[%s] answered a notification with HTTP %d", self._talk.name, status)
+            self._refused = refusal(self._talk.name, status, headers, b"")
 
     def body(self, data: bytes) -> None:
         self._answer += len(data)
@@ -283,104 +330,18 @@ class Delivery:
         return True
 
     def end(self) -> None:
+        proving = self._talk.proving
+        if self._refused is None or proving is None or not proving.refused(self, self._refused):
+            self._over()
+
+    def _over(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self.future.done():
             self.future.set_result(None)
-            self._talk.taken(self._size)
+            self._talk.taken(len(self._body))
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionLost) and not error.sent:
             self._talk.unreachable(error)
-        self.end()
-
-
-class StandingStream:
-    """The stream of an older server that belongs to no request. `ended` tells whether the server offers one."""
-
-    meanwhile = None
-
-    def __init__(self, talk: "HttpConversation", patience: Patience) -> None:
-        self._talk = talk
-        self._patience = patience
-        self._reader: SseReader | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._answer = 0
-        self.carrier: Abortable | None = None
-        self.ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.last_id: str | None = None
-        self.retry_ms: int | None = None
-        self.heard = False
-        """There was an event,"""
-        self.spoke = False
-        """... with a message in it."""
-        self.spoiled = ""
-        """Why it was cut off."""
-        self._passing = False  # the server has a trouble of its own; whether it offers the stream is not said
-
-    def head(self, status: int, headers: Headers) -> None:
-        if is_stream(status, headers):
-            self._reader = SseReader(self._event, limit=self._talk.limit, on_skipped=self._skipped)
-            return
-        self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self.end)
-        if status == 404 and self._talk.in_session:
-            self._talk.end_session()
-        self._passing = status >= 500 or status in (408, 429)
-
-    def body(self, data: bytes) -> None:
-        reader = self._reader
-        if reader is None:
-            self._answer += len(data)
-            if self._answer > BODY:
-                self.end()
-        elif not self.spoiled:
-            reader.feed(data)
-            pending = reader.unfinished
-            if pending > self._talk.limit:
-                self._skipped(pending, "", b"")
-            elif self._patience.lost(len(data), pending):
-                self._spoil("carries nothing but noise")
-
-    def _event(self, event: SseEvent) -> None:
-        if self.spoiled:
-            return
-        self.heard = True
-        self.last_id = event.id or self.last_id
-        if event.retry is not None:
-            self.retry_ms = bounded_retry(event.retry)
-        if event.data and event.event == "message" and self._talk.hear(event.data, self):
-            self.spoke = True
-            self._patience.message()
-
-    def _skipped(self, size: int, reason: str, head: bytes) -> None:
-        self._spoil(f"carries an event of more than {self._talk.limit:,} bytes")
-
-    def answered(self, message: Json) -> None:
-        """A response came, and there is no request here that it could answer."""
-        self._talk.waiting.strays += 1
-        self._spoil("carries answers, which belong on the streams of their requests")
-
-    def _spoil(self, why: str) -> None:
-        self.spoiled = self.spoiled or why
-        self.end()
-
-    def trusted(self) -> bool:
-        return True
-
-    def end(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(self._reader is not None or self._passing)
-        self.leave()
-
-    def failed(self, error: Exception) -> None:
-        if isinstance(error, ConnectionLost) and not error.sent:
-            self._talk.unreachable(error)
-        if not self.ended.done():
-            self.ended.set_result(True)
-        self.leave()
-
-    def leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.carrier is not None:
-            self.carrier.abort()
+        self._over()

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
@@ -19,9 +19,12 @@ from mcpx.wire import codec
 from mcpx.wire.address import target_of
 from mcpx.wire.exchange import Headers
 from mcpx.wire.framing import Patience
-from mcpx.wire.http_client import Abortable, ConnectionLost, Pool, header_lines
+from mcpx.wire.http_client import Abortable, ConnectionLost, header_lines
 from mcpx.wire.peer import Conversation
 from mcpx.wire.sse import SseEvent, SseReader
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Proof
 
 NOISE = 2**20
 """Bytes of comments, blank lines and nonsense that the stream may carry from one message to the next."""
@@ -55,10 +58,10 @@ class SseConversation(Carried):
     def __init__(self, spec: Sse, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._spec = spec
-        own = dial.headers(spec.headers)
-        stream = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
-        self._stream_lines = header_lines([*own, *stream])
-        self._lines = header_lines([*own, (b"content-type", b"application/json"), (b"accept", b"application/json")])
+        self._secrets = tuple(spec.headers.values())
+        self._set_headers(None)
+        self.proving = dial.proving(self._take)
+        """None: the server wants no proof."""
         self._pool = dial.pool(spec.url)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stream: Abortable | None = None
@@ -69,10 +72,38 @@ class SseConversation(Carried):
         self._room.set()
         self._posting: _Post | None = None
 
+    def _set_headers(self, proof: "Proof | None") -> None:
+        own = self._dial.headers(self._spec.headers, proof)
+        stream = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+        self._stream_lines = header_lines([*own, *stream])
+        self._lines = header_lines([*own, (b"content-type", b"application/json"), (b"accept", b"application/json")])
+
+    def _take(self, proof: "Proof") -> None:
+        """From now on requests go out with this proof."""
+        before = () if self.proving is None or self.proving.proof is None else self.proving.proof.secrets
+        self._set_headers(proof)
+        self._secrets = (*self._spec.headers.values(), *proof.secrets, *before)
+
+    def _proved(self, target: str) -> str:
+        if self.proving is None or self.proving.proof is None:
+            return target
+        from mcpx.transports.proving import with_query
+
+        return with_query(target, self.proving.proof.query)
+
+    def open_stream(self, sink: "_Down") -> None:
+        target = self._proved(self._pool.target)
+        self._stream = self._pool.start("GET", target, self._stream_lines, b"", sink)
+
+    def leave_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.abort()
+
+    def post(self, raw: bytes, sink: "_Post") -> Abortable:
+        return self._pool.start("POST", self._proved(self._endpoint.result()), self._lines, raw, sink)
+
     async def start(self) -> None:
-        self._stream = self._pool.start(
-            "GET", self._pool.target, self._stream_lines, b"", _Down(self, self._dial.limit)
-        )
+        _Down(self, self._dial.limit).start()
         try:
             async with asyncio.timeout(self._dial.timeout):
                 await self._endpoint
@@ -126,12 +157,11 @@ class SseConversation(Carried):
             self._endpoint.set_exception(problem)
         self._peer.lose(reason, SERVER_DIED)
         self._room.set()
-        if self._stream is not None:
-            self._stream.abort()
+        self.leave_stream()
 
     def refused(self, status: int, headers: Headers, body: bytes) -> RpcError:
         other = "" if self._endpoint.done() else "http"
-        return refusal(self._dial.name, status, headers, body, self._spec.headers.values(), other_type=other)
+        return refusal(self._dial.name, status, headers, body, self._secrets, other_type=other)
 
     def _transmit(self, raw: bytes) -> None:
         # One POST at a time: on several connections messages could overtake each other.
@@ -160,7 +190,7 @@ class SseConversation(Carried):
         if self._waiting <= HIGH_WATER:
             self._room.set()
         self._posting = _Post(self, raw)
-        self._posting.start(self._pool, self._endpoint.result(), self._lines)
+        self._posting.start()
 
     def posted(self, raw: bytes, problem: RpcError | None) -> None:
         if problem is not None:
@@ -182,8 +212,9 @@ class SseConversation(Carried):
 
     async def close(self) -> None:
         await super().close()
-        if self._stream is not None:
-            self._stream.abort()
+        if self.proving is not None:
+            await self.proving.close()
+        self.leave_stream()
         await self._pool.close()
 
 
@@ -196,6 +227,22 @@ class _Down:
         self._patience = Patience(NOISE)
         self._reader = SseReader(self._event, limit=limit, on_skipped=self._skipped)
         self._refused: _Refused | None = None
+        self.proof: Proof | None = None
+        self.repeated = False
+        self.pending: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        if self._talk.proving is None:
+            self.send()
+        else:
+            self._talk.proving.start(self)
+
+    def send(self) -> None:
+        self._refused = None
+        self._talk.open_stream(self)
+
+    def unproved(self, error: RpcError) -> None:
+        self._talk.down("the event stream was refused", error)
 
     def head(self, status: int, headers: Headers) -> None:
         if status >= 300:
@@ -206,6 +253,7 @@ class _Down:
     def body(self, data: bytes) -> None:
         if self._refused is not None:
             if self._refused.take(data):
+                self._talk.leave_stream()
                 self.end()
             return
         self._reader.feed(data)
@@ -229,8 +277,10 @@ class _Down:
     def end(self) -> None:
         if self._refused is None:
             self._talk.down("the event stream ended")
-        else:
-            self._talk.down("the event stream was refused", self._refused.problem(self._talk))
+            return
+        problem = self._refused.problem(self._talk)
+        if self._talk.proving is None or not self._talk.proving.refused(self, problem):
+            self._talk.down("the event stream was refused", problem)
 
     def failed(self, error: Exception) -> None:
         self._talk.down(str(error) or "the event stream broke")
@@ -243,20 +293,36 @@ class _Post:
         self._talk = talk
         self._raw = raw
         self._refused: _Refused | None = None
-        self._taken = False
+        self._taken = self._over = False
         self._answer = 0
         self._carrier: Abortable | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.proof: Proof | None = None
+        self.repeated = False
+        self.pending: asyncio.Task[Any] | None = None
 
-    def start(self, pool: Pool, target: str, lines: bytes) -> None:
+    def start(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._talk.timeout, self._late)
-        self._carrier = pool.start("POST", target, lines, self._raw, self)
+        if self._talk.proving is None:
+            self.send()
+        else:
+            self._talk.proving.start(self)
+
+    def send(self) -> None:
+        self._refused, self._taken, self._answer = None, False, 0
+        self._carrier = self._talk.post(self._raw, self)
+
+    def unproved(self, error: RpcError) -> None:
+        if not self._over:
+            self._stop()
+            self._talk.posted(self._raw, error)
 
     def _late(self) -> None:
         self._abort()
         if self._taken:
-            self.end()
+            self._finish(None if self._refused is None else self._refused.problem(self._talk))
         else:
+            self._stop()
             self._talk.post_late(self._raw)
 
     def _abort(self) -> None:
@@ -280,16 +346,27 @@ class _Post:
         return True
 
     def end(self) -> None:
+        problem = None if self._refused is None else self._refused.problem(self._talk)
+        proving = self._talk.proving
+        if problem is not None and proving is not None and proving.refused(self, problem):
+            self._taken = False  # the server did nothing about it
+        else:
+            self._finish(problem)
+
+    def _finish(self, problem: RpcError | None) -> None:
         self._stop()
-        self._talk.posted(self._raw, None if self._refused is None else self._refused.problem(self._talk))
+        self._talk.posted(self._raw, problem)
 
     def failed(self, error: Exception) -> None:
         self._stop()
         self._talk.post_failed(self._raw, error)
 
     def _stop(self) -> None:
+        self._over = True
         if self._timer is not None:
             self._timer.cancel()
+        if self.pending is not None:
+            self.pending.cancel()
 
 
 class _Refused:

@@ -1,16 +1,24 @@
 """A server over a WebSocket: both eras, as on stdio, one text frame a message, subprotocol `mcp`."""
 
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, Unavailable
+from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
-from mcpx.transports.refusals import refusal
+from mcpx.transports.refusals import about_us, refusal
 from mcpx.wire import websocket
+from mcpx.wire.address import parse
 from mcpx.wire.framing import Patience
 from mcpx.wire.peer import Conversation
+from mcpx.wire.words import without
+
+if TYPE_CHECKING:
+    from mcpx.auth.credentials import Proof
+
+T = TypeVar("T")
 
 NOISE = 2**20
 """Bytes of frames that are no messages of ours, from one message to the next."""
@@ -40,11 +48,35 @@ class SocketConversation(Carried):
         self._patience = Patience(NOISE)
 
     async def start(self, spec: Websocket) -> None:
-        name = self._dial.name
+        proving = self._dial.proving(lambda proof: None)
+        if proving is None:
+            await self._connect(spec, None)
+            return
+        proof = await self._in_time(proving.get())
+        try:
+            await self._connect(spec, proof)
+        except RpcError as error:
+            if not about_us(error) or not await self._in_time(proving.renewed(proof, error)):
+                raise
+            await self._connect(spec, proving.proof)
+
+    async def _in_time(self, proved: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with asyncio.timeout(self._dial.timeout):
+                return await proved
+        except TimeoutError:
+            what = f"nothing proves the gateway to it within {self._dial.timeout:g} s"
+            raise Unavailable(self._dial.name, SERVER_DOWN, what) from None
+
+    async def _connect(self, spec: Websocket, proof: "Proof | None") -> None:
+        name, url = self._dial.name, spec.url
+        secrets = spec.headers.values() if proof is None else (*spec.headers.values(), *proof.secrets)
+        if proof is not None and proof.query:
+            url = _with_query(url, proof)
         try:
             self._socket = await websocket.connect(
-                spec.url,
-                [*spec.headers.items(), *self._dial.via],
+                url,
+                self._dial.named_headers(spec.headers, proof),
                 limit=self._dial.limit,
                 subprotocol="mcp",
                 timeout=self._dial.timeout,
@@ -52,9 +84,10 @@ class SocketConversation(Carried):
                 on_close=lambda reason: self._peer.lose(reason or "the connection was closed", SERVER_DIED),
             )
         except websocket.Refused as answer:
-            raise refusal(name, answer.status, answer.headers, answer.body, spec.headers.values()) from None
+            raise refusal(name, answer.status, answer.headers, answer.body, secrets) from None
         except (OSError, TimeoutError) as error:
-            raise Unavailable(name, SERVER_DOWN, f"cannot connect: {str(error) or 'no answer'}") from None
+            said = without(secrets, str(error)) or "no answer"
+            raise Unavailable(name, SERVER_DOWN, f"cannot connect: {said}") from None
 
     def _received(self, raw: bytes) -> None:
         waiting = self._peer.waiting
@@ -79,3 +112,10 @@ class SocketConversation(Carried):
         await super().close()
         if self._socket is not None:
             self._socket.close()
+
+
+def _with_query(url: str, proof: "Proof") -> str:
+    from mcpx.transports.proving import with_query
+
+    address = parse(url, ("ws", "wss"))
+    return replace(address, target=with_query(address.target, proof.query)).url

@@ -307,8 +307,7 @@ class Connections:
             main = self.links.main
             if main is not None and main.use == "lent":
                 # Who cannot be asked needs a link that declares nothing: that is the main one from now on.
-                self.links.main = None
-                self._main.renew()
+                self.renew()
 
     def asked_late(self) -> None:
         if not self.traits.asks_late:
@@ -319,10 +318,14 @@ class Connections:
     def bound(self, link: Link) -> None:
         self.links.rethink()
         if link is self.links.main:
-            self.links.main = None
-            self._main.renew()
+            self.renew()
         else:
             self._carry_soon()
+
+    def renew(self) -> None:
+        """Have another main link; this one lives on beside it, for who holds it."""
+        self.links.main = None
+        self._main.renew()
 
     def spoilt(self, link: Link) -> None:
         self.links.retire(link)

@@ -30,6 +30,10 @@ HELD = 0.75
 """Most seconds a starting server holds a place: what has not answered by then is slow or mute, not busy."""
 
 
+SIGN_IN = 60.0
+"""Seconds between two tries of a server that wants somebody to sign in; it is tried at once when somebody has."""
+
+
 class Gate:
     """So many servers start at a time; one that a call waits for does not stand in line."""
 
@@ -82,8 +86,9 @@ class Life:
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wanted = asyncio.Event()
         self._over = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._resting: Literal["sleep", "renew"] | None = None
-        self._retry_after = 0.0
+        self._retry_after = self._no_use_before = 0.0
 
     # For the upstream ----------------------------------------------------------------------------------------
 
@@ -129,6 +134,8 @@ class Life:
         left = self._forbidden_for()
         if left > 0:
             reason = (self.status.last_error or "not connected").removeprefix(f"{self.server.name}: ")
+            if self.status.state == "needs_auth":
+                raise Unavailable(self.server.name, SERVER_DOWN, reason, http_status=401)
             error = Unavailable(self.server.name, SERVER_DOWN, f"{reason}; next try in {max(left, 1):.0f} s")
             if not self.recovery.circuit_open:
                 error.retry_after = left  # the server's own wish
@@ -148,6 +155,11 @@ class Life:
         """The server asked not to be tried for so long (`Retry-After`)."""
         self._retry_after = time.monotonic() + seconds
 
+    def hurry(self) -> None:
+        """What the server was waiting for is there: it is tried now, if it pauses."""
+        self._no_use_before = 0.0
+        self._hurried.set()
+
     def set(self, state: State, error: str | None = None) -> None:
         if (state, error) != (self.status.state, self.status.last_error):
             failing = error is not None and self.status.last_error is not None
@@ -163,6 +175,7 @@ class Life:
         held = asyncio.get_running_loop().call_later(HELD, self._gate.leave) if placed else None
         self.recovery.begin(time.monotonic())
         self._over.clear()
+        self._hurried.clear()
         self.needs_auth = False
         try:
             problem = await self._connect()
@@ -171,6 +184,7 @@ class Life:
                 held.cancel()
                 self._gate.leave()
         if problem is None:
+            self._hurried.clear()
             self.set("connected")
             self.came.set()
         else:
@@ -187,25 +201,37 @@ class Life:
 
     async def _pause(self, by_itself: bool) -> None:
         now = time.monotonic()
-        pause: float | None = max(self.recovery.end(now), self._retry_after - now)
+        if self.needs_auth:
+            self.recovery.rest()  # it is well
+            self._no_use_before = 0.0 if self._hurried.is_set() else now + SIGN_IN
+            pause: float | None = SIGN_IN
+        else:
+            pause = self.recovery.end(now)
+        pause = max(pause, self._retry_after - now)
         if not by_itself or not self.server.auto_reconnect:
             pause = None  # only when a call asks for it
         self.next_try = None if pause is None else now + pause
         if pause is not None and self._forbidden_for() > 0:
             self._conclude()  # for a call that came between the loss and this
-            await asyncio.sleep(pause)
+            await self._wait(pause, self._hurried)
         else:
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await self._wait(pause, self._hurried, self._wanted)
         self.next_try = None
 
+    async def _wait(self, seconds: float | None, *signs: asyncio.Event) -> None:
+        """For so long, or until there is one of these."""
+        waits = [asyncio.ensure_future(sign.wait()) for sign in signs]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
     def _forbidden_for(self) -> float:
-        """Seconds for which not even a call may start an attempt: an open circuit, or the server's own wish."""
+        """Seconds for which not even a call may start an attempt: an open circuit, the server's own wish, or somebody
+        has to sign in first."""
         now = time.monotonic()
-        wish = self._retry_after - now
+        wish = max(self._retry_after, self._no_use_before) - now
         if self.recovery.circuit_open and self.next_try is not None:
             return max(self.next_try - now, wish)
         return wish

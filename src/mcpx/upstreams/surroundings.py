@@ -23,6 +23,8 @@ class Surroundings:
     gate: Gate
     ring: "Callable[[], Ring] | None" = None
     """All credentials; made when first needed."""
+    asks: bool = True
+    """Whether people are asked to sign in."""
     itself: str = ""
     """What marks this gateway to itself, should a server turn out to be the gateway."""
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))

@@ -7,6 +7,7 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcpx.config import Server
@@ -14,6 +15,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
+from mcpx.transports.refusals import about_us
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
@@ -26,6 +28,7 @@ from mcpx.wire.tasks import Tasks
 if TYPE_CHECKING:
     from mcpx.auth import Auth
     from mcpx.auth.credentials import Credentials
+    from mcpx.upstreams.signing import Signing
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +44,18 @@ class Upstream:
     def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: "tuple[str, Auth] | None" = None) -> None:
         """`auth`: the auth config it refers to, and its name."""
         self.server = server
-        self.credentials: Credentials | None = None
-        """What proves the gateway to it."""
-        if auth is not None and around.ring is not None:
-            url: str | None = getattr(server.connection, "url", None)
-            self.credentials = around.ring().of(*auth, server.name, url, self._signed_in)
         self.name = server.name
         self.latency: float | None = None
         """Seconds the last probe took."""
         self._tasks = Tasks(server.name)
+        self._hub = hub
+        self._auth = auth
+        self._refused = ""
+        """How it said that somebody has to sign in."""
+        self.signing: Signing | None = None
+        """How people sign in to it, where they can."""
+        self.credentials = self._credentials(around)
+        """What proves the gateway to it."""
         self._connections = Connections(server, hub, around, self._tasks, self)
         self._links, self._book = self._connections.links, self._connections.book
         self._parking = Parking(server.name, self._tasks, self._rested)
@@ -67,6 +73,28 @@ class Upstream:
             self._book.remember()
         if self.known or not server.enabled:
             self.settled.set()
+
+    def _credentials(self, around: Surroundings) -> "Credentials | None":
+        url = self.address
+        if not url or around.ring is None or not self.server.enabled:
+            return None
+        given = None if self._auth is None else around.ring().of(*self._auth, self.name, url)
+        headers: Mapping[str, str] = getattr(self.server.connection, "headers", {})
+        if given is None and any(name.lower() == "authorization" for name in headers):
+            return None
+        from mcpx.auth.credentials import signs_in  # for servers elsewhere only
+        from mcpx.upstreams.signing import Signing
+
+        if given is not None and signs_in(given) is None:
+            return given
+        self.signing = Signing(self.name, url, around.ring, signs_in(given), self._tasks, around.asks)
+        return self.signing
+
+    @property
+    def address(self) -> str:
+        """Where it is; a WebSocket's as that of the HTTP server it begins with, and none of a program."""
+        url: str = getattr(self.server.connection, "url", "")
+        return f"http{url[2:]}" if url[:2].lower() == "ws" else url
 
     @property
     def enabled(self) -> bool:
@@ -133,7 +161,8 @@ class Upstream:
             if isinstance(error, Unavailable):
                 if error.retry_after:
                     self._life.hold_off(error.retry_after)
-                self._life.needs_auth = error.http_status == 401
+                if self._wants_sign_in(error):
+                    self._life.needs_auth, problem = True, error.message
         except Exception as error:
             log.exception("[%s] connecting failed", self.name)
             problem = f"{self.name}: {type(error).__name__}"
@@ -144,7 +173,10 @@ class Upstream:
                 self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
-        log.warning("[%s] %s", self.name, problem.removeprefix(f"{self.name}: "))
+        known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
+        log.log(
+            logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
+        )
         return problem
 
     def changed(self, link: Link) -> None:
@@ -190,8 +222,47 @@ class Upstream:
         elif self.status.state == "degraded":
             self._life.set("connected")
 
-    def _signed_in(self) -> None:
-        """Its credentials have changed, or somebody has to sign in."""
+    # Signing in ------------------------------------------------------------------------------------------------
+
+    @property
+    def auth_type(self) -> str | None:
+        """How the gateway proves itself to it, as far as the config says."""
+        return None if self._auth is None else self._auth[1].type
+
+    @property
+    def auth_url(self) -> str | None:
+        """Where somebody has to sign in."""
+        return None if self.signing is None else self.signing.auth_url
+
+    def _wants_sign_in(self, error: Unavailable) -> bool:
+        """Whether it was about us; then the error says what to do."""
+        if not about_us(error):
+            return False
+        if self.signing is not None:
+            self._refused = error.message.removesuffix(f"; {self.signing.hint}")
+            self.signing.tell(error)
+        else:
+            what = "the Authorization header in its config" if self._auth is None else f"its auth {self._auth[0]!r}"
+            if what not in error.message:
+                error.message = f"{error.message}; {what} is not taken"
+        return True
+
+    def credentials_changed(self) -> None:
+        """Somebody has signed in or out, or has to."""
+        signing = self.signing
+        if signing is None or self._living is None:
+            return
+        self._hub.state_changed(self.name)
+        if not signing.changed():
+            if self.status.state == "needs_auth":
+                self._life.set("needs_auth", f"{self._refused}; {signing.hint}")
+            return
+        log.info("[%s] sign-in has changed, it is connected anew", self.name)
+        main = self._links.main
+        if main is not None and main.alive:
+            self._connections.renew()  # what it offers, and who it thinks we are, may differ now
+        else:
+            self._life.hurry()
 
     # What it offers --------------------------------------------------------------------------------------------
 
@@ -301,7 +372,7 @@ class Upstream:
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
-            elif error.http_status == 401:
+            elif self._wants_sign_in(error):
                 self._life.set("needs_auth", error.message)
             raise
         finally:
@@ -355,11 +426,16 @@ class Upstream:
 
     async def _tried(self) -> None:
         self.start(self._solo)
-        await self._life.ready()
-        main = self._links.main
-        if main is None or not main.alive:
-            reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
-            raise Unavailable(self.name, SERVER_DOWN, reason)
+        try:
+            await self._life.ready()
+            main = self._links.main
+            if main is None or not main.alive:
+                reason = (self.status.last_error or "not connected").removeprefix(f"{self.name}: ")
+                status = 401 if self.status.state == "needs_auth" else None
+                raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
+        except Unavailable as error:
+            self._wants_sign_in(error)
+            raise
 
     # What reaches the server besides calls ---------------------------------------------------------------------
 

@@ -1,0 +1,265 @@
+"""What signing in leaves behind: one JSON object for each key, in files that only this user may read.
+
+Promised: a file is whole or not there, 0600 from its first moment; encrypted when there is a key (`MCPX_KEY`, else one
+in the system's keyring). What another gateway wrote into the same folder is seen with the next reading. A file that
+cannot be read counts as absent, and is said once with what to do; what is written in its place leaves it aside. What
+cannot be written is kept in memory, and said. Without a folder everything is in memory.
+No promise: that nobody who can read this process's memory or environment can read it.
+"""
+
+import base64
+import hashlib
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from mcpx.model.call import Json, as_object
+from mcpx.wire import codec
+from mcpx.wire.folders import private_folder, read_small
+
+log = logging.getLogger(__name__)
+
+LARGEST = 2**20
+"""Bytes of a file; a grant with its registration has some kilobytes."""
+SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+"""40 ms and 16 MB, once for each salt: so much a guess at a passphrase costs too."""
+PATIENCE = 3.0
+"""Seconds a keyring may take: one that is locked asks a person, and everybody else waits meanwhile."""
+
+Source = Literal["MCPX_KEY", "keyring"]
+
+
+class _Sealed(Exception):
+    """There is a file, and it cannot be read; says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    source: Source
+    text: str = field(repr=False)
+
+
+class Vault:
+    def __init__(self, state: Path | None, environ: Mapping[str, str]) -> None:
+        self._folder = None if state is None else state / "auth"
+        self._environ = environ
+        self._seen: dict[str, tuple[object, bytes]] = {}
+        """What was last read or written, and the mark of the file it was in; no mark: it is in no file."""
+        self._keys: dict[tuple[str, bytes], bytes] = {}
+        self._salts: dict[str, bytes] = {}
+        """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
+        derive one key."""
+        self._said: set[str] = set()
+        self._turn = threading.RLock()
+        """It is asked from several threads: deriving a key, or a keyring, takes its time."""
+
+    @property
+    def sealed_by(self) -> Source | None:
+        """What the key comes from; None: files are not encrypted, or there are none."""
+        with self._turn:
+            secret = self._secret
+        return None if secret is None else secret.source
+
+    @property
+    def kept(self) -> bool:
+        """Whether anything outlives this process."""
+        return self._folder is not None
+
+    def read(self, key: str) -> Json | None:
+        with self._turn:
+            return self._read(key)
+
+    def _read(self, key: str) -> Json | None:
+        mark = self._mark(key)
+        seen = self._seen.get(key)
+        if seen is None or (seen[0] != mark and seen[0] is not None):
+            if mark is None:
+                self._seen.pop(key, None)
+                return None
+            try:
+                seen = mark, self._open(key)
+            except _Sealed as problem:
+                self._say(str(problem))
+                return None
+            self._seen[key] = seen
+        return as_object(codec.load(seen[1]))
+
+    def write(self, key: str, value: Json) -> None:
+        with self._turn:
+            self._write(key, value)
+
+    def _write(self, key: str, value: Json) -> None:
+        plain = codec.dump(value)
+        self._seen[key] = None, plain
+        if self._folder is None:
+            return
+        try:
+            private_folder(self._folder)
+            self._set_aside(key)
+            self._replace(self._file(key), self._closed(key, plain))
+        except OSError as error:
+            self._say(f"sign-ins cannot be kept: {error}; the next start will ask for them again")
+        else:
+            self._seen[key] = self._mark(key), plain
+
+    def delete(self, key: str) -> None:
+        with self._turn:
+            self._seen.pop(key, None)
+            if self._folder is not None:
+                with suppress(FileNotFoundError):
+                    self._file(key).unlink()
+
+    # Files -----------------------------------------------------------------------------------------------------
+
+    def _file(self, key: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def _mark(self, key: str) -> object:
+        """What changes with every writing of its file; None: there is none."""
+        if self._folder is None:
+            return None
+        try:
+            found = os.lstat(self._file(key))
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _open(self, key: str) -> bytes:
+        """The JSON text in its file. Raises `_Sealed`."""
+        file = self._file(key)
+        try:
+            private_folder(file.parent)
+            raw = read_small(file, LARGEST)
+            outer = as_object(codec.load(raw))
+        except (OSError, codec.BadJson) as error:
+            raise _Sealed(f"a kept sign-in cannot be read ({file}: {error}); sign in again") from None
+        if outer.get("sealed") != 1:
+            value = outer.get("value")
+            if outer.get("key") != key or not isinstance(value, dict):
+                raise _Sealed(f"{file} is not a sign-in that mcpx kept; sign in again")
+            return codec.dump(value)
+        return self._unsealed(key, outer, file)
+
+    def _closed(self, key: str, plain: bytes) -> bytes:
+        """What is written for it."""
+        secret = self._secret
+        if secret is None:
+            return codec.dump({"key": key, "value": codec.load(plain)})
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        salt = self._salts.setdefault(secret.source, os.urandom(16))
+        nonce = os.urandom(12)
+        data = AESGCM(self._derived(secret, salt)).encrypt(nonce, plain, key.encode())
+        parts = {"salt": salt, "nonce": nonce, "data": data}
+        encoded = {name: base64.b64encode(part).decode() for name, part in parts.items()}
+        return codec.dump({"sealed": 1, "by": secret.source, **encoded})
+
+    def _unsealed(self, key: str, outer: Json, file: Path) -> bytes:
+        by: Any = outer.get("by")
+        secret = self._secret
+        if secret is None or secret.source != by:
+            missing = "MCPX_KEY is not set" if by == "MCPX_KEY" else f"the key in the {by} is not used or not there"
+            raise _Sealed(f"a kept sign-in is encrypted, and {missing}: set it as before, or sign in again ({file})")
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            salt, nonce, data = (base64.b64decode(str(outer.get(part))) for part in ("salt", "nonce", "data"))
+            plain = AESGCM(self._derived(secret, salt)).decrypt(nonce, data, key.encode())
+            codec.load(plain)
+        except (InvalidTag, ValueError, codec.BadJson):
+            raise _Sealed(
+                f"a kept sign-in is encrypted with another {by}: set that again, or sign in again ({file})"
+            ) from None
+        self._salts[secret.source] = salt
+        return plain
+
+    def _set_aside(self, key: str) -> None:
+        """A file that cannot be read now may be readable to whoever finds the key."""
+        file = self._file(key)
+        if self._mark(key) is None:
+            return
+        try:
+            self._open(key)
+        except _Sealed:
+            aside = file.with_suffix(".unreadable")
+            with suppress(FileNotFoundError):
+                file.replace(aside)
+                log.warning("a new sign-in takes the place of one that cannot be read, which is left as %s", aside)
+
+    def _replace(self, file: Path, content: bytes) -> None:
+        fresh = file.with_name(f".{file.stem}-{secrets.token_hex(6)}")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(content)
+            fresh.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
+
+    def _say(self, problem: str) -> None:
+        if problem not in self._said:
+            self._said.add(problem)
+            log.warning("%s", problem)
+
+    # Keys ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _secret(self) -> _Secret | None:
+        if self._folder is None:
+            return None
+        if given := self._environ.get("MCPX_KEY"):
+            return _Secret("MCPX_KEY", given)
+        held = _from_keyring()
+        return None if held is None else _Secret("keyring", held)
+
+    def _derived(self, secret: _Secret, salt: bytes) -> bytes:
+        known = self._keys.get((secret.source, salt))
+        if known is None:
+            known = hashlib.scrypt(secret.text.encode(), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT)
+            if len(self._keys) > 64:
+                self._keys.clear()
+            self._keys[secret.source, salt] = known
+        return known
+
+
+def _from_keyring() -> str | None:
+    """A key of our own in the system's keyring, made when it is not there; None where there is no usable keyring."""
+    from importlib.util import find_spec
+
+    if find_spec("keyring") is None:
+        return None
+    found: list[str] = []
+
+    def look() -> None:
+        import keyring  # pyright: ignore[reportMissingImports]
+
+        ring: Any = keyring
+        try:
+            if ring.get_keyring().priority <= 0:
+                return  # there is none: this is the stand-in that refuses everything
+            held = ring.get_password("mcpx", "vault")
+            if held is None:
+                ring.set_password("mcpx", "vault", secrets.token_urlsafe(32))
+                held = ring.get_password("mcpx", "vault")  # as it was kept, should two have been at it
+            if held:
+                found.append(str(held))
+        except Exception as error:  # noqa: BLE001  whatever a backend raises
+            log.warning("the keyring cannot be used (%s): sign-ins are kept unencrypted", type(error).__name__)
+
+    worker = threading.Thread(target=look, name="keyring", daemon=True)
+    worker.start()
+    worker.join(PATIENCE)
+    if worker.is_alive():
+        log.warning("the keyring does not answer: sign-ins are kept unencrypted until the next start")
+    return found[0] if found else None

@@ -1,0 +1,241 @@
+"""Tokens that end, are refused, or do not suffice (spec, section 6)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from auth.authserver import AuthServer, Reply
+from auth.flow import Person, person
+from mcpx.auth.credentials import Refusal
+from mcpx.model.errors import Unproved
+
+
+async def revoked(site: AuthServer, someone: Person) -> None:
+    """The server takes back every access token."""
+    with site.lock:
+        site.tokens.clear()
+
+
+def test_fifty_calls_with_a_token_that_ends_renew_it_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(expires_in=0) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.ask()
+                await someone.open()
+                site.expires_in = 3600
+                proofs = await asyncio.gather(*[someone.credentials.get() for _ in range(50)])
+                assert len({id(proof) for proof in proofs}) == 1
+                assert await someone.ask() == 200
+            assert [one.form["grant_type"] for one in site.asked("/token")] == ["authorization_code", "refresh_token"]
+
+    asyncio.run(run())
+
+
+def test_fifty_calls_with_a_token_that_is_refused_renew_it_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                await revoked(site, someone)
+                assert await asyncio.gather(*[someone.ask() for _ in range(50)]) == [200] * 50
+            assert len(site.asked("/token")) == 2
+
+    asyncio.run(run())
+
+
+def test_a_renewal_goes_on_though_everybody_who_waited_gave_up(tmp_path: Path) -> None:
+    """The old refresh token is used up: the new one must not be lost."""
+
+    async def run() -> None:
+        with AuthServer(expires_in=0) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.ask()
+                await someone.open()
+                site.expires_in = 3600
+                waiting = asyncio.create_task(someone.credentials.get())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                waiting.cancel()
+            async with person(site.url, tmp_path) as again:
+                assert await again.ask() == 200
+            assert len(site.asked("/token")) <= 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+def test_a_refresh_token_is_kept_until_another_comes(rotates: bool, tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(rotates=rotates) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                for _ in range(2):
+                    someone.credentials._renew_at = 0.0  # its time has come
+                    assert await someone.ask() == 200
+            used = [one.form["refresh_token"] for one in site.asked("/token")[1:]]
+            assert len(set(used)) == (2 if rotates else 1)
+
+    asyncio.run(run())
+
+
+def test_a_refused_renewal_leads_to_another_sign_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                site.refresh_tokens.clear()
+                someone.credentials._renew_at = 0.0
+                with pytest.raises(Unproved) as refused:
+                    await someone.credentials.get()
+                assert refused.value.sign_in
+                assert someone.credentials.describe()["signed_in"] is False
+            async with person(site.url, tmp_path) as again:  # the next run knows
+                with pytest.raises(Unproved):
+                    await again.credentials.get()
+                assert again.credentials.describe()["issuer"] == site.issuer
+                await again.sign_in()
+
+    asyncio.run(run())
+
+
+def test_a_token_server_that_is_down_costs_nobody_the_sign_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                site.instead["/token"] = Reply(503)
+                someone.credentials._renew_at = 0.0
+                assert await someone.ask() == 200  # it is good for a while yet
+                await revoked(site, someone)
+                with pytest.raises(Unproved, match="503"):
+                    await someone.ask()
+                assert "503" in (someone.credentials.problem or "")
+                assert someone.credentials.auth_url is None
+                site.instead.clear()
+                assert await someone.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_what_is_refused_after_its_renewal_too_leads_to_a_sign_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                site.instead["/mcp"] = Reply(401, {}, site._challenge('error="invalid_token"'))
+                assert await someone.ask() == 401
+                assert len(site.asked("/token")) == 2
+                assert await someone.ask() == 401
+                assert len(site.asked("/token")) == 2
+                assert someone.credentials.auth_url is not None
+
+    asyncio.run(run())
+
+
+def test_two_gateways_with_one_folder_do_not_use_up_each_others_tokens(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+                assert await other.ask() == 401
+                await one.sign_in()
+                assert await other.ask() == 200  # though nobody has signed in there
+                for someone in (one, other, one):
+                    someone.credentials._renew_at = 0.0
+                    assert await someone.ask() == 200
+                assert site.refresh_tokens
+
+    asyncio.run(run())
+
+
+def test_a_call_that_needs_more_scopes_asks_for_all_of_them_and_the_rest_goes_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        def needs(method: str) -> str:
+            return "write" if method == "tools/call" else "read"
+
+        with AuthServer(challenge_scope="read", needs=needs) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                assert await someone.ask("tools/call") == 403
+                assert someone.credentials.auth_url is not None
+                assert await someone.ask() == 200  # with the token there is
+                await someone.open()
+                assert site.grants[-1].scope == "read write"
+                assert await someone.ask("tools/call") == 200
+                assert await someone.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_a_server_that_is_never_content_is_given_up(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(challenge_scope="admin") as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                refusal = 'Bearer error="insufficient_scope", scope="admin"'
+                site.instead["/mcp"] = Reply(403, {}, {"www-authenticate": refusal})
+                asked = 0
+                for _ in range(6):
+                    assert await someone.ask() == 403
+                    if someone.credentials.auth_url is not None:
+                        asked += 1
+                        await someone.open()
+                assert asked == 1
+                assert "admin" in (someone.credentials.problem or "")
+
+    asyncio.run(run())
+
+
+def test_a_refusal_that_is_not_about_us_changes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                proof = await someone.credentials.get()
+                assert await someone.credentials.refused(proof, Refusal(403, "")) is False
+                assert someone.credentials.auth_url is None
+                assert await someone.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_more_scopes_than_a_registration_was_made_for_make_another(tmp_path: Path) -> None:
+    """Some issuers hold a client to the scopes it was registered with."""
+
+    async def run() -> None:
+        def needs(method: str) -> str:
+            return "write" if method == "tools/call" else "read"
+
+        with AuthServer(challenge_scope="read", needs=needs) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                assert await someone.ask("tools/call") == 403
+                await someone.open()
+                assert await someone.ask("tools/call") == 200
+            assert [one.json["scope"] for one in site.asked("/register")] == ["read", "read write"]
+
+    asyncio.run(run())
+
+
+def test_a_refusal_in_other_words_leaves_the_page_as_it_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                said = 'Bearer error="insufficient_scope", scope="a", error_description="{}"'
+                first = await someone.credentials.begin(Refusal(403, said.format("at 12:00:01")))
+                assert await someone.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
+
+    asyncio.run(run())
+
+
+def test_who_still_uses_credentials_of_an_older_config_is_told_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(expires_in=0) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.ask()
+                await someone.open()
+                await someone.credentials.close()
+                with pytest.raises(Unproved, match="no longer in use"):
+                    await someone.credentials.get()
+
+    asyncio.run(run())
