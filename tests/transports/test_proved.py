@@ -206,6 +206,7 @@ def test_a_proof_that_does_not_come_is_waited_for_in_measure(server: Guarded, wa
             async with conversation(server.url(way), way, credentials, timeout=0.2) as talk:
                 await call(talk, timeout=0.2)
         assert caught.value.code == (SERVER_TIMEOUT if way == "http" else SERVER_DOWN)
+        assert caught.value.message.endswith("the gateway still waited for its credentials")
 
     run(main())
     assert server.seen == []
@@ -252,6 +253,19 @@ def test_what_a_server_refuses_is_sent_once_more_with_another_proof(
     run(main())
     assert [seen.admitted for seen in server.seen].count(False) == 1
     assert len(server.calls()) == (2 if way == "http" else 1)
+
+
+@ways
+def test_a_refusal_with_a_long_page_is_one_like_any_other(server: Guarded, way: str) -> None:
+    """It is not read to the end."""
+    server.valid = {"two"}
+    server.refusal = (401, [], b"<html>" + b"x" * 500_000)
+
+    async def main() -> None:
+        async with conversation(server.url(way), way, Renewable(bearer("one"), bearer("two"))) as talk:
+            assert await call(talk) == "hello"
+
+    run(main())
 
 
 @pytest.mark.parametrize("way", ["http", "sse"])
