@@ -120,8 +120,8 @@ def test_what_an_auth_config_says_reaches_servers_of_every_kind_and_nobody_else(
         assert all(seen.admitted for seen in guarded.seen if seen.verb != "WS")
         environment = echo(gateway, "", "child")
         guarded.admits = lambda headers, query: False
-        shown = BASIC if kind == "basic_auth" else ""
-        guarded.refusal = (401, [("WWW-Authenticate", f"Bearer {CANARY}")], f"not {CANARY} {shown}".encode())
+        shown = {"basic_auth": f"{BASIC} {CANARY}", "api_key-query": f"{CANARY} &"}.get(kind, CANARY)
+        guarded.refusal = (401, [("WWW-Authenticate", f"Bearer {CANARY}")], f"not {shown}".encode())
         refused = echo(gateway, "refused")
         assert "wants the gateway to sign in" in refused["error"]["message"]
         assert state(gateway) == "needs_auth"
@@ -216,17 +216,19 @@ def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(gu
         port = tokens.port
     guarded.admits = lambda headers, query: headers.get("authorization", "").startswith("Bearer token-")
     auth = oauth2(guarded, token_url=f"http://127.0.0.1:{port}/token")
-    with Gateway(config(guarded, auth, "http")) as gateway:
+    given = config(guarded, auth, "http")
+    given["mcp_servers"][0] |= {"retry_delay": 0.1, "max_retries": 20}
+    with Gateway(given) as gateway:
         told = echo(gateway, "hello")
         assert f"the token server 127.0.0.1:{port} cannot be asked" in told["error"]["message"]
         assert guarded.seen == []
-        assert_keeps_its_secrets(gateway, told)
         back = Guarded()
         back.secret, back.token_mark = CANARY, f"-{CANARY}"
         back.port = port
         with back:
-            eventually(lambda: "result" in echo(gateway, "back"))
-            assert state(gateway) == "connected"
+            eventually(lambda: state(gateway) == "connected")
+            assert text_of(echo(gateway, "back")) == "back"
+            assert_keeps_its_secrets(gateway, told)
 
 
 # --- changes
