@@ -84,6 +84,8 @@ mcp_servers:
     health_check_enabled: false
     health_check_interval: 11
     max_message: 13
+    schema_format: json
+    value_format: toon
     schema_compression_enabled: false
     max_description_len: 14
     toon_compression_enabled: false
@@ -123,7 +125,17 @@ commands:
     cache_ttl: 5
   - name: run
     type: script
-    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18, stdin: x, result: r, max_output: 5, concurrency: 6}
+    script:
+      interpreter: bash
+      path: /bin/run.sh
+      args: [a]
+      env: {A: b}
+      cwd: sub
+      timeout: 18
+      stdin: x
+      result: r
+      max_output: 5
+      concurrency: 6
     input_schema: {type: object}
 auth_configs:
   - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}
@@ -167,6 +179,8 @@ global:
   health_check_interval: 25
   tool_proxy_mode: true
   tool_proxy: {enable_search: false, enable_execute: false, enable_list_services: false, search_limit: 26}
+  schema_format: typescript
+  value_format: json
   schema_compression_enabled: false
   max_description_len: 27
   toon_compression_enabled: false
@@ -191,6 +205,8 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         "retry_delay": 23.0,
         "health_check_enabled": False,
         "health_check_interval": 25.0,
+        "schema_format": "typescript",
+        "value_format": "json",
         "schema_compression_enabled": False,
         "max_description_len": 27,
         "toon_compression_enabled": False,
@@ -254,6 +270,8 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 health_check_enabled=False,
                 health_check_interval=11.0,
                 max_message=13,
+                schema_format="json",
+                value_format="toon",
                 schema_compression_enabled=False,
                 max_description_len=14,
                 toon_compression_enabled=False,

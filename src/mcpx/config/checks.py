@@ -156,7 +156,7 @@ class _Checks:
             self._no_nul(value, (*path, "env", key))
         for index, value in enumerate(as_list(section.get("args")) or ()):
             self._no_nul(value, (*path, "args", index))
-        for key in ("command", "cwd", "interpreter", "path"):
+        for key in ("command", "cwd"):
             self._no_nul(section.get(key), (*path, key))
 
     def _no_nul(self, value: Any, path: KeyPath) -> None:
@@ -195,7 +195,6 @@ class _Checks:
             self._auth_ref(section, (*path, str(command.get("type")).lower()))
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
-            self._child(script, (*path, "script"))
             file = _text(script.get("path"))
             if file and "\0" not in file and not os.path.isfile(file):
                 self._warnings.append(f"the script of command {command.get('name')!r} is not there: {file}")
