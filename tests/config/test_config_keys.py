@@ -79,7 +79,6 @@ mcp_servers:
     max_age: 100
     max_memory: 200
     cache_ttl: 10
-    auth: {ref: key}
     trust: quarantine
     limits: {in_flight: 4, per_minute: 5, queue: 6}
     health_check_enabled: false
@@ -94,7 +93,7 @@ mcp_servers:
     json_compression_enabled: false
     structured_content: omit
     result_limit: 16
-  - {name: two, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
+  - {name: two, auth: {ref: key}, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
   - {name: three, connection: {type: sse, url: "https://h/sse", headers: {A: b}}}
   - {name: four, connection: {type: websocket, url: "wss://h/ws", headers: {A: b}}}
 commands:
@@ -142,7 +141,8 @@ auth_configs:
   - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}
   - {name: bearer, type: bearer_token, bearer_token: {token: t}}
   - {name: basic, type: basic_auth, basic_auth: {username: u, password: p}}
-  - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r}}
+  - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r,
+      client_auth: post, params: {audience: a}}}
   - {name: custom, type: custom_header, custom_header: {headers: {X-Key: k}}}
 profiles:
   - name: team
@@ -265,7 +265,6 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 max_age=100.0,
                 max_memory=200,
                 cache_ttl=10.0,
-                auth="key",
                 trust="quarantine",
                 limits=Limits(in_flight=4, per_minute=5, queue=6),
                 health_check_enabled=False,
@@ -281,7 +280,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 structured_content="omit",
                 result_limit=16,
             ),
-            Server(name="two", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
+            Server(name="two", auth="key", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
             Server(name="three", connection=Sse(url="https://h/sse", headers={"A": "b"}), **inherited),
             Server(name="four", connection=Websocket(url="wss://h/ws", headers={"A": "b"}), **inherited),
         ),
@@ -346,7 +345,14 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             AuthConfig(name="basic", auth=BasicAuth(username="u", password="p")),
             AuthConfig(
                 name="oauth",
-                auth=OAuth2(client_id="i", client_secret="s", token_url="https://h/t", scope="r"),
+                auth=OAuth2(
+                    client_id="i",
+                    client_secret="s",
+                    token_url="https://h/t",
+                    scope="r",
+                    client_auth="post",
+                    params={"audience": "a"},
+                ),
             ),
             AuthConfig(name="custom", auth=CustomHeader(headers={"X-Key": "k"})),
         ),

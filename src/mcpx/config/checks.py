@@ -120,11 +120,12 @@ class _Checks:
             self._findings.add("a stdio server is a program that is started, nobody signs in to it", at, hint=hint)
         chosen = str(entry.get("type")).lower()
         section = as_map(entry.get(chosen)) or {}
-        if chosen == "api_key" and str(section.get("location")).lower() == "body":
+        location = str(section.get("location")).lower()
+        if chosen == "api_key" and location == "body":
             hint = "send it as a header or in the query"
             self._findings.add("an api_key in the body cannot be sent to an MCP server", at, hint=hint)
         names = list(as_map(section.get("headers")) or ()) if chosen == "custom_header" else [section.get("name")]
-        if chosen in ("custom_header", "api_key") and section.get("location") not in ("query", "body"):
+        if chosen in ("custom_header", "api_key") and location not in ("query", "body"):
             for name in filter(None, map(_text, names)):
                 if re.fullmatch(OURS, name) and not re.fullmatch(FRAMING, name):  # else it is told where it stands
                     what = f"the header {shorten(name)!r} of this auth config is set by mcpx on the way to a server"
