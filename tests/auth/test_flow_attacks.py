@@ -72,6 +72,15 @@ def test_metadata_of_another_issuer_lead_nowhere(issuer: Any, tmp_path: Path) ->
     asyncio.run(run())
 
 
+def test_a_server_without_metadata_of_its_own_cannot_name_a_foreign_issuer(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(prm_path=None, extra_metadata={"issuer": "https://evil.example"}) as site:
+            async with person(site.url, tmp_path) as someone:
+                assert "another issuer" in await no_page(someone)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("advertised", "said"),
     [(True, None), (True, "https://evil.example"), (None, "https://evil.example"), (True, "{issuer}/"), (None, "")],

@@ -87,6 +87,7 @@ def test_the_resource_is_named_letter_by_letter_wherever_it_must_be(tmp_path: Pa
         ),
         ({"prm_path": None}, [f"{PRM}/mcp", PRM, ASM]),  # 2025-03-26
         ({"prm_path": None, "asm_path": None}, [f"{PRM}/mcp", PRM, ASM]),
+        ({"prm_path": None, "prefix": "/oauth"}, [f"{PRM}/mcp", PRM, ASM]),
     ],
 )
 def test_metadata_are_found_wherever_a_revision_has_them(

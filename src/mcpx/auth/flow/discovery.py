@@ -90,7 +90,9 @@ async def _older(web: Web, url: str) -> Issuer:
     origin = _origin(url)
     about = await web.metadata(origin + OAUTH)
     if about is not None and "issuer" in about:
-        return _read(about, origin)
+        issuer = about["issuer"]
+        # Nobody named an issuer, and that revision knew no path of it: whatever one the origin has is its own.
+        return _read(about, issuer if isinstance(issuer, str) and _is_at(issuer, origin) else origin)
     checked(origin)
     return Issuer(origin, f"{origin}/authorize", f"{origin}/token", f"{origin}/register")
 
@@ -145,6 +147,13 @@ def _origin(url: str) -> str:
     return f"{address.scheme}://{address.authority}"
 
 
+def _is_at(url: str, origin: str) -> bool:
+    try:
+        return _origin(url) == origin
+    except ValueError:
+        return False
+
+
 def _without_fragment(url: str) -> str:
     """The canonical address of a server: scheme and host in lower case, no fragment."""
     parts = urlsplit(url)
@@ -153,12 +162,10 @@ def _without_fragment(url: str) -> str:
 
 def _covers(resource: str, url: str) -> bool:
     """Whether a resource is this server, or what it is part of."""
-    try:
-        same = _origin(resource) == _origin(url)
-    except ValueError:
+    if not _is_at(resource, _origin(url)):
         return False
     parts = urlsplit(resource)
-    if not same or parts.fragment or (parts.query and parts.query != urlsplit(url).query):
+    if parts.fragment or (parts.query and parts.query != urlsplit(url).query):
         return False
     return f"{urlsplit(url).path.rstrip('/')}/".startswith(f"{parts.path.rstrip('/')}/")
 
