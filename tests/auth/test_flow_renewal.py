@@ -197,3 +197,45 @@ def test_a_refusal_that_is_not_about_us_changes_nothing(tmp_path: Path) -> None:
                 assert await someone.ask() == 200
 
     asyncio.run(run())
+
+
+def test_more_scopes_than_a_registration_was_made_for_make_another(tmp_path: Path) -> None:
+    """Some issuers hold a client to the scopes it was registered with."""
+
+    async def run() -> None:
+        def needs(method: str) -> str:
+            return "write" if method == "tools/call" else "read"
+
+        with AuthServer(challenge_scope="read", needs=needs) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                assert await someone.ask("tools/call") == 403
+                await someone.open()
+                assert await someone.ask("tools/call") == 200
+            assert [one.json["scope"] for one in site.asked("/register")] == ["read", "read write"]
+
+    asyncio.run(run())
+
+
+def test_a_refusal_in_other_words_leaves_the_page_as_it_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                said = 'Bearer error="insufficient_scope", scope="a", error_description="{}"'
+                first = await someone.credentials.begin(Refusal(403, said.format("at 12:00:01")))
+                assert await someone.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
+
+    asyncio.run(run())
+
+
+def test_who_still_uses_credentials_of_an_older_config_is_told_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(expires_in=0) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.ask()
+                await someone.open()
+                await someone.credentials.close()
+                with pytest.raises(Unproved, match="no longer in use"):
+                    await someone.credentials.get()
+
+    asyncio.run(run())

@@ -207,9 +207,9 @@ def main() -> None:
         "mcp_servers": [server],
         "global": {"startup_wait": 10, "first_start_wait": 10},
     }
-    if signs_in and (own := signing_in.auth_config(scenario(), context())) is not None:
+    if signs_in and (auth := signing_in.auth_config(scenario(), url, context())) is not None:
         server["auth"] = {"ref": "suite"}
-        config["auth_configs"] = [{"name": "suite", "type": "oauth", "oauth": own}]
+        config["auth_configs"] = [{"name": "suite", **auth}]
     with Gateway(config, transport="stdio") as gateway:
         command, *args = gateway.stdio_command
         parameters = StdioServerParameters(command=command, args=args, env=gateway.env)

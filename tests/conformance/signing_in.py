@@ -6,19 +6,18 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener, urlopen
 
 import anyio
-import anyio.to_thread
 from mcp.client import Client
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
@@ -26,13 +25,16 @@ from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
 from fixtures.gateway import Gateway
+from mcpx.front.control import ask, socket_path
 
 TOOL = "test-tool"
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 """The address that the suite knows a client id metadata document by."""
-WAIT = 8.0
-"""Seconds for mcpx to say where to sign in, or to be connected."""
-MOST_PAGES = 6
+WAIT = 15.0
+"""Seconds for a tool to be listed, and for it to be called."""
+
+MACHINE = "auth/client-credentials-basic"
+"""No person: a token for what the config says."""
 
 STOPPED = {
     "auth/resource-mismatch",
@@ -75,7 +77,7 @@ class _Person:
     """Opens the page, and reads what it is sent back with."""
 
     async def open(self, url: str) -> None:
-        self._back = await anyio.to_thread.run_sync(self._location, url)
+        self._back = await asyncio.to_thread(self._location, url)
 
     @staticmethod
     def _location(url: str) -> str:
@@ -93,6 +95,19 @@ class _Person:
 
 @asynccontextmanager
 async def sdk_transport(url: str, scenario: str, context: dict[str, Any]) -> AsyncIterator[Any]:
+    provider = _provider(url, scenario, context)
+    async with (
+        create_mcp_http_client(auth=provider) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+def _provider(url: str, scenario: str, context: dict[str, Any]) -> OAuthClientProvider:
+    if scenario == MACHINE:
+        return ClientCredentialsOAuthProvider(
+            url, _Memory(None), context["client_id"], context["client_secret"], "client_secret_basic"
+        )
     person = _Person()
     redirect = AnyUrl("http://localhost:3000/callback")
     known = None
@@ -103,7 +118,7 @@ async def sdk_transport(url: str, scenario: str, context: dict[str, Any]) -> Asy
             redirect_uris=[redirect],
             token_endpoint_auth_method="client_secret_basic",
         )
-    provider = OAuthClientProvider(
+    return OAuthClientProvider(
         url,
         OAuthClientMetadata(client_name="sdk", redirect_uris=[redirect]),
         _Memory(known),
@@ -111,11 +126,6 @@ async def sdk_transport(url: str, scenario: str, context: dict[str, Any]) -> Asy
         person.came_back,
         client_metadata_url=DOCUMENT if scenario == "auth/basic-cimd" else None,
     )
-    async with (
-        create_mcp_http_client(auth=provider) as http,
-        streamable_http_client(url, http_client=http) as streams,
-    ):
-        yield streams
 
 
 async def use_directly(client: Client) -> None:
@@ -126,86 +136,77 @@ async def use_directly(client: Client) -> None:
 # mcpx --------------------------------------------------------------------------------------------------------------
 
 
-def auth_config(scenario: str, context: dict[str, Any]) -> dict[str, Any] | None:
+def auth_config(scenario: str, url: str, context: dict[str, Any]) -> dict[str, Any] | None:
     """What a user writes down; None: nothing, mcpx finds out."""
     if scenario == "auth/basic-cimd":
-        return {"client_id": DOCUMENT}
-    if "client_id" in context:
-        return {key: context[key] for key in ("client_id", "client_secret") if key in context}
-    return None
+        return {"type": "oauth", "oauth": {"client_id": DOCUMENT}}
+    if "client_id" not in context:
+        return None
+    own = {key: context[key] for key in ("client_id", "client_secret") if key in context}
+    if scenario == MACHINE:
+        return {"type": "oauth2", "oauth2": {**own, "token_url": token_url(url)}}
+    return {"type": "oauth", "oauth": own}
+
+
+def token_url(url: str) -> str:
+    """Of the issuer that a server names: for `oauth2` a user looks it up and writes it down."""
+
+    def get(place: str) -> dict[str, Any]:
+        with urlopen(place, timeout=10) as answer:
+            return json.load(answer)
+
+    parts = urlsplit(url)
+    about = get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
+    return get(f"{about['authorization_servers'][0]}/.well-known/oauth-authorization-server")["token_endpoint"]
 
 
 class Looking:
     """Somebody in front of a gateway: looks what it says, opens what it wants opened."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+        self._socket = socket_path(Path(gateway.env["MCPX_STATE_DIR"]), gateway.file, None)
         self._opened: set[str] = set()
 
     async def about(self) -> dict[str, Any]:
-        command = [sys.executable, "-m", "mcpx", "servers", str(self._gateway.file), "--json"]
-        done = await anyio.to_thread.run_sync(
-            lambda: subprocess.run(command, env=self._gateway.env, capture_output=True, timeout=20, check=False)
-        )
-        return json.loads(done.stdout)["servers"][0]
+        """The server as `mcpx servers --json` has it."""
+        answer = await ask(self._socket, "status")
+        assert answer is not None, "the gateway does not run"
+        return answer["servers"][0]
 
-    async def page(self, *, or_connected: bool) -> str | None:
-        """A page that nobody has opened yet; None: there is none, and will not be."""
-        with anyio.move_on_after(WAIT):
-            while True:
-                about = await self.about()
-                url = about.get("auth_url")
-                if url and url not in self._opened:
-                    self._opened.add(url)
-                    return url
-                if or_connected and about["status"] == "connected":
-                    return None
-                if "nobody can sign in" in (about["last_error"] or ""):
-                    return None
-                await anyio.sleep(0.05)
-        return None
+    async def pages(self) -> bool:
+        """Open what nobody has opened yet; False: there is none and will not be, or it did not sign anybody in."""
+        about = await self.about()
+        url = about["auth_url"]
+        if url and url not in self._opened:
+            self._opened.add(url)
+            return await _open(url)
+        return "nobody can sign in" not in (about["last_error"] or "")
 
-    @staticmethod
-    async def open(url: str) -> bool:
-        """Whether that signed us in."""
 
-        def get() -> int:
-            with suppress(HTTPError), urlopen(url, timeout=10) as answer:
-                return answer.status
-            return 400
+async def _open(url: str) -> bool:
+    def get() -> int:
+        with suppress(HTTPError), urlopen(url, timeout=10) as answer:
+            return answer.status
+        return 400
 
-        return await anyio.to_thread.run_sync(get) == 200
-
-    async def sign_in(self, *, or_connected: bool = True) -> bool:
-        url = await self.page(or_connected=or_connected)
-        return url is not None and await self.open(url)
+    return await asyncio.to_thread(get) == 200
 
 
 async def use_through(client: Client, someone: Looking) -> None:
     """List and call as a host does whose user signs in when it is wanted, and tries again."""
-    for _ in range(MOST_PAGES):
-        with suppress(MCPError):
-            if TOOL in [tool.name for tool in (await client.list_tools()).tools]:
-                break
-        if not await someone.sign_in():
-            about = await someone.about()
-            if about["status"] != "connected":
-                return
-        await _listed(client)
-    for _ in range(MOST_PAGES):
-        with suppress(MCPError):
-            result = await client.call_tool(TOOL, {})
-            if not result.is_error:
-                return
-        if not await someone.sign_in(or_connected=False):
-            return
 
+    async def listed() -> bool:
+        return TOOL in [tool.name for tool in (await client.list_tools()).tools]
 
-async def _listed(client: Client) -> None:
-    """A moment for mcpx to connect again."""
-    with anyio.move_on_after(WAIT):
-        while True:
-            with suppress(MCPError):
-                if (await client.list_tools()).tools:
+    async def called() -> bool:
+        return not (await client.call_tool(TOOL, {})).is_error
+
+    for done in (listed, called):
+        with anyio.move_on_after(WAIT):
+            while True:
+                with suppress(MCPError):
+                    if await done():
+                        break
+                if not await someone.pages():
                     return
-            await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)

@@ -1,7 +1,7 @@
 """The official suite's client scenarios, with the back edge of mcpx as the client (PRO-7).
 
-Left out: `auth/*`, because mcpx learns OAuth towards upstreams in step 5 (the scenarios come with it), and
-`sep-2640-*`, because skills are an extension that a host implements, not a gateway.
+The scenarios `auth/*` are in `test_auth_conformance`. Left out: `sep-2640-*`, because skills are an extension that a
+host implements, not a gateway.
 """
 
 import shlex

@@ -72,7 +72,7 @@ def union(*scopes: str) -> str:
     """All of them, each once, in their order. Raises `Unproved` where that is too much to ask for."""
     merged = " ".join(dict.fromkeys(" ".join(scopes).split()))
     if len(merged) > LONGEST_SCOPE:
-        raise Unproved("it wants more scopes than a sign-in can ask for")
+        raise Unproved("it has more scopes than a sign-in can ask for: name those you need in 'scope' (type: oauth)")
     return merged
 
 
@@ -81,7 +81,5 @@ def first_scope(configured: str, challenged: str | None, found: Found) -> str:
     stay signed in where the issuer knows that."""
     if configured:
         return union(configured)
-    if challenged is None and found.scopes is None:
-        return ""
-    wanted = union(challenged if challenged is not None else " ".join(found.scopes or ()))
+    wanted = union(challenged or " ".join(found.scopes or ()))
     return union(wanted, OFFLINE) if wanted and OFFLINE in found.issuer.scopes else wanted

@@ -37,6 +37,13 @@ class Client:
     """In an earlier run."""
     expires: float = 0.0
     """Seconds since 1970; 0: never."""
+    scope: str = ""
+    """What it was registered for: some issuers hold it to that."""
+
+    def serves(self, scope: str) -> bool:
+        """Whether this registration will do for these scopes, and for a while."""
+        lasts = not self.expires or self.expires > time.time() + 60
+        return lasts and set(scope.split()) <= set(self.scope.split())
 
     def proof(self) -> tuple[dict[str, str], str | None]:
         """Fields of a form, and a header `Authorization`."""
@@ -48,13 +55,15 @@ class Client:
         return {"client_id": self.id}, None
 
     def to_json(self) -> Json:
-        return {"id": self.id, "secret": self.secret, "method": self.method, "expires": self.expires}
+        kept = {"id": self.id, "secret": self.secret, "method": self.method}
+        return {**kept, "expires": self.expires, "scope": self.scope}
 
     @classmethod
     def from_json(cls, kept: Json) -> "Client | None":
         match kept:
             case {"id": str(name), "secret": str(secret), "method": str(method), "expires": int() | float() as expires}:
-                return cls(name, secret, method, registered=True, kept=True, expires=expires)
+                scope = str(kept.get("scope", ""))
+                return cls(name, secret, method, registered=True, kept=True, expires=expires, scope=scope)
             case _:
                 return None
 
@@ -84,7 +93,7 @@ async def registered(web: Web, vault: "Vault", issuer: Issuer, redirect: str, sc
     key = _key(issuer.issuer, redirect)
     kept = None if anew else await asyncio.to_thread(vault.read, key)
     client = None if kept is None else Client.from_json(kept)
-    if client is not None and (not client.expires or client.expires > time.time() + 60):
+    if client is not None and client.serves(scope):
         return client
     if issuer.register is None:
         raise Unproved(
@@ -129,4 +138,4 @@ async def _register(web: Web, issuer: Issuer, place: str, redirect: str, scope: 
     if method not in METHODS or (method != "none" and not secret):
         raise Unproved(f"{host} registered mcpx so that it cannot prove itself: {printable(str(method))}")
     ends = float(expires) if secret and isinstance(expires, int | float) and 0 < expires < 2**40 else 0.0
-    return Client(name, secret if method != "none" else "", str(method), registered=True, expires=ends)
+    return Client(name, secret if method != "none" else "", str(method), registered=True, expires=ends, scope=scope)

@@ -53,8 +53,8 @@ class OAuthCredentials:
         self._kept: Json | None = None
         """The grant as it was last read or written."""
         self._asking: Asking | None = None
-        self._why: Refusal | None = None
-        """What it answers to."""
+        self._why: tuple[int, Challenge] | None = None
+        """What it answers to: a status, and what the server said with it."""
         self._repeats = 0
         self._again = False
         """The present token came because the one before was refused."""
@@ -74,7 +74,7 @@ class OAuthCredentials:
         if self._proof is not None and self.now() is None:
             if self._renewal is None or self._renewal.done():
                 self._renewal = self._tasks.start(self._renew_in_time(), awaited=True)
-            await asyncio.shield(self._renewal)
+            await self._outcome(self._renewal)
         if self._proof is None:
             raise Unproved("somebody has to sign in", sign_in=True)
         return self._proof
@@ -142,8 +142,8 @@ class OAuthCredentials:
         self._take(grant)
         if grant.tokens is None:
             return False
-        if self._asking is not None and set(self._asking.scope.split()) <= set(grant.scopes.split()):
-            self._stop_asking()  # somebody did so elsewhere
+        if self._asking is not None:
+            self._stop_asking_for(grant)  # somebody did so elsewhere
             self._purpose.changed()
         return True
 
@@ -227,18 +227,16 @@ class OAuthCredentials:
         async with self._lock:
             if self._grant is None:
                 await self._reload()
-            asking = self._asking
-            if asking is not None and refusal is not None and refusal == self._why:
+            asking, by_hand, more = self._asking, refusal is None, None
+            why = (self._why or (401, Challenge())) if refusal is None else (refusal.status, bearer(refusal.challenge))
+            if asking is not None and not by_hand and why == self._why:
                 return asking.url
-            by_hand = refusal is None
             anew = by_hand and asking is not None and asking.client.kept  # nobody came back: is it known there?
-            refusal = refusal or self._why or Refusal(401)
-            said, more = bearer(refusal.challenge), None
-            self._why = refusal
-            if by_hand or refusal.status != 403:
+            status, said = self._why = why
+            if by_hand or status != 403:
                 self._repeats = 0
             try:
-                if refusal.status == 403:
+                if status == 403:
                     more = "" if self._grant is None else self._grant.scopes
                     if not by_hand:
                         self._count_repeats(said, more)
@@ -307,6 +305,10 @@ class OAuthCredentials:
             self._purpose.callback().forget(self._asking.state)
         self._asking = self.auth_url = None
 
+    def _stop_asking_for(self, grant: Grant) -> None:
+        if self._asking is not None and set(self._asking.scope.split()) <= set(grant.scopes.split()):
+            self._stop_asking()
+
     async def _finish(self, asking: Asking, query: Mapping[str, str]) -> str:
         """The browser is back."""
         if self._asking is not asking:
@@ -336,19 +338,10 @@ class OAuthCredentials:
                 self.problem = error.reason
                 self._purpose.changed()
                 raise
-            found = asking.found
-            await self._keep(
-                Grant(
-                    issuer.issuer,
-                    found.resource,
-                    issuer.token,
-                    issuer.revoke,
-                    asking.redirect,
-                    client,
-                    asking.scope,
-                    held,
-                )
-            )
+            what, where = asking.found.resource, asking.redirect
+            grant = Grant(issuer.issuer, what, issuer.token, issuer.revoke, where, client, asking.scope, held)
+            await self._keep(grant)
+            self._stop_asking_for(grant)  # begun while this one was on its way
             self.problem = None
             self._purpose.changed()
             return f"mcpx is signed in to {self._purpose.name}. This page can be closed."
@@ -378,4 +371,10 @@ class OAuthCredentials:
 
     async def _whatever_happens(self, work: Coroutine[Any, Any, T]) -> T:
         """To the end, even if who waits for it gives up: a code or a refresh token can be used once."""
-        return await asyncio.shield(self._tasks.start(work, awaited=True))
+        return await self._outcome(self._tasks.start(work, awaited=True))
+
+    async def _outcome(self, task: "asyncio.Task[T]") -> T:
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise Unproved("these credentials are no longer in use")
+        return task.result()

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
-from mcpx.wire import codec
+from mcpx.wire import codec, era
 from mcpx.wire.address import Address, BadAddress, parse
 from mcpx.wire.fetch import Answer, Fetch, Fetcher, FetchFailed
 from mcpx.wire.reach import is_public, look_up
@@ -41,7 +41,8 @@ class Web:
 
     async def metadata(self, url: str) -> Json | None:
         """A JSON object; None: there is none at this address. Raises `Unproved` where it cannot be told."""
-        answer = await self._fetch(url, redirects=REDIRECTS)
+        told = (("mcp-protocol-version", era.LATEST_MODERN),)  # 2025-03-26, 2.3.2
+        answer = await self._fetch(url, headers=told, redirects=REDIRECTS)
         host = self._checked(answer.url).host
         if answer.status >= 500 or answer.status == 429:
             raise Unproved(f"{host} answered with HTTP {answer.status} when asked who signs people in")
