@@ -110,7 +110,7 @@ def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_i
             life._connect = refused
             await until(lambda: life.next_try is not None)
             for _ in range(20):
-                with pytest.raises(Unavailable, match="^toy: sign in$") as caught:
+                with pytest.raises(Unavailable, match=r"^toy: sign in$") as caught:
                     await life.ready()
                 assert (caught.value.http_status, caught.value.retry_after) == (401, None)
             assert (body.attempts, life.status.state, life.recovery.restarts) == (1, "needs_auth", 0)
