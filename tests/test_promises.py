@@ -19,15 +19,15 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 
 PROMISED = {
-    "SRC": (1, 2, 8),  # sources: which servers stand behind the gateway
-    "SUR": tuple(range(1, 12)),  # surfaces: what a client sees
+    "SRC": (1, 2, 3, 4, 5, 6, 7, 8),  # sources: which servers and commands stand behind the gateway
+    "SUR": tuple(range(1, 13)),  # surfaces: what a client sees
     "FMT": (1, 2, 3),  # schemas, values, search
     "NAM": (1, 2, 3, 4, 5, 6),  # names, URIs, order and paging
     "PRO": (1, 2, 3, 4, 5, 6, 7),  # protocol behaviour
-    "LIF": (1, 2, 3, 4, 5, 6, 7, 8),  # life of a connection
+    "LIF": (1, 2, 3, 4, 5, 6, 7, 8, 9),  # life of a connection
     "CFG": (1, 2, 3, 4, 5, 7),  # configuration
-    "RUN": (1, 2, 3, 6),  # running it
-    "SEC": (1, 6),  # who is let in, and how much of anything
+    "RUN": (1, 2, 3, 6, 8),  # running it
+    "SEC": (1, 3, 4, 6),  # who is let in, what commands may do, and how much of anything
 }
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 

@@ -40,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = _command(arguments)
         describe, run = COMMANDS[command]
-        return run(_parser(command, describe).parse_intermixed_args(arguments))
+        parser = _parser(command, describe)
+        parse = parser.parse_intermixed_args if command == "auth" else parser.parse_args
+        return run(parse(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
         return 2

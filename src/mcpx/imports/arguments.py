@@ -100,6 +100,8 @@ class Arguments:
         impossible = None
         if clean(name) != name or len(name) > 500:
             impossible = "has a name that cannot be sent"
+        elif place == "query" and "{" in name:
+            impossible = "has a name that reads as a placeholder"
         elif place == "cookie":
             impossible = "is a cookie, which mcpx does not send"
         elif place == "header" and name.lower() in _NOT_PARAMETERS:
