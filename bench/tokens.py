@@ -17,8 +17,8 @@ import orjson
 from bench.bpe import Encoder, default_ranks
 from bench.menus import menus, read_queries, replies, shelves
 from mcpx.formats.tokens import estimate
+from mcpx.formats.toon import Toon
 from mcpx.formats.typescript import DESCRIPTION_LENGTH, signature, type_text
-from mcpx.formats.values import render
 
 Json = dict[str, Any]
 Tool = tuple[str, object]
@@ -105,7 +105,7 @@ def values(encoder: Encoder, payloads: Json) -> list[Json]:
 
     rows: list[Json] = []
     for name, payload in payloads.items():
-        text = render(payload)
+        text = Toon().value(payload)
         row: Json = {"payload": name, "json": encoder.count(compact(payload))}
         row["toon"] = encoder.count(toons.dumps(payload))
         row["chosen"] = encoder.count(text)

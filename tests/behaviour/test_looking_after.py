@@ -343,7 +343,8 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
             for garbage in (b"\n", b"null\n", b"[1]\n", b'{"do":["x"]}\n', b"\xff\xfe\x00\n", b'{"do":"__class__"}\n'):
                 one = connect()
                 one.sendall(garbage)
-                assert json.loads(one.makefile("rb").readline()) == {"ok": False, "error": "say one of reload, status"}
+                answer = json.loads(one.makefile("rb").readline())
+                assert not answer["ok"] and answer["error"].startswith("say one of ") and "status" in answer["error"]
             long = connect()
             try:
                 for _ in range(64):

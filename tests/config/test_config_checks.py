@@ -11,6 +11,10 @@ Loaded = Callable[..., Config]
 Refused = Callable[..., str]
 
 STDIO = "connection: {type: stdio, command: x}"
+HTTP = "connection: {type: http, url: 'http://h/mcp'}"
+BEARER = "auth_configs: [{name: k, type: bearer_token, bearer_token: {token: t}}]"
+IN_BODY = "auth_configs: [{name: k, type: api_key, api_key: {name: a, value: b, location: Body}}]"
+OF_OURS = "auth_configs: [{name: k, type: custom_header, custom_header: {headers: {Mcp-Session-Id: s}}}]"
 
 
 def odd(config: Config) -> list[str]:
@@ -61,6 +65,15 @@ def odd(config: Config) -> list[str]:
             "holds a line break or NUL",
         ),
         ("auth_configs: [{name: a, type: bearer_token, bearer_token: {token: ''}}]", "must not be empty"),
+        (
+            "auth_configs: [{name: a, type: oauth2, oauth2: {client_id: a, client_secret: b, token_url: 'http://h', "
+            "params: {grant_type: password}}}]",
+            "'grant_type' is set by mcpx",
+        ),
+        (f"{BEARER}\nmcp_servers: [{{name: a, {STDIO}, auth: {{ref: k}}}}]", "(mcp_servers[0].auth.ref)"),
+        (f"{BEARER}\nmcp_servers: [{{name: a, {STDIO}, auth: k}}]", "nobody signs in to it"),
+        (f"{IN_BODY}\nmcp_servers: [{{name: a, {HTTP}, auth: k}}]", "in the body cannot be sent to an MCP server"),
+        (f"{OF_OURS}\nmcp_servers: [{{name: a, {HTTP}, auth: k}}]", "the header 'Mcp-Session-Id' of this auth config"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(text: str, message: str, refused: Refused) -> None:
@@ -215,7 +228,7 @@ def test_mistakes_between_fields_are_told_beside_wrong_types(refused: Refused) -
     """An auth config with a mistake of its own is still there to be referred to."""
     message = refused(
         "auth_configs: [{name: key, type: bearer_token, bearer_token: {token: 3}}]\n"
-        f"mcp_servers: [{{name: a, {STDIO}, auth: {{ref: key}}}}, {{name: a, {STDIO}, lazy: 3}}]\n"
+        f"mcp_servers: [{{name: a, {HTTP}, auth: {{ref: key}}}}, {{name: a, {STDIO}, lazy: 3}}]\n"
     )
     assert "expected text, not a number" in message
     assert "two servers are named 'a'" in message

@@ -79,12 +79,13 @@ mcp_servers:
     max_age: 100
     max_memory: 200
     cache_ttl: 10
-    auth: {ref: key}
     trust: quarantine
     limits: {in_flight: 4, per_minute: 5, queue: 6}
     health_check_enabled: false
     health_check_interval: 11
     max_message: 13
+    schema_format: json
+    value_format: toon
     schema_compression_enabled: false
     max_description_len: 14
     toon_compression_enabled: false
@@ -92,7 +93,7 @@ mcp_servers:
     json_compression_enabled: false
     structured_content: omit
     result_limit: 16
-  - {name: two, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
+  - {name: two, auth: {ref: key}, connection: {type: http, url: "http://h/mcp", headers: {A: b}}}
   - {name: three, connection: {type: sse, url: "https://h/sse", headers: {A: b}}}
   - {name: four, connection: {type: websocket, url: "wss://h/ws", headers: {A: b}}}
 commands:
@@ -124,13 +125,24 @@ commands:
     cache_ttl: 5
   - name: run
     type: script
-    script: {interpreter: bash, path: /bin/run.sh, args: [a], env: {A: b}, cwd: sub, timeout: 18, stdin: x, result: r, max_output: 5, concurrency: 6}
+    script:
+      interpreter: bash
+      path: /bin/run.sh
+      args: [a]
+      env: {A: b}
+      cwd: sub
+      timeout: 18
+      stdin: x
+      result: r
+      max_output: 5
+      concurrency: 6
     input_schema: {type: object}
 auth_configs:
   - {name: key, type: api_key, api_key: {location: query, name: k, value: v}}
   - {name: bearer, type: bearer_token, bearer_token: {token: t}}
   - {name: basic, type: basic_auth, basic_auth: {username: u, password: p}}
-  - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r}}
+  - {name: oauth, type: oauth2, oauth2: {client_id: i, client_secret: s, token_url: "https://h/t", scope: r,
+      client_auth: post, params: {audience: a}}}
   - {name: custom, type: custom_header, custom_header: {headers: {X-Key: k}}}
 profiles:
   - name: team
@@ -167,6 +179,8 @@ global:
   health_check_interval: 25
   tool_proxy_mode: true
   tool_proxy: {enable_search: false, enable_execute: false, enable_list_services: false, search_limit: 26}
+  schema_format: typescript
+  value_format: json
   schema_compression_enabled: false
   max_description_len: 27
   toon_compression_enabled: false
@@ -191,6 +205,8 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
         "retry_delay": 23.0,
         "health_check_enabled": False,
         "health_check_interval": 25.0,
+        "schema_format": "typescript",
+        "value_format": "json",
         "schema_compression_enabled": False,
         "max_description_len": 27,
         "toon_compression_enabled": False,
@@ -249,12 +265,13 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 max_age=100.0,
                 max_memory=200,
                 cache_ttl=10.0,
-                auth="key",
                 trust="quarantine",
                 limits=Limits(in_flight=4, per_minute=5, queue=6),
                 health_check_enabled=False,
                 health_check_interval=11.0,
                 max_message=13,
+                schema_format="json",
+                value_format="toon",
                 schema_compression_enabled=False,
                 max_description_len=14,
                 toon_compression_enabled=False,
@@ -263,7 +280,7 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
                 structured_content="omit",
                 result_limit=16,
             ),
-            Server(name="two", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
+            Server(name="two", auth="key", connection=Http(url="http://h/mcp", headers={"A": "b"}), **inherited),
             Server(name="three", connection=Sse(url="https://h/sse", headers={"A": "b"}), **inherited),
             Server(name="four", connection=Websocket(url="wss://h/ws", headers={"A": "b"}), **inherited),
         ),
@@ -328,7 +345,14 @@ def test_every_key_arrives(loaded: Callable[..., Config], folder: Path) -> None:
             AuthConfig(name="basic", auth=BasicAuth(username="u", password="p")),
             AuthConfig(
                 name="oauth",
-                auth=OAuth2(client_id="i", client_secret="s", token_url="https://h/t", scope="r"),
+                auth=OAuth2(
+                    client_id="i",
+                    client_secret="s",
+                    token_url="https://h/t",
+                    scope="r",
+                    client_auth="post",
+                    params={"audience": "a"},
+                ),
             ),
             AuthConfig(name="custom", auth=CustomHeader(headers={"X-Key": "k"})),
         ),

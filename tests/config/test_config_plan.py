@@ -51,6 +51,8 @@ OTHER: dict[str, Any] = {
     "trust": "pin",
     "health_check_enabled": False,
     "health_check_interval": 1.0,
+    "schema_format": "json",
+    "value_format": "json",
     "schema_compression_enabled": False,
     "max_description_len": 1,
     "toon_compression_enabled": False,

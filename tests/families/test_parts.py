@@ -13,14 +13,23 @@ from typing import Any
 
 import pytest
 
+from mcpx.auth import AUTHS
+from mcpx.commands import COMMANDS
 from mcpx.config.validate import keys_of
+from mcpx.formats import FORMATS
 from mcpx.model.family import Family
 from mcpx.surfaces import SURFACES
 from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.surface import Lasting, Surface, Surfaces
 from mcpx.transports import TRANSPORTS
 
-FAMILIES: dict[str, Family[Any]] = {"surfaces": SURFACES, "transports": TRANSPORTS}
+FAMILIES: dict[str, Family[Any]] = {
+    "surfaces": SURFACES,
+    "transports": TRANSPORTS,
+    "auth": AUTHS,
+    "commands": COMMANDS,
+    "formats": FORMATS,
+}
 PARTS = [pytest.param(family, name, id=f"{which}-{name}") for which, family in FAMILIES.items() for name in family]
 MODES = sorted(SURFACES)
 WAYS = sorted(TRANSPORTS)
@@ -167,6 +176,52 @@ def test_a_part_of_another_package_that_cannot_be_used_is_told_and_unknown(
     (told,) = caplog.messages
     assert "'green'" in told and value in told
     assert list(parts) == ["blue", "red"]
+
+
+MISFITS = {
+    "no class": "Part = 'part'",
+    "without a type": "class Part: pass",
+    "of another type": "class Part:\n    type = 'other'",
+    "without behaviour": "import dataclasses\n@dataclasses.dataclass\nclass Part:\n    type = 'part'",
+    "with an import that fails": "import no_such_package_anywhere",
+    "with a mistake in it": "class Part(",
+}
+
+
+@pytest.mark.parametrize("which", FAMILIES)
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_a_misfit_of_another_package_is_told_and_missing_in_every_family(
+    misfit: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-8: and all other parts are there."""
+    (tmp_path / "misfit_part.py").write_text(MISFITS[misfit])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "misfit_part", raising=False)
+    entry = metadata.EntryPoint("part", "misfit_part:Part", f"mcpx.{which}")
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+    real = FAMILIES[which]
+    monkeypatch.setattr(real, "_outside", None)
+    with caplog.at_level(logging.WARNING):
+        assert "part" not in real and real.get("part") is None
+    (told,) = caplog.messages
+    assert f"mcpx.{which} 'part'" in told and "misfit_part:Part" in told
+    assert "part" not in list(real) and all(real[name].type == name for name in real)
+
+
+@pytest.mark.parametrize("which", ["transports", "auth", "commands"])
+def test_a_part_with_keys_must_be_a_dataclass(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    can = "open = credentials = per_server = reads_only = mistakes = prepare = None"
+    (tmp_path / "plain_part.py").write_text(f"class Part:\n    type = 'part'\n    {can}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "plain_part", raising=False)
+    entry = metadata.EntryPoint("part", "plain_part:Part", f"mcpx.{which}")
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group: [entry])
+    monkeypatch.setattr(FAMILIES[which], "_outside", None)
+    with caplog.at_level(logging.WARNING):
+        assert "part" not in FAMILIES[which]
+    assert "it is no dataclass" in caplog.text
 
 
 def test_families_are_values_that_can_stand_in_a_type_hint() -> None:

@@ -10,9 +10,10 @@ import toons
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.formats import values
+from mcpx.formats import toon as toon_format
+from mcpx.formats.json import as_json
 from mcpx.formats.tokens import estimate
-from mcpx.formats.values import MAX_TOON, render
+from mcpx.formats.toon import MAX_TOON, Toon
 
 ROWS = [{"id": n, "name": f"item {n}", "done": n % 2 == 0, "price": 1.5 * n, "note": None} for n in range(4)]
 ROWS_AS_TOON = """\
@@ -21,6 +22,10 @@ ROWS_AS_TOON = """\
   1,item 1,false,1.5,null
   2,item 2,true,3,null
   3,item 3,false,4.5,null"""
+
+
+def render(value: object, *, toon: bool = True, min_size: int = 3) -> str:
+    return Toon(min_size).value(value) if toon else as_json(value)
 
 
 def compact(value: object) -> str:
@@ -169,7 +174,8 @@ def test_a_panic_inside_the_library_falls_back_to_json(monkeypatch: pytest.Monke
 def test_the_library_is_loaded_by_the_first_table_only() -> None:
     """FMT-2: start-up time."""
     code = (
-        "import sys; from mcpx.formats.values import render; from mcpx.formats.typescript import type_text\n"
+        "import sys; from mcpx.formats.writing import value_writer; from mcpx.formats.typescript import type_text\n"
+        "render = value_writer('toon')\n"
         "render({'a': 1}); assert 'toons' not in sys.modules\n"
         "render([{'a': n, 'b': n} for n in range(5)]); assert 'toons' in sys.modules"
     )
@@ -217,5 +223,5 @@ def test_every_value_comes_back_from_its_text(value: object) -> None:
 @given(tables | wrapped)
 def test_tables_survive_toon_whether_they_are_chosen_or_not(value: object) -> None:
     """FMT-2: the look at a value that lets it pass, without the sizes, which would hide most of what it lets pass."""
-    if values._largest_table(value, 0) >= 0:
+    if toon_format._largest_table(value, 0) >= 0:
         assert same(toons.loads(toons.dumps(value)), value)

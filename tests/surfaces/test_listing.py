@@ -96,7 +96,7 @@ def test_blocks_that_the_signature_tells_are_left_out() -> None:
 
 def test_a_schema_that_stays_json_tells_no_notes_so_the_block_stays() -> None:
     offer = tool("find", "Finds.\n\nArgs:\n    query: words", "query")
-    settings = Settings(common=Rendering(compress_schemas=False))
+    settings = Settings(common=Rendering(schema_format="json"))
     assert "query: words" in listing(offer, settings=settings)["text"]
     assert "query: words" in describe_tool(Told(settings), offer)["text"]
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.work import steps
-from mcpx.formats.values import render
+from mcpx.formats.json import as_json
+from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.preview import NOT_JSON, Preview, preview
 
 JSON = st.recursive(
@@ -34,13 +35,13 @@ def test_two_or_three_rows_are_enough_and_rendered_like_results() -> None:
     """SUR-11, FMT-2: one line of JSON with a million rows has a first row all the same."""
     shown = of(rows(5000))
     assert shown.shape == "array of 5,000 objects {id: number, name: string, size: number}"
-    assert shown.text == render(rows(3)) == "[3]{id,name,size}:\n  0,row 0,0\n  1,row 1,3\n  2,row 2,6"
+    assert shown.text == value_writer("toon")(rows(3)) == "[3]{id,name,size}:\n  0,row 0,0\n  1,row 1,3\n  2,row 2,6"
     assert (shown.unit, shown.count, shown.rows) == ("row", 3, "")
 
 
 def test_without_toon_rows_are_json() -> None:
     """SUR-11, FMT-2"""
-    assert json.loads(of(rows(5000), toon=False).text) == rows(3)
+    assert json.loads(of(rows(5000), write=as_json).text) == rows(3)
 
 
 def test_long_strings_and_lists_in_rows_are_cut_with_marks_that_are_no_data() -> None:
@@ -59,7 +60,7 @@ def test_long_strings_and_lists_in_rows_are_cut_with_marks_that_are_no_data() ->
 def test_what_a_server_says_is_never_taken_for_a_mark() -> None:
     """SUR-11: inside a string, with its quotes, it is data."""
     said = "[mcpx: 5 more characters]"
-    assert json.loads(of([{"a": said}, {"b": said}], toon=False).text) == [{"a": said}, {"b": said}]
+    assert json.loads(of([{"a": said}, {"b": said}], write=as_json).text) == [{"a": said}, {"b": said}]
 
 
 def test_an_object_around_rows_shows_its_other_keys_and_the_first_rows() -> None:
@@ -198,7 +199,7 @@ def test_nothing_too_deep_or_too_large_for_a_preview() -> None:
 def test_no_preview_is_larger_than_asked_for(value: Any, most: int, toon: bool) -> None:
     """SUR-11"""
     text = json.dumps(value)
-    shown = preview(text, value, max_bytes=most, toon=toon)
+    shown = preview(text, value, max_bytes=most, write=value_writer("toon") if toon else as_json)
     assert len(shown.text.encode()) <= most
     assert "\n" not in shown.shape
     assert len(shown.shape.encode()) <= 700
@@ -210,7 +211,7 @@ SMALL = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_s
 @given(st.lists(st.dictionaries(st.text(max_size=9), SMALL, max_size=5), max_size=30))
 def test_rows_that_fit_are_shown_as_they_are(value: Any) -> None:
     """SUR-11, FMT-2"""
-    assert json.loads(preview("", value, max_bytes=1_000_000, toon=False).text) == value[:3]
+    assert json.loads(preview("", value, max_bytes=1_000_000, write=as_json).text) == value[:3]
 
 
 @given(st.text(), st.integers(0, 50))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.work import growth, steps
+from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.reading import LEAST, TOOL, BadReading, read
 
 NEXT = re.compile(r"\[mcpx: .*next: (?:(\{.*\})|the same with \"offset\": (\d+))\]")
@@ -23,7 +24,9 @@ def raw(value: Any) -> bytes:
 
 def ask(text: bytes, most: int = 16_000, toon: bool = False, **arguments: Any) -> str:
     """One answer, within its bounds."""
-    answer = read(text, {"handle": "h", **arguments}, limit_bytes=most, toon=toon).text
+    answer = read(
+        text, {"handle": "h", **arguments}, limit_bytes=most, write=value_writer("toon" if toon else "json")
+    ).text
     assert len(answer.encode("utf-8", "surrogatepass")) <= max(most, LEAST)
     return answer
 

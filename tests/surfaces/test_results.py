@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.parts import run
+from mcpx.formats.writing import ValueWriter
 from mcpx.model.call import Json
 from mcpx.surfaces.large import shaping
 from mcpx.surfaces.large.excerpt import TIGHTEST
@@ -73,10 +74,12 @@ def test_a_small_result_is_shaped_without_giving_way() -> None:
 def test_a_text_is_rendered_once_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """SUR-11: not to find out that it does not fit."""
     rendered: list[object] = []
-    monkeypatch.setattr(shaping, "render", lambda value, **_: rendered.append(value) or json.dumps(value))
+    writer = ValueWriter(lambda value: rendered.append(value) or json.dumps(value), ours=True)
+    monkeypatch.setattr(shaping, "value_writer", lambda *_: writer)
     rows = [{"id": number, "name": f"row {number}"} for number in range(10_000)]
     assert "handle" in shaped({"content": [said(json.dumps(rows))]})["structuredContent"]
-    assert rendered == []
+    assert rows not in rendered  # only the beginning that is shown of it
+    rendered.clear()
     assert shaped({"content": [said(json.dumps(rows[:10]))]})["structuredContent"] == {"result": rows[:10]}
     assert rendered == [rows[:10]]
 

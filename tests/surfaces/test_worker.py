@@ -34,7 +34,7 @@ EXPLOSIONS = [
 ]
 
 
-HOW = Rendering(toon=False)
+HOW = Rendering(value_format="json")
 
 
 async def ask(worker: Worker, text: bytes, owner: str = "ann", **arguments: Any) -> Page:

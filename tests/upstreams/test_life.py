@@ -94,6 +94,34 @@ def test_the_call_whose_attempt_opens_the_circuit_is_told_so_too() -> None:
     run(main())
 
 
+def test_a_server_that_wants_a_sign_in_is_left_alone_until_somebody_has_signed_in() -> None:
+    """LIF-3, section 6: calls fail at once, however many; neither the circuit nor a pause stands in the way later."""
+
+    async def main() -> None:
+        body = Body()
+        body.problem = "toy: sign in"
+
+        async def refused() -> str | None:
+            body.attempts += 1
+            life.needs_auth = body.problem is not None
+            return body.problem
+
+        async with living(body, retry_delay=0.001, max_retries=100) as life:
+            life._connect = refused
+            await until(lambda: life.next_try is not None)
+            for _ in range(20):
+                with pytest.raises(Unavailable, match=r"^toy: sign in$") as caught:
+                    await life.ready()
+                assert (caught.value.http_status, caught.value.retry_after) == (401, None)
+            assert (body.attempts, life.status.state, life.recovery.restarts) == (1, "needs_auth", 0)
+            body.problem = None
+            life.hurry()
+            await until(lambda: life.status.state == "connected")
+            assert (body.attempts, life.recovery.circuit_open) == (2, False)
+
+    run(main())
+
+
 def test_a_server_that_asked_for_time_is_given_it() -> None:
     """LIF-4: `Retry-After`, also against a call; afterwards it is tried by itself."""
 

@@ -21,7 +21,13 @@ class Auth(Protocol):
     def credentials(self, purpose: "Purpose") -> "Credentials": ...
 
 
-AUTHS: Family[Auth] = Family("mcpx.auth", "mcpx.auth", beside=("callback", "credentials", "once", "ring", "vault"))
+AUTHS: Family[Auth] = Family(
+    "mcpx.auth",
+    "mcpx.auth",
+    beside=("callback", "credentials", "once", "ring", "vault"),
+    needs=("per_server", "credentials"),
+    keys=True,
+)
 """What `auth_configs` may name."""
 
 __all__ = ["AUTHS", "Auth"]

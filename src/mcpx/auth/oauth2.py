@@ -8,9 +8,9 @@ goes to `token_url` and nowhere else, and stands in no error.
 
 import base64
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote_plus, urlencode
 
@@ -95,7 +95,7 @@ class ClientCredentials:
         token = self._token
         if token is None:
             return None
-        moment = time.monotonic()
+        moment = monotonic()
         if moment < token.renew:
             return token.proof
         if moment >= token.end:
@@ -113,7 +113,7 @@ class ClientCredentials:
             return False
         token = self._token
         if token is not None and token.proof is proof:
-            moment = time.monotonic()
+            moment = monotonic()
             if moment < self._bear_until:  # renewed for this a moment ago: it is not the token's age
                 return False
             lasted = moment - token.since > 2 * LONGEST_PAUSE
@@ -132,7 +132,7 @@ class ClientCredentials:
     # Fetching ------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> _Token:
-        asked = time.monotonic()
+        asked = monotonic()
         if self._style is not None:
             answer = await self._ask(self._style)
         else:

@@ -7,8 +7,8 @@ over, which grows with each failure; meanwhile everybody gets the failure at onc
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Generic, TypeVar
 
 from mcpx.model.errors import Unproved
@@ -51,7 +51,7 @@ class Once(Generic[T]):
     @property
     def at_rest(self) -> bool:
         """Neither under way nor in a pause after a failure."""
-        return self._run is None and time.monotonic() >= self._until
+        return self._run is None and monotonic() >= self._until
 
     def begin(self) -> None:
         """Without waiting for it; to be asked when `at_rest`."""
@@ -61,7 +61,7 @@ class Once(Generic[T]):
         """Of the run under way, or of a new one. Raises `Unproved`."""
         run = self._run
         if run is None:
-            if self._failure is not None and time.monotonic() < self._until:
+            if self._failure is not None and monotonic() < self._until:
                 raise Failed(self._failure.reason)
             run = self._started()
         run.waiting += 1
@@ -93,7 +93,7 @@ class Once(Generic[T]):
             result = await self._work()
         except Failed as failure:
             self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
-            self._until = time.monotonic() + max(self._pause, failure.wait)
+            self._until = monotonic() + max(self._pause, failure.wait)
             self._failure = failure
             raise
         except Exception as error:

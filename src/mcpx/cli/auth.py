@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -160,7 +160,7 @@ async def _login(where: Where, name: str, browser: bool) -> int:
         url = printable(answer["auth_url"])
         sys.stdout.write(f"Sign in to {plain(name)} in a browser:\n\n  {url}\n\n")
         if browser:
-            await asyncio.to_thread(_open, url)
+            threading.Thread(target=_open, args=(url,), daemon=True).start()  # some are waited for until they end
         pasted = None if browser or not sys.stdin.isatty() else asyncio.ensure_future(_paste(desk, name))
         if pasted is not None:
             sys.stdout.write("If the browser is on another machine, paste the address it ends at here.\n")
@@ -205,8 +205,7 @@ def _failed(name: str, answer: Json) -> int:
 def _open(url: str) -> None:
     import webbrowser
 
-    # A text browser would take the terminal, and its own words are not ours.
-    with contextlib.suppress(Exception), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    with contextlib.suppress(Exception):  # where to sign in was said
         webbrowser.open(url)
 
 

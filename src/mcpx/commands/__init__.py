@@ -4,7 +4,7 @@ its behaviour.
 A command knows its own arguments and how to run; it knows nothing of catalogs, surfaces or protocols.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mcpx.model.family import Family
@@ -24,9 +24,9 @@ class Action(Protocol):
         """Whether it is known to change nothing."""
         ...
 
-    def mistakes(self, parameters: Collection[str] | None) -> Iterable[Mistake]:
-        """What is wrong with its fields beyond their types; `parameters` are the names of the arguments, None where
-        they cannot be told (`input_schema` takes any)."""
+    def mistakes(self, parameters: Mapping[str, bool] | None) -> Iterable[Mistake]:
+        """What is wrong with its fields beyond their types; `parameters` are the names of the arguments, and whether a
+        call may come without a value for it; None where they cannot be told (`input_schema` takes any)."""
         ...
 
     def prepare(self, bench: "Bench") -> "Work":
@@ -34,7 +34,27 @@ class Action(Protocol):
         ...
 
 
-COMMANDS: Family[Action] = Family("mcpx.commands", "mcpx.commands", beside=("parameters", "work"))
+COMMANDS: Family[Action] = Family(
+    "mcpx.commands",
+    "mcpx.commands",
+    beside=(
+        "answers",
+        "arguments",
+        "bodies",
+        "confine",
+        "markup",
+        "output",
+        "parameters",
+        "places",
+        "running",
+        "sending",
+        "template",
+        "turns",
+        "work",
+    ),
+    needs=("reads_only", "mistakes", "prepare"),
+    keys=True,
+)
 """What `commands` may name."""
 
 __all__ = ["COMMANDS", "Action"]

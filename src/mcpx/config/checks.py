@@ -120,11 +120,12 @@ class _Checks:
             self._findings.add("a stdio server is a program that is started, nobody signs in to it", at, hint=hint)
         chosen = str(entry.get("type")).lower()
         section = as_map(entry.get(chosen)) or {}
-        if chosen == "api_key" and str(section.get("location")).lower() == "body":
+        location = str(section.get("location")).lower()
+        if chosen == "api_key" and location == "body":
             hint = "send it as a header or in the query"
             self._findings.add("an api_key in the body cannot be sent to an MCP server", at, hint=hint)
         names = list(as_map(section.get("headers")) or ()) if chosen == "custom_header" else [section.get("name")]
-        if chosen in ("custom_header", "api_key") and section.get("location") not in ("query", "body"):
+        if chosen in ("custom_header", "api_key") and location not in ("query", "body"):
             for name in filter(None, map(_text, names)):
                 if re.fullmatch(OURS, name) and not re.fullmatch(FRAMING, name):  # else it is told where it stands
                     what = f"the header {shorten(name)!r} of this auth config is set by mcpx on the way to a server"
@@ -155,7 +156,7 @@ class _Checks:
             self._no_nul(value, (*path, "env", key))
         for index, value in enumerate(as_list(section.get("args")) or ()):
             self._no_nul(value, (*path, "args", index))
-        for key in ("command", "cwd", "interpreter", "path"):
+        for key in ("command", "cwd"):
             self._no_nul(section.get(key), (*path, key))
 
     def _no_nul(self, value: Any, path: KeyPath) -> None:
@@ -194,7 +195,6 @@ class _Checks:
             self._auth_ref(section, (*path, str(command.get("type")).lower()))
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
-            self._child(script, (*path, "script"))
             file = _text(script.get("path"))
             if file and "\0" not in file and not os.path.isfile(file):
                 self._warnings.append(f"the script of command {command.get('name')!r} is not there: {file}")

@@ -24,7 +24,9 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     """`workspace`: what the working folders of servers are relative to; a client's file may lie one below it."""
     tree, origins = translation.tree, translation.origins
     given: Any = tree.get("global")
-    common: Tree = {} if given is None else as_map(given) or {}
+    common = as_map(given)
+    if common is None:
+        common = {}
     if given is None:
         tree["global"] = common  # one of a wrong type stays, for `validate` to tell
     if tree.get("mode") is None:
@@ -63,6 +65,8 @@ def _fill_in_command(command: Tree, at: KeyPath, common: Tree, folder: Path, ori
             _default(section, (*at, kind), key, common.get(source), ("global", source), origins)
     for field in fields(part):  # pyright: ignore[reportArgumentType]
         if field.metadata.get("in_folder"):
+            if section.get(field.name) is None and isinstance(field.default, str):
+                section[field.name] = field.default
             _absolute(section, field.name, folder)
 
 
@@ -74,7 +78,9 @@ def _default(section: Tree, at: KeyPath, key: str, value: Any, source: KeyPath, 
 
 def _absolute(section: Tree | None, key: str, folder: Path) -> None:
     if section and key in section:
-        section[key] = _absolute_path(section[key], folder)
+        several = as_list(section[key])
+        one = section[key]
+        section[key] = _absolute_path(one, folder) if several is None else [_absolute_path(p, folder) for p in several]
 
 
 def _absolute_path(path: Any, folder: Path) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from mcpx.catalog.naming import Naming
 from mcpx.config.sections import AuthConfig, Command, FrontServer, Limits, Policy
+from mcpx.formats import SchemaFormatName, ValueFormatName
 from mcpx.model.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
@@ -38,10 +39,14 @@ class PerServer:
     its own there."""
     max_message: Size = 16 * 1024 * 1024
     """Largest message taken from a server, in bytes."""
+    schema_format: SchemaFormatName | None = None
+    """How compact surfaces show schemas; absent: as `schema_compression_enabled` says."""
     schema_compression_enabled: bool = True
     """Whether compact surfaces show schemas as TypeScript."""
     max_description_len: Count | None = None
     """Characters of a parameter's description kept in a compact schema; 0: none; absent: as many as are useful."""
+    value_format: ValueFormatName | None = None
+    """How compact surfaces show JSON values; absent: as `toon_compression_enabled` says."""
     toon_compression_enabled: bool = True
     """Whether compact surfaces show values as TOON where that is smaller."""
     toon_compression_min_size: Count = 3

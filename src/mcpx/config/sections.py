@@ -185,12 +185,16 @@ class Command:
     @property
     def schema(self) -> Json:
         """Of its arguments."""
-        return schema_of(self.parameters) if self.input_schema is None else dict(self.input_schema)
+        if self.input_schema is not None:
+            return dict(self.input_schema)
+        # One that declares none takes what its placeholders name: a text each.
+        named: tuple[str, ...] = () if self.parameters else getattr(self.action, "placeholders", ())
+        return schema_of(self.parameters or tuple(Parameter(name=name, required=True) for name in named))
 
     def mistakes(self) -> Iterator[Mistake]:
         for index, parameter in enumerate(self.parameters):
             yield from (wrong.below("parameters", index) for wrong in parameter.mistakes())
-        names: list[str] | None = [parameter.name for parameter in self.parameters]
+        names: dict[str, bool] | None = {p.name: not p.required and p.default is None for p in self.parameters}
         if self.input_schema is not None:
             if self.parameters:
                 hint = "describe the arguments in one of them"
@@ -198,8 +202,15 @@ class Command:
             if self.input_schema.get("type", "object") != "object":
                 yield Mistake("the arguments of a tool are an object", ("input_schema", "type"))
             listed = as_object(self.input_schema.get("properties"))
-            names = list(listed) if self.input_schema.get("additionalProperties") is False else None
+            closed = self.input_schema.get("additionalProperties") is False
+            names = {name: _may_be_missing(self.input_schema, name) for name in listed} if closed else None
         yield from (wrong.below(self.action.type) for wrong in self.action.mistakes(names))
+
+
+def _may_be_missing(schema: Mapping[str, Any], name: str) -> bool:
+    required = schema.get("required")
+    its = as_object(as_object(schema.get("properties")).get(name))
+    return name not in (required if isinstance(required, list) else ()) and "default" not in its
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

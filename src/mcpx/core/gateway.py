@@ -7,7 +7,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ from mcpx.wire.tasks import Tasks
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
     from mcpx.auth.ring import Ring
+    from mcpx.core.caching import Answers
     from mcpx.core.local import LocalCommands
     from mcpx.wire.fetch import Fetcher
 
@@ -149,6 +150,18 @@ class Gateway:
         return Fetcher(self._environ)
 
     @cached_property
+    def answers(self) -> "Answers":
+        """What read-only tools answered, where the configuration says that it may be given again."""
+        from mcpx.core.caching import Answers
+
+        return Answers()
+
+    def _forget_answers(self, *owners: Hashable) -> None:
+        if "answers" in vars(self):
+            for owner in owners:
+                self.answers.forget(owner)
+
+    @cached_property
     def ring(self) -> "Ring":
         """The credentials that servers and commands use."""
         from mcpx.auth.ring import Ring
@@ -207,6 +220,8 @@ class Gateway:
             self._announcements.look()
             for name, upstream in before.upstreams.items():
                 successor = upstreams.get(name)
+                if name not in plan.kept:
+                    self._forget_answers(upstream)
                 if successor is not upstream:
                     if successor is not None:
                         successor.succeed(upstream)
@@ -214,6 +229,7 @@ class Gateway:
                     self._tasks.start(self._drain(upstream))
             if before.local is not None:
                 for tool in before.local.replaced_by(local):
+                    self._forget_answers(tool)
                     self._tasks.start(tool.drain(DRAIN))
             if "ring" in vars(self):
                 auths = {entry.name: entry.auth for entry in config.auth_configs}
@@ -235,6 +251,8 @@ class Gateway:
 
     async def close(self) -> None:
         await self._tasks.close()
+        if "answers" in vars(self):
+            await self.answers.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
         if self.generation.local is not None:
             await self.generation.local.close()
@@ -255,6 +273,10 @@ class Gateway:
         if found is None:
             raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
         return found
+
+    def is_current(self, source: Source) -> bool:
+        """Whether it belongs to the configuration of now."""
+        return self.generation.source(source.name) is source
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         for upstream in self.generation.upstreams.values():
@@ -388,6 +410,7 @@ class Gateway:
 
     def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
         self.starting.came()
+        self._changed(server)
         self.catalogs.changed()
         self._announcements.changed(server, kinds if said_so else ())
 
@@ -395,10 +418,17 @@ class Gateway:
         """Some callers are offered something else than before; told to the session it concerns."""
         self.catalogs.varied()
         if session is not None:
+            self._changed(server)
             self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
+        self._changed(server)
         self.bus.publish(ResourceUpdated(server, params, to))
+
+    def _changed(self, server: str) -> None:
+        """It was started anew, or has said that something there is not what it was."""
+        if "answers" in vars(self):
+            self._forget_answers(*(upstream for upstream in self._all() if upstream.name == server))
 
     def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":

@@ -129,7 +129,6 @@ class LocalCommands:
     offers_vary = False
     instructions = ""
     description = DESCRIPTION
-    cache_ttl: float | None = None
 
     def __init__(self, config: Config, means: Means, before: "LocalCommands | None" = None) -> None:
         """`before`: whose commands go on where they did not change."""
@@ -158,8 +157,14 @@ class LocalCommands:
     def offers(self, caller: Caller | None) -> Offers:
         return self._offers
 
-    def tool_cache_ttl(self, name: str) -> float | None:
+    def cache_ttl_of(self, name: str) -> float | None:
         return self._tools[name].command.cache_ttl if name in self._tools else None
+
+    def answering(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def shares(self, caller: Caller) -> bool:
+        return True  # a command hears nothing of who calls it
 
     async def introduced(self) -> None:
         pass

@@ -5,7 +5,7 @@ and nothing of connections.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
 from typing import Protocol
 
 from mcpx.model.call import Call, Caller, Json
@@ -27,11 +27,6 @@ class Source(Protocol):
     @property
     def local(self) -> bool:
         """Whether it is no server: its tools keep their plain names, and nobody is told where they come from."""
-        ...
-
-    @property
-    def cache_ttl(self) -> float | None:
-        """Seconds a result of one of its read-only tools may be answered again; a tool may say so for itself."""
         ...
 
     @property
@@ -58,6 +53,18 @@ class Source(Protocol):
 
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
+        ...
+
+    def cache_ttl_of(self, name: str) -> float | None:
+        """Seconds an answer of a read-only tool may be given again; None: never."""
+        ...
+
+    def answering(self, name: str) -> Hashable:
+        """What answers calls of a tool: the same as long as nothing about it is configured otherwise."""
+        ...
+
+    def shares(self, caller: Caller) -> bool:
+        """Whether others who are like this caller would be answered the same: nothing of its own is asked for."""
         ...
 
     async def introduced(self) -> None:

@@ -52,9 +52,9 @@ def listing_menus(config: Config) -> frozenset[str | None]:
 
 def _rendering(keys: PerServer) -> Rendering:
     return Rendering(
-        compress_schemas=keys.schema_compression_enabled,
+        schema_format=keys.schema_format or ("typescript" if keys.schema_compression_enabled else "json"),
         max_description_len=keys.max_description_len,
-        toon=keys.toon_compression_enabled,
+        value_format=keys.value_format or ("toon" if keys.toon_compression_enabled else "json"),
         toon_min_size=keys.toon_compression_min_size,
         compact_json=keys.json_compression_enabled,
         structured=keys.structured_content == "include",

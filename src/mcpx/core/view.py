@@ -118,6 +118,12 @@ class CallersView:
         hints = as_object(offer.definition.get("annotations"))
         harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
         source = self._gateway.source(self._generation, offer.server)
+        ttl = source.cache_ttl_of(offer.name) if offer.kind == "tools" else None
+        if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
+            answers = self._gateway.answers
+            return self._gateway.relay(
+                offer.server, offer.name, call, lambda: answers.of(source, offer.name, ttl, call, params)
+            )
         return self._gateway.relay(
             offer.server, offer.name, call, lambda: source.call(call, params, repeatable=harmless)
         )

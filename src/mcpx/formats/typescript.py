@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 from mcpx.formats.comments import comment, literal, one_line
 from mcpx.formats.nodes import SCALARS, TYPED, demands, guess, merged
@@ -53,6 +54,19 @@ def signature(
     `notes` describe parameters in the place of their schemas.
     """
     return _Writer(input_schema, max_description_len, notes).text(name)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeScript:
+    type: ClassVar[str] = "typescript"
+
+    max_description_len: int | None = None
+
+    def schema(self, schema: object) -> str:
+        return type_text(schema, max_description_len=self.max_description_len)
+
+    def signature(self, name: str, schema: object, notes: Mapping[str, str]) -> str:
+        return signature(name, schema, max_description_len=self.max_description_len, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)

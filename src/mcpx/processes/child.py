@@ -39,11 +39,14 @@ class Child:
         token: str,
         brand: int,
         *,
+        grace: float | None = None,
         on_exit: Callable[[int], None],
         look: Callable[[], Awaitable[None]],
         forget: Callable[["Child"], None],
     ) -> None:
-        """`look` brings `tree.alive` up to date; `forget` is called when nothing of this child is left."""
+        """`grace`: seconds for a clean exit after the end of input, None for `EOF_GRACE`;
+        `look` brings `tree.alive` up to date; `forget` is
+        called when nothing of this child is left."""
         self.pid = popen.pid
         self.returncode: int | None = None
         self._loop = asyncio.get_running_loop()
@@ -55,6 +58,7 @@ class Child:
         self.busy = True
         """Something was written since the owner last set this to False."""
         self._popen = popen
+        self._grace = EOF_GRACE if grace is None else grace
         self._on_exit: Callable[[int], None] | None = on_exit
         self._look, self._forget = look, forget
         self._connecting: asyncio.Task[None] | None = None
@@ -77,6 +81,12 @@ class Child:
         self.busy = True
         if self._input is not None:
             self._input.write(data, more_to_come=more_to_come)
+
+    def close_input(self) -> None:
+        """The end of standard input, behind what was written."""
+        if self._stdin is not None and self._input is not None:
+            self._input.flush()
+            self._stdin.close()
 
     @property
     def congested(self) -> bool:
@@ -133,9 +143,11 @@ class Child:
         deadline = loop.time() + END_BOUND
         if self.returncode is None:
             await self._look()  # who is there: once the child is gone its descendants may be nameless
-            self._close_input()
-            await asyncio.wait([self.exited], timeout=EOF_GRACE)
-        await self._look()
+            self.close_input()
+            if self._grace:
+                await asyncio.wait([self.exited], timeout=self._grace)
+        if self._grace or self.returncode is not None:
+            await self._look()
         if tree.alive:
             descendants.send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
             await self._until_gone(loop.time() + TERM_GRACE)
@@ -147,11 +159,6 @@ class Child:
         if tree.alive:
             _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
 
-    def _close_input(self) -> None:
-        if self._stdin is not None and self._input is not None:
-            self._input.flush()
-            self._stdin.close()
-
     async def _until_gone(self, deadline: float) -> None:
         # A grandchild's end is nobody's event: look again.
         while descendants.still_alive(self.tree.alive) and self._loop.time() < deadline:  # noqa: ASYNC110
@@ -159,8 +166,8 @@ class Child:
 
     async def _end_group(self) -> None:
         """Without /proc: the process group."""
-        self._close_input()
-        await asyncio.wait([self.exited], timeout=EOF_GRACE)
+        self.close_input()
+        await asyncio.wait([self.exited], timeout=self._grace)
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGTERM)
             await asyncio.wait([self.exited], timeout=TERM_GRACE)
@@ -192,10 +199,11 @@ class Child:
 
     async def _connect(self, on_stdout: _Sink, on_stderr: _Sink) -> None:
         loop, popen = self._loop, self._popen
-        pipe, popen.stdin = handed_over(popen.stdin, loop), None
-        self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
-        self._stdin.set_write_buffer_limits(HIGH_WATER)
-        self._input = Gathered(self._stdin)
+        if popen.stdin is not None:
+            pipe, popen.stdin = handed_over(popen.stdin, loop), None
+            self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._room, self._input_ended), pipe)
+            self._stdin.set_write_buffer_limits(HIGH_WATER)
+            self._input = Gathered(self._stdin)
         pipe, popen.stdout = handed_over(popen.stdout, loop), None
         output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
         self._outputs.append(output)

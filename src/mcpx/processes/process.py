@@ -19,11 +19,14 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from mcpx.processes import descendants
+from mcpx.processes import limits as resource_limits
 from mcpx.processes.child import Child
 from mcpx.processes.descendants import MARK, adopt_orphans, survey
 from mcpx.processes.environment import child_environment, find_program
@@ -49,6 +52,15 @@ class Spawn:
     env: Mapping[str, str]
     """All of it; see `child_environment`."""
     cwd: str | None
+    input: bool = True
+    """Whether it has a standard input to write to; else it finds an empty one."""
+    grace: float | None = None
+    """Seconds for a clean exit after the end of its input, when it is to end; None: what servers get."""
+    limits: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Resource limits by number (`resource.RLIMIT_…`); see `limits`."""
+    confine: Callable[[], None] | None = None
+    """Called in a thread that does nothing but start the child: what the thread gives up, the child does not have. What
+    it raises, `spawn` raises."""
 
 
 async def spawn(
@@ -57,12 +69,14 @@ async def spawn(
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
     on_exit: Callable[[int], None],
+    on_gone: Callable[[], None] | None = None,
 ) -> Child:
     """Start a child. Raises an OSError for a command or directory that is not there or not usable.
 
     `on_exit` is called once, never before `spawn` has returned, and after all output; output may come
-    earlier."""
-    return await _brood().start(spec, on_stdout, on_stderr, on_exit)
+    earlier. `on_gone` is called once, when nothing of it and its descendants is left, also of one that was not waited
+    for (a cancel)."""
+    return await _brood().start(spec, on_stdout, on_stderr, on_exit, on_gone)
 
 
 async def end_all() -> None:
@@ -94,6 +108,7 @@ class _Brood:
         on_stdout: Callable[[bytes], None],
         on_stderr: Callable[[bytes], None],
         on_exit: Callable[[int], None],
+        on_gone: Callable[[], None] | None = None,
     ) -> Child:
         number = next(_NUMBERS)
         token = f"{RUN}.{number:08x}"
@@ -106,14 +121,15 @@ class _Brood:
             raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
         _KEEPER.start()  # before the child: from its first moment on it is looked after
         with descendants.branding(_BRAND * descendants.BRANDS + number % descendants.BRANDS) as brand:
-            popen = _popen([program, *spec.args], env, spec.cwd)
+            popen = _popen([program, *spec.args], env, spec)
         child = Child(
             popen,
             token,
             brand,
+            grace=spec.grace,
             on_exit=on_exit,
             look=self.look,
-            forget=self._forget,
+            forget=partial(self._forget, on_gone),
         )
         self.children.add(child)
         self._tell()
@@ -167,9 +183,11 @@ class _Brood:
         """Children that we started ourselves."""
         return {child.pid for child in self.children} | {_KEEPER.pid or 0}
 
-    def _forget(self, child: Child) -> None:
+    def _forget(self, on_gone: Callable[[], None] | None, child: Child) -> None:
         self.children.discard(child)
         self._tell()
+        if on_gone is not None:
+            on_gone()
 
     def _census(self) -> None:
         self._tick = None
@@ -223,11 +241,36 @@ def _brood() -> _Brood:
     return _the_brood
 
 
-def _popen(argv: list[str], env: Mapping[str, str], cwd: str | None) -> "subprocess.Popen[bytes]":
+def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
-    with descriptors.as_found():
-        child = subprocess.Popen(
-            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0, start_new_session=True
+
+    def start() -> "subprocess.Popen[bytes]":
+        given = pipe if spec.input else subprocess.DEVNULL
+        return subprocess.Popen(
+            argv, stdin=given, stdout=pipe, stderr=pipe, env=env, cwd=spec.cwd, bufsize=0, start_new_session=True
         )
+
+    with descriptors.as_found():
+        child = start() if spec.confine is None else _aside(spec.confine, start)
     descriptors.give_back(child.pid)
+    resource_limits.impose(child.pid, spec.limits)
     return child
+
+
+def _aside(confine: Callable[[], None], start: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":
+    """Start in a thread that has confined itself, and ends with that."""
+    outcome: list[subprocess.Popen[bytes] | BaseException] = []
+
+    def both() -> None:
+        try:
+            confine()
+            outcome.append(start())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            outcome.append(error)
+
+    thread = threading.Thread(target=both, name="start confined")
+    thread.start()
+    thread.join()  # nothing may be awaited here, and starting takes no longer in another thread
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]

@@ -11,7 +11,7 @@ owner's.
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Protocol
 
@@ -41,6 +41,9 @@ _CONTROL = re.compile(f"[{logs.STEERING}]+")
 _AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!) A complete log|npm notice")
 # npm says it first, then explains at length.
 _NPM = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |dest )\S")
+_SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
+SECRET_LENGTH = 6
+"""Characters; what is shorter would blot out ordinary words."""
 
 
 class Timer(Protocol):
@@ -176,3 +179,16 @@ def readable(raw: bytes) -> str:
 def shortened(line: str) -> str:
     line = line.strip()
     return line if len(line) <= REASON else line[: REASON - 1] + "…"
+
+
+def redaction(env: Mapping[str, str]) -> Callable[[str], str]:
+    """Its secrets do not come out by way of what it prints."""
+    secrets = [value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_LENGTH]
+    secrets.sort(key=len, reverse=True)  # one that holds another goes first
+
+    def redact(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    return redact

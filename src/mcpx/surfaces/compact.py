@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.formats.typescript import signature
+from mcpx.formats.writing import NO_NOTES, schema_writer
 from mcpx.model.call import Call, Caller, Json, is_object
 from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
 from mcpx.model.offer import Offer
@@ -245,9 +245,8 @@ class Compact(Surface):
             return known[1]
         how = self.settings.of(offer.server)
         name, schema = one_line(self.spelled(offer)), offer.definition.get("inputSchema")
-        if not how.compress_schemas:
-            return f"{name} {_json(schema)}"
-        text = signature(name, schema, max_description_len=how.max_description_len, notes=notes_of(offer))
+        writer = schema_writer(how.schema_format, how.max_description_len)
+        text = writer.signature(name, schema, notes_of(offer) if writer.takes_notes else NO_NOTES)
         self._signed += len(text)
         if self._signed > REMEMBERED:
             self._signatures.clear()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mcpx.catalog.entries import description_of
 from mcpx.formats.typescript import DESCRIPTION_LENGTH
+from mcpx.formats.writing import schema_writer
 from mcpx.model.call import Json, as_object
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
@@ -161,7 +162,7 @@ class _Shared:
 
 def _shown(surface: Describer, offer: Offer) -> Docstring:
     """The description without what the signature tells. A schema that stays JSON tells only what is in it."""
-    if surface.settings.of(offer.server).compress_schemas:
+    if schema_writer(surface.settings.of(offer.server).schema_format).takes_notes:
         return docstring_of(offer)
     about = offer.definition.get("description")
     return Docstring(about.strip() if isinstance(about, str) else "")

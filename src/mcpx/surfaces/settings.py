@@ -12,9 +12,9 @@ from mcpx.surfaces import Mode
 class Rendering:
     """How what one server says is shown."""
 
-    compress_schemas: bool = True
+    schema_format: str = "typescript"
     max_description_len: int | None = None
-    toon: bool = True
+    value_format: str = "toon"
     toon_min_size: int = 3
     compact_json: bool = True
     """Whether JSON of several lines is data too; for the tools that read files it is switched off."""

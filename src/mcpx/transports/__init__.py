@@ -33,6 +33,8 @@ TRANSPORTS: Family[Transport] = Family(
     "mcpx.transports",
     "mcpx.transports",
     beside=("carried", "dial", "memory", "proving", "refusals", "replies", "standing"),
+    needs=("open",),
+    keys=True,
 )
 """What a config file may name. `memory` is for programs that bring their own server."""
 

@@ -192,7 +192,8 @@ class HttpConversation:
             if gave_up and reply.unsent:
                 if isinstance(error, asyncio.CancelledError):
                     raise
-                raise unsent(self.name, f"could not be sent within {timeout:g} s", SERVER_TIMEOUT) from None
+                what = f"could not be sent within {timeout:g} s{self.excuse}"
+                raise unsent(self.name, what, SERVER_TIMEOUT) from None
             if gave_up and not self.modern and method not in ("initialize", "server/discover") and not self._lost:
                 self.notify("notifications/cancelled", {"requestId": rid, "reason": "the caller gave up"})
             raise
@@ -338,6 +339,11 @@ class HttpConversation:
         if self._lost is None:
             self._lost = reason
             self.inbound.closed(reason)
+
+    @property
+    def excuse(self) -> str:
+        """What is added when something took too long."""
+        return "" if self.proving is None else self.proving.excuse
 
     @property
     def lost(self) -> bool:

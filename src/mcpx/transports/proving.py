@@ -46,7 +46,13 @@ class Proving:
         self._credentials = credentials
         self._took = took
         self._tasks = Tasks(name)
+        self._waiting = 0
         self.proof: Proof | None = None
+
+    @property
+    def excuse(self) -> str:
+        """Why something took long, if that is why; to be added to what is told."""
+        return "; the gateway still waited for its credentials" if self._waiting else ""
 
     def ready(self) -> bool:
         """Whether the headers prove us as of now. Nearly always that is one comparison."""
@@ -60,10 +66,13 @@ class Proving:
 
     async def get(self) -> "Proof":
         """Wait until they do; Unavailable says why that cannot be."""
+        self._waiting += 1
         try:
             proof = await self._credentials.get()
         except Unproved as error:
             raise self._unavailable(error) from None
+        finally:
+            self._waiting -= 1
         if proof is not self.proof:
             self._take(proof)
         return proof
@@ -85,11 +94,14 @@ class Proving:
         from mcpx.auth.credentials import Refusal  # here when there are credentials
 
         refusal = Refusal(error.http_status or 401, getattr(error, "challenge", None) or "")
+        self._waiting += 1
         try:
             if not await self._credentials.refused(proof, refusal):
                 return False
         except Unproved as problem:
             raise self._unavailable(problem) from None
+        finally:
+            self._waiting -= 1
         if not self.ready():
             await self.get()
         return True

@@ -26,14 +26,18 @@ def refusal(
 ) -> RpcError:
     """The error for an answer with this status; `secrets` are the values of what we sent, `other_type` is how a server
     is to be reached that is not found in this way."""
-    message, secrets = _loaded(body), tuple(secrets)
+    if secrets := tuple(secrets):
+        body = without(secrets, body.decode("utf-8", "replace")).encode()
+    message = _loaded(body)
     own = message.get("error")
     challenge = ", ".join(headers.all("www-authenticate")) or None if status in (401, 403) else None
     ours = status in (401, 429, 503) or _wants_scope(status, challenge)
     if message.get("jsonrpc") == "2.0" and isinstance(own, dict) and not ours:
+        own = as_object(own)
+        if isinstance(told := own.get("message"), str):
+            own["message"] = without(secrets, told)  # what the body spells with escapes
         error = RpcError.from_json(own)
         error.http_status = status
-        error.message = without(secrets, error.message)
         return error
     said = printable(without(secrets, _words(message, body)))
     reason = _meaning(status, headers, other_type, secrets) + (f": {said}" if said else "")

@@ -142,9 +142,10 @@ class Reply:
             self._body = b""
             self.leave()
         elif self._status >= 300 and len(self._body) > BODY and not self._is_json():  # a page, and a long one
+            carrier = self.carrier
             self.end()
-            self._finished = False
-            self.leave()
+            if carrier is not None:
+                carrier.abort()
 
     def _is_json(self) -> bool:
         return "json" in (self._headers.get("content-type") or "").lower()

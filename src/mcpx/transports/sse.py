@@ -108,8 +108,9 @@ class SseConversation(Carried):
             async with asyncio.timeout(self._dial.timeout):
                 await self._endpoint
         except TimeoutError:
+            excuse = "" if self.proving is None else self.proving.excuse
             await self.close()
-            raise Unavailable(self._dial.name, SERVER_DOWN, "sent no endpoint event in time") from None
+            raise Unavailable(self._dial.name, SERVER_DOWN, f"sent no endpoint event in time{excuse}") from None
         except BaseException:
             await self.close()
             raise

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 import os
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_GARBAGE, Unavailable
 from mcpx.processes import process
-from mcpx.processes.stderrlog import Allowance, StderrLog, readable, shortened
+from mcpx.processes.stderrlog import Allowance, StderrLog, readable, redaction, shortened
 from mcpx.transports.carried import Carried
 from mcpx.transports.dial import Dial
 from mcpx.wire.framing import MessageReader, Patience, frame
@@ -18,9 +17,6 @@ from mcpx.wire.peer import Conversation
 
 log = logging.getLogger(__name__)
 
-_SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
-SECRET_LENGTH = 6
-"""Characters; what is shorter would blot out ordinary words."""
 NO_SERVER = 1_000
 """Lines on standard output that are no messages, before the first one that is: no program that is an MCP server prints
 so many, and one that prints for ever would take the time of all others."""
@@ -68,7 +64,7 @@ class ChildConversation(Carried):
     def __init__(self, spec: Stdio, dial: Dial) -> None:
         super().__init__(dial, self._transmit)
         self._spec = spec
-        self._redact = _redaction(spec.env)
+        self._redact = redaction(spec.env)
         self._stderr = StderrLog(
             dial.name, self._redact, asyncio.get_running_loop().call_later, _allowance_of(dial.name)
         )
@@ -197,16 +193,3 @@ def _allowance_of(server: str) -> Allowance:
     if len(_allowances) > REMEMBERED:
         del _allowances[next(iter(_allowances))]
     return found
-
-
-def _redaction(env: Mapping[str, str]) -> Callable[[str], str]:
-    """Its secrets do not come out by way of what it prints."""
-    secrets = [value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_LENGTH]
-    secrets.sort(key=len, reverse=True)  # one that holds another goes first
-
-    def redact(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return redact

@@ -65,7 +65,7 @@ class SocketConversation(Carried):
             async with asyncio.timeout(self._dial.timeout):
                 return await proved
         except TimeoutError:
-            what = f"nothing proves the gateway to it within {self._dial.timeout:g} s"
+            what = f"not connected within {self._dial.timeout:g} s; the gateway still waited for its credentials"
             raise Unavailable(self._dial.name, SERVER_DOWN, what) from None
 
     async def _connect(self, spec: Websocket, proof: "Proof | None") -> None:

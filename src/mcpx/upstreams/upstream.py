@@ -109,10 +109,6 @@ class Upstream:
         return False
 
     @property
-    def cache_ttl(self) -> float | None:
-        return self.server.cache_ttl
-
-    @property
     def status(self) -> Status:
         return self._life.status
 
@@ -298,6 +294,19 @@ class Upstream:
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
         return self._book.of(caller)
+
+    def cache_ttl_of(self, name: str) -> float | None:
+        return self.server.cache_ttl
+
+    def answering(self, name: str) -> "Upstream":
+        return self
+
+    def shares(self, caller: Caller) -> bool:
+        """Whether others who are like this caller would be answered the same: nobody has anything of their own here,
+        and nobody is asked."""
+        traits = self._connections.traits
+        alike = self.server.isolation == "shared" and not self.offers_vary and not traits.asks
+        return alike and (traits.quiet or not caller.answers)
 
     def learn(self, caller: Caller) -> asyncio.Task[None] | None:
         """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""

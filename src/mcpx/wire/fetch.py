@@ -58,6 +58,7 @@ class Fetch:
 
     url: str = field(repr=False)
     method: str = "GET"
+    """In capital letters."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """`user-agent`, `accept` and `accept-encoding` are added where they are not given."""
     body: bytes = field(default=b"", repr=False)
@@ -151,6 +152,7 @@ class Fetcher:
         pools = list(self._pools.values())
         self._pools.clear()
         await asyncio.gather(*[pool.close() for pool in pools])
+        await self._guard.close()
 
     def _where(self, request: Fetch, sent: bool) -> tuple[Pool, str]:
         """The connections for a request, and what it asks for there."""
@@ -224,11 +226,11 @@ def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:
     location = receipt.headers.first[b"location"]
     try:
         before = parse(request.url)
-        to = parse(urljoin(before.url, location.decode("utf-8", "replace").strip()))
+        to = parse(urljoin(before.url, location.decode("utf-8", "replace").strip().replace(" ", "%20")))
     except ValueError:
         raise odd("to something that is no address of the web") from None
     method, headers, body = request.method, request.headers, request.body
-    if (receipt.status == 303 and method != "HEAD") or (receipt.status in (301, 302) and method == "POST"):
+    if method not in ("GET", "HEAD") and (receipt.status == 303 or (receipt.status < 303 and method == "POST")):
         method, body = "GET", b""
         headers = tuple(header for header in headers if not header[0].lower().startswith("content-"))
     if (to.scheme, to.host, to.port) != (before.scheme, before.host, before.port):

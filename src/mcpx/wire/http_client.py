@@ -11,16 +11,16 @@ of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
-import base64
 import functools
 import select
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from mcpx.wire import descriptors
-from mcpx.wire.address import Address, parse, proxy_for
+from mcpx.wire.address import parse, proxy_for
 from mcpx.wire.flow import Intake
+from mcpx.wire.http_dial import Resolve, default_context, dial, proxy_authorization
 from mcpx.wire.http_reply import Abortable, BadResponse, ConnectionLost, Crowded, Forbidden, Request, Sink
 
 if TYPE_CHECKING:
@@ -38,12 +38,6 @@ BRIEF: Final = 8
 MOST_WAITING: Final = 10_000
 MOST_BYTES_WAITING: Final = 64 * 2**20
 """Requests that wait for a connection."""
-UNANSWERED: Final = 2.0
-"""Seconds for an address that is not the last one of a name."""
-
-Resolve = Callable[[str, bool], Awaitable[Sequence[str]]]
-"""From a host to the addresses that are dialled for it, in order; or, where a proxy dials (`True`), whether it may.
-What it raises fails the request: `Forbidden` as it is. Without one the system resolves."""
 
 
 class _Everywhere:
@@ -178,9 +172,9 @@ class Pool:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
         lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
         says which encodings he takes, and unpacks. Raises BadAddress."""
-        address = parse(url)
+        self._address = address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
-        self.authority, self._shown_host = address.authority, address.shown_host
+        self.authority = address.authority
         self.target = address.target
         """Path and query of the URL, for `start`."""
         self._proxy = proxy_for(address, environ or {})
@@ -191,7 +185,7 @@ class Pool:
             self._common += b"accept-encoding: identity\r\n"
         if self._proxy is not None and not self.tls:
             self._prefix = b"http://" + self.authority.encode()
-            self._common += _proxy_authorization(self._proxy)
+            self._common += proxy_authorization(self._proxy)
         self._checked = ""
         """The last target found to be in order: nearly always the next one too."""
         self._ssl_context = ssl_context
@@ -356,7 +350,8 @@ class Pool:
         error = f"no connection to {self.authority}"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await self._dial(connection)
+                context = (self._ssl_context or default_context()) if self.tls else None
+                await dial(self._address, context, self._proxy, self._resolve, connection)
         except BaseException as e:
             connection.drop()
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
@@ -379,93 +374,3 @@ class Pool:
         if task.cancelled():  # perhaps before it began to run; an aborted call hears nothing of it
             self.gone(connection)
             call.fail(ConnectionLost("the pool is closed", sent=False))
-
-    async def _dial(self, connection: _Connection) -> None:
-        loop = asyncio.get_running_loop()
-        context = (self._ssl_context or default_context()) if self.tls else None
-        addresses = (self.host,)
-        if self._resolve is not None:
-            addresses = await self._resolve(self.host, self._proxy is not None)
-        if self._proxy is None:
-            name = self.host if self.tls else None
-            await _first(
-                addresses,
-                lambda address: loop.create_connection(
-                    lambda: connection, address, self.port, ssl=context, server_hostname=name
-                ),
-            )
-        elif context is None:
-            await loop.create_connection(lambda: connection, self._proxy.host, self._proxy.port)
-        else:
-            await self._dial_through(self._proxy, connection, context)
-
-    async def _dial_through(self, proxy: Address, connection: _Connection, context: "ssl.SSLContext") -> None:
-        loop = asyncio.get_running_loop()
-        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
-        try:
-            shown = self._shown_host
-            line = f"CONNECT {shown}:{self.port} HTTP/1.1\r\nhost: {shown}:{self.port}\r\n"
-            transport.write(line.encode() + _proxy_authorization(proxy) + b"\r\n")
-            await tunnel.open
-            secure = await loop.start_tls(transport, connection, context, server_hostname=self.host)
-        except BaseException:
-            transport.abort()
-            raise
-        if secure is None:
-            raise ConnectionError("the connection was lost while TLS was being set up")
-        connection.connection_made(secure)
-
-
-async def _first(addresses: Sequence[str], dial: Callable[[str], Awaitable[object]]) -> None:
-    """One after the other; only the last one has all of the time that is left."""
-    for address in addresses[:-1]:
-        try:
-            async with asyncio.timeout(UNANSWERED):
-                await dial(address)
-                return
-        except OSError as error:  # TimeoutError is one
-            if hasattr(error, "verify_code"):
-                raise  # it answers, but it is somebody else
-    await dial(addresses[-1])
-
-
-class _Tunnel(asyncio.Protocol):
-    """Waits for a proxy's answer to CONNECT."""
-
-    def __init__(self) -> None:
-        self.open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._head = b""
-
-    def data_received(self, data: bytes) -> None:
-        if self.open.done():
-            return
-        self._head += data
-        if b"\r\n\r\n" in self._head:
-            status = self._head.split(b" ", 2)[1:2]
-            if self._head.startswith(b"HTTP/1.") and status and status[0][:1] == b"2":
-                self.open.set_result(None)
-            else:
-                line = self._head.partition(b"\r\n")[0][:100].decode("latin-1")
-                self.open.set_exception(ConnectionError(f"the proxy answered {line!r}"))
-        elif len(self._head) > 8192:
-            self.open.set_exception(ConnectionError("the proxy does not speak HTTP"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.open.done():
-            self.open.set_exception(ConnectionError("the proxy closed the connection"))
-
-
-@functools.cache
-def default_context() -> "ssl.SSLContext":
-    """One for the process: loading the certificates takes some 20 ms. From the system, or SSL_CERT_FILE."""
-    import ssl
-
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _proxy_authorization(proxy: Address) -> bytes:
-    if proxy.credentials is None:
-        return b""
-    return b"proxy-authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())

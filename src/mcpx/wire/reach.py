@@ -17,6 +17,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from mcpx.wire.http_reply import Forbidden
+from mcpx.wire.tasks import Tasks
 
 __all__ = ["Forbidden", "Guard", "is_public"]
 
@@ -73,10 +74,15 @@ class Guard:
     ) -> None:
         self._look_up = look_up
         self._may = may
+        self._tasks = Tasks("names")
+        self._asked: dict[str, asyncio.Task[list[str]]] = {}
+
+    async def close(self) -> None:
+        await self._tasks.close()
 
     async def __call__(self, host: str, proxied: bool) -> list[str]:
         """The addresses to dial. `proxied`: somebody else resolves the name, so it must not be private at all; if it
-        is not known here, that is all that can be said. Raises Forbidden, or OSError if there are none."""
+        is not known here, that is all that can be said. Raises Forbidden, or OSError if the name is not known."""
         name = host.removesuffix(".")
         last = name.rpartition(".")[2]
         if ":" in name or _NUMBER.fullmatch(last):
@@ -84,17 +90,31 @@ class Guard:
         if last in _HOME or name.endswith(".home.arpa"):
             raise _forbidden(host)
         try:
-            found = await self._look_up(host)
+            found = await self._find(host)
         except OSError:
-            if proxied:
-                return []
-            raise
+            if not proxied:
+                raise
+            if "." not in name:
+                raise _forbidden(host) from None  # known to a network, not to the world
+            return []
         public = [address for address in found if self._allows(address)]
         if len(public) < len(found) and (proxied or not public):
             raise _forbidden(host)
-        if not public and not proxied:
-            raise OSError("the name has no address")
         return public[:MOST_TRIED]
+
+    async def _find(self, host: str) -> list[str]:
+        """The system asks for few names at a time, so all who want the same one ask once: one that is not answered
+        must not keep the others waiting."""
+        asked = self._asked.get(host)
+        if asked is None:
+            asked = self._asked[host] = self._tasks.start(self._ask(host), awaited=True)
+        return await asyncio.shield(asked)
+
+    async def _ask(self, host: str) -> list[str]:
+        try:
+            return await self._look_up(host)
+        finally:
+            self._asked.pop(host, None)
 
     def _literal(self, host: str, name: str) -> str:
         try:

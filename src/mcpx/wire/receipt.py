@@ -6,6 +6,7 @@ about a millisecond, however much that piece stands for. The rest is done by who
 
 import asyncio
 import time
+from io import BytesIO
 from typing import Final
 
 from mcpx.wire.exchange import Headers, whole_number
@@ -29,8 +30,8 @@ class Receipt:
     """A `Sink`. `done` is set when there is nothing more to come; then `error` says whether all of it came."""
 
     __slots__ = (
-        *("_bare", "_body", "_follow", "_limit", "_packed", "_unpacking", "call", "done", "error", "headers"),
-        *("status", "timed_out"),
+        *("_bare", "_body", "_follow", "_limit", "_packed", "_size", "_unpacking", "call", "done", "error"),
+        *("headers", "status", "timed_out"),
     )
 
     def __init__(self, done: "asyncio.Future[None]", limit: int, bare: bool, follow: bool) -> None:
@@ -44,7 +45,8 @@ class Receipt:
         self._limit = limit
         self._bare = bare
         self._follow = follow
-        self._body: bytes | bytearray = b""
+        self._body: bytes | BytesIO = b""
+        self._size = 0
         self._packed = 0
         self._unpacking: Unpacking | None = None
 
@@ -66,7 +68,7 @@ class Receipt:
     async def unpacked(self, deadline: float) -> bytes:
         """All of it. Raises BadBody, TimeoutError."""
         unpacking = self._unpacking
-        if unpacking is not None:
+        if unpacking is not None and self._packed:  # nothing is nothing, whatever it says to be packed in
             try:
                 while unpacking.more:
                     self._work(unpacking)
@@ -78,7 +80,7 @@ class Receipt:
                     raise BadBody("the packed body ends too early")
             except BadPacking as error:
                 raise BadBody(str(error)) from None
-        return bytes(self._body)
+        return self._body if isinstance(self._body, bytes) else self._body.getvalue()
 
     # --- the sink
 
@@ -111,8 +113,6 @@ class Receipt:
                 self._work(self._unpacking)
             except (BadBody, BadPacking) as error:
                 self.give_up(BadBody(str(error)))
-        elif not self._body:
-            self._body = data
         else:
             self._add(data)
 
@@ -131,20 +131,23 @@ class Receipt:
         began = time.perf_counter()
         while unpacking.more:
             made = unpacking.step()
+            if self._size + len(made) > self._limit:
+                raise BadBody(f"{self._too_large()} unpacked")
             if made:
-                if len(self._body) + len(made) > self._limit:
-                    raise BadBody(f"{self._too_large()} unpacked")
-                if self._body:
-                    self._add(made)
-                else:
-                    self._body = made
+                self._add(made)
             if time.perf_counter() - began > TURN:
                 return
 
     def _add(self, data: bytes) -> None:
-        if not isinstance(self._body, bytearray):
-            self._body = bytearray(self._body)
-        self._body += data  # many tiny pieces, kept each, would take many times their size
+        self._size += len(data)
+        if not self._body:
+            self._body = data
+            return
+        if isinstance(self._body, bytes):  # many tiny pieces, kept each, would take many times their size
+            whole = BytesIO()
+            whole.write(self._body)
+            self._body = whole
+        self._body.write(data)  # and what it holds is taken from it without a copy
 
     def _too_large(self) -> BadBody:
         return BadBody(f"the answer is larger than {self._limit:,} bytes")

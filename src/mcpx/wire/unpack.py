@@ -19,10 +19,10 @@ __all__ = ["ACCEPTED", "BadPacking", "Unpacking", "packings"]
 ACCEPTED: Final = "gzip, deflate, br, zstd"
 MOST_STACKED: Final = 2
 STEP: Final = 131_072
-"""Bytes that a step makes; zstd, which has no bound of its own, may make 8 MiB."""
+"""Bytes that a step makes; zstd, which has no bound of its own, may make 4 MiB."""
 MOST_MEMBERS: Final = 10_000
 """Of one gzip body. Tools that pack in parallel make one of every 64 KiB or more."""
-ZSTD_PIECE: Final = 256
+ZSTD_PIECE: Final = 128
 """Bytes given to zstd at a time: four may stand for 128 KiB."""
 ZSTD_WINDOW: Final = 2**23
 
@@ -217,7 +217,7 @@ class _Brotli:
         except self._bad:
             raise BadPacking("the body is not packed as its head says") from None
         self.complete = stream.is_finished()
-        self.hungry = self.complete or stream.can_accept_more_data()
+        self.hungry = self.complete or (stream.can_accept_more_data() and len(made) < STEP)
         return made
 
 

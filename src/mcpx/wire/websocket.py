@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mcpx.wire.address import BadAddress, parse
 from mcpx.wire.exchange import Exchange, Headers, encode_headers
 from mcpx.wire.flow import Budget, Intake, Outflow
-from mcpx.wire.http_client import default_context
+from mcpx.wire.http_dial import default_context
 
 if TYPE_CHECKING:
     from websockets.protocol import Protocol as SansIO

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from mcpx.formats.json import as_json
 from mcpx.surfaces.large.excerpt import weigh
-from mcpx.surfaces.large.finding import to_json
 
 LONGEST = 160
 _NAME = 60
@@ -42,7 +42,7 @@ def step(name: str) -> str | None:
         return name
     if len(name) > _NAME or not name.isprintable():
         return None
-    quoted = to_json(name)
+    quoted = as_json(name)
     return quoted if len(quoted.encode()) <= _NAME else None
 
 

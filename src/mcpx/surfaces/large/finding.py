@@ -6,7 +6,7 @@ as compact JSON, where the text may stand as it is or as JSON spells it. Linear 
 
 from collections.abc import Iterable
 
-from mcpx.formats.values import render
+from mcpx.formats.json import as_json
 from mcpx.surfaces.large.excerpt import cut
 
 
@@ -17,10 +17,10 @@ class Needle:
         self.text = text
         self.folded = text == text.lower()
         """A text without capitals finds both."""
-        self._spellings = {text, to_json(text)[1:-1]}
+        self._spellings = {text, as_json(text)[1:-1]}
 
     def quoted(self) -> str:
-        return to_json(cut(self.text, 40))
+        return as_json(cut(self.text, 40))
 
     def fold(self, text: str) -> str:
         """What to look through, with every character where it was: one letter alone would become two."""
@@ -31,12 +31,8 @@ class Needle:
 
     def in_json(self, values: Iterable[object]) -> list[int]:
         """Which of some lists or objects contain it; what is around their items is not theirs."""
-        return [number for number, value in enumerate(values) if self._is_in(to_json(value)[1:-1])]
+        return [number for number, value in enumerate(values) if self._is_in(as_json(value)[1:-1])]
 
     def _is_in(self, text: str) -> bool:
         text = self.fold(text)
         return any(spelling in text for spelling in self._spellings)
-
-
-def to_json(value: object) -> str:
-    return render(value, toon=False)

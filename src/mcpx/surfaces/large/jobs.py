@@ -15,6 +15,7 @@ from dataclasses import astuple
 from queue import SimpleQueue
 from typing import Any
 
+from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.kept import Kept
 from mcpx.surfaces.large.pages import BadReading
 from mcpx.surfaces.large.preview import NOT_JSON
@@ -31,9 +32,9 @@ _Parts = Sequence[bytes]
 _Answer = tuple[Any, _Parts]
 
 
-def rendering(given: tuple[int, bool, int, bool]) -> Rendering:
-    limit, toon, min_size, compact = given
-    return Rendering(result_limit=limit, toon=toon, toon_min_size=min_size, compact_json=compact)
+def rendering(given: tuple[int, str, int, bool]) -> Rendering:
+    limit, name, min_size, compact = given
+    return Rendering(result_limit=limit, value_format=name, toon_min_size=min_size, compact_json=compact)
 
 
 def shape(given: Any, parts: _Parts) -> _Answer:
@@ -63,9 +64,10 @@ def _about(piece: Piece) -> Any:
 
 def read_on(given: Any, parts: _Parts) -> _Answer:
     """See `reading.read`."""
-    arguments, (limit_bytes, toon, min_size, _) = given
+    arguments, (limit_bytes, name, min_size, _) = given
     try:
-        page = read(Kept(parts[0], 0).text(), arguments, limit_bytes=limit_bytes, toon=toon, min_size=min_size)
+        write = value_writer(name, min_size)
+        page = read(Kept(parts[0], 0).text(), arguments, limit_bytes=limit_bytes, write=write)
     except BadReading as error:
         return (True, str(error), None), ()
     return (False, page.text, page.value), ()

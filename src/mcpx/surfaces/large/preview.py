@@ -8,13 +8,14 @@ No promise: that the shape of rows holds for all of them. It is read off the fir
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast
 
 import orjson
 
-from mcpx.formats.values import render
+from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.brief import brief
 from mcpx.surfaces.large.example import example, rows_in
 from mcpx.surfaces.large.excerpt import cut, size_of
@@ -61,9 +62,9 @@ class Preview:
 
 
 def preview(
-    text: str, value: object = NOT_JSON, *, max_bytes: int = 1500, toon: bool = True, min_size: int = 3
+    text: str, value: object = NOT_JSON, *, max_bytes: int = 1500, write: Callable[[object], str] | None = None
 ) -> Preview:
-    """`value`: what the text says, when it is JSON."""
+    """`value`: what the text says, when it is JSON; `write`: how parts of it are shown, else as TOON."""
     if not isinstance(value, (list, dict)):
         return _of_text(value if isinstance(value, str) else text, max_bytes)
     whole: object = cast(Any, value)
@@ -71,7 +72,7 @@ def preview(
     shown = brief(
         whole,
         max_bytes,
-        lambda part: render(part, toon=toon, min_size=min_size),
+        write or value_writer("toon"),
         whole if rows is None else rows.items,
     )
     return Preview(

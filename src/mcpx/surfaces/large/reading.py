@@ -11,10 +11,10 @@ the server's text.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from mcpx.formats.values import render
+from mcpx.formats.writing import value_writer
 from mcpx.model.call import Json
 from mcpx.surfaces.large.excerpt import NotJson, cut, weigh
 from mcpx.surfaces.large.loss import is_too_deep
@@ -71,15 +71,19 @@ TOOL: Json = {
 }
 
 
-def read(text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, toon: bool = True, min_size: int = 3) -> Page:
-    """The part of a kept result that was asked for."""
+def read(
+    text: bytes, arguments: Mapping[str, Any], *, limit_bytes: int, write: Callable[[object], str] | None = None
+) -> Page:
+    """The part of a kept result that was asked for; `write`: how values are shown, else as TOON."""
     asked = asked_for(arguments)
     whole = _parsed(text)
     value = whole if asked.jmespath is None else _selected(asked.jmespath, whole)
     room = max(limit_bytes, LEAST) - NOTE_BYTES
 
+    written = write or value_writer("toon")
+
     def show(part: object) -> str:
-        return marked(render(part, toon=toon, min_size=min_size))
+        return marked(written(part))
 
     try:
         if value is NOT_JSON or isinstance(value, str):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from mcpx.formats.values import render
+from mcpx.formats.writing import value_writer
 from mcpx.model.call import as_object
 from mcpx.surfaces.large.excerpt import TIGHTEST, size_of, weigh
 from mcpx.surfaces.large.kept import Kept, pack
@@ -90,7 +90,7 @@ def piece_of(text: str, value: object, how: Rendering) -> Piece:
     if kept.size != len(raw):
         value = NOT_JSON  # its end is lost: what is left of it is a text
     at_most = min(PREVIEW_BYTES, how.result_limit)
-    begins = preview(text, value, max_bytes=at_most, toon=how.toon, min_size=how.toon_min_size)
+    begins = preview(text, value, max_bytes=at_most, write=value_writer(how.value_format, how.toon_min_size))
     return Piece(kept, len(raw), begins)
 
 
@@ -119,6 +119,7 @@ def _read(text: str, own: object, how: Rendering, *, alone: bool) -> _Read:
     enough = TIGHTEST * how.result_limit
     if len(text) > enough and weigh(cast(object, value), enough) > enough:
         return _Read(text, cast(object, value), says_own=says_own)  # no rendering would fit
-    rendered = render(cast(object, value), toon=how.toon, min_size=how.toon_min_size)
-    shorter = len(rendered) < len(text) and says_all(text, codec.dump(cast(object, value)))
-    return _Read(text, cast(object, value), rendered if shorter else None, says_own=says_own)
+    rendered = value_writer(how.value_format, how.toon_min_size).better(cast(object, value), text)
+    if rendered is not None and not says_all(text, codec.dump(cast(object, value))):
+        rendered = None
+    return _Read(text, cast(object, value), rendered, says_own=says_own)

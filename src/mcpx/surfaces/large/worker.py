@@ -8,6 +8,7 @@ client's expression makes it. So no expression holds up a result. Both are bound
 from collections.abc import Sequence
 from typing import Any
 
+from mcpx.formats.writing import value_writer
 from mcpx.model.call import Json
 from mcpx.surfaces.large.kept import Kept
 from mcpx.surfaces.large.pages import BadReading, Page
@@ -26,6 +27,8 @@ _TOO_MUCH = (
     'e.g. "jmespath": "[0:1000]" or "rows[0:1000] | …", or use grep alone'
 )
 _NOT_NOW = "too many large results are being read at this moment; try again"
+Style = tuple[int, str, int, bool]
+"""What the other process needs of a `Rendering`."""
 _SHRINKS = 16
 """No text is rendered to less than this share of it."""
 
@@ -65,10 +68,10 @@ class Worker:
     async def read(self, owner: str, kept: Kept, arguments: Json, how: Rendering) -> Page:
         """See `reading.read`."""
         asked = asked_for(arguments)
-        style = _style(how)
         if kept.size <= AT_ONCE and asked.jmespath is None:
-            return read(kept.text(), arguments, limit_bytes=style[0], toon=style[1], min_size=style[2])
-        given = (arguments, style)
+            write = value_writer(how.value_format, how.toon_min_size)
+            return read(kept.text(), arguments, limit_bytes=how.result_limit, write=write)
+        given = (arguments, _style(how))
         try:
             said, _ = await self._reading.do(owner, "read", given, lambda: [kept.packed], len(kept.packed))
         except Busy:
@@ -90,8 +93,8 @@ def matters(own: object, text_size: int, how: Rendering) -> bool:
     return own is not None and text_size <= _SHRINKS * how.result_limit
 
 
-def _style(how: Rendering) -> tuple[int, bool, int, bool]:
-    return how.result_limit, how.toon, how.toon_min_size, how.compact_json
+def _style(how: Rendering) -> Style:
+    return how.result_limit, how.value_format, how.toon_min_size, how.compact_json
 
 
 def _piece(about: Any, packed: bytes) -> Piece:

@@ -1,4 +1,4 @@
-"""JSON values as text for a model: TOON where that is clearly smaller, else compact JSON (FMT-2).
+"""Values as TOON where that is clearly smaller, else as compact JSON (FMT-2).
 
 Promised: any parsed JSON value has a text and no error; the text decodes to the value again, as TOON or as JSON
 (numbers by their value: TOON writes `1.0` as `1`). TOON is chosen for tables only: rows of scalars under the same
@@ -8,11 +8,10 @@ tables of one column or of two rows) is as long in TOON or longer, even where it
 Not promised: TOON for values beyond `MAX_TOON`. Nobody reads those in one piece, and the choice costs time.
 """
 
-import json
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
-import orjson
-
+from mcpx.formats.json import as_json
 from mcpx.formats.tokens import estimate
 
 MAX_TOON = 1 << 20
@@ -23,65 +22,26 @@ _MAX_DEPTH = 4  # of objects around a table: each level indents every row
 _GAIN = 0.9  # TOON has to be at most this share of the JSON's tokens
 
 
-def render(value: object, *, toon: bool = True, min_size: int = 3) -> str:
-    """`value` as TOON or compact JSON, whichever is smaller. TOON needs `min_size` rows, or keys around them."""
-    text = _json(value)
-    if not toon or len(text) > MAX_TOON:
-        return text
-    rows = _largest_table(value, 0)
-    keys = len(cast(dict[str, Any], value)) if value.__class__ is dict else 0
-    if rows < _MIN_ROWS or max(rows, keys) < min_size:
-        return text
-    table = _toon(value)
-    if table is None or len(table) >= len(text) or estimate(table) > estimate(text) * _GAIN:
-        return text
-    return table
+@dataclass(frozen=True, slots=True)
+class Toon:
+    type: ClassVar[str] = "toon"
 
+    min_size: int = 3
+    """Rows, or keys around them, that TOON needs."""
 
-def _json(value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        pass  # an integer beyond 64 bits, half an emoji, more than 254 levels, an infinity
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    except RecursionError:
-        text = _json_of_deep(value)
-    # Inside a string, `\ud83d` is how JSON says half an emoji; UTF-8 has no way to.
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _json_of_deep(value: object) -> str:
-    """The same without recursion, for nesting that the interpreter's stack does not hold."""
-    said: list[str] = []
-    waiting: list[object] = [value]
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, _Text):
-            said.append(here)
-        elif isinstance(here, dict):
-            waiting.append(_Text("}"))
-            pairs = list(cast(dict[str, object], here).items())
-            for number, (key, each) in reversed(list(enumerate(pairs))):
-                waiting.append(each)
-                waiting.append(_Text(f"{',' if number else ''}{json.dumps(key, ensure_ascii=False)}:"))
-            waiting.append(_Text("{"))
-        elif isinstance(here, list):
-            waiting.append(_Text("]"))
-            for number, each in reversed(list(enumerate(cast(list[object], here)))):
-                waiting.append(each)
-                if number:
-                    waiting.append(_Text(","))
-            waiting.append(_Text("["))
-        else:
-            said.append(json.dumps(here, ensure_ascii=False, default=str))
-    return "".join(said)
-
-
-class _Text(str):
-    """Punctuation on the stack, told from the strings of the value."""
-
-    __slots__ = ()
+    def value(self, value: object) -> str:
+        """As TOON or compact JSON, whichever is smaller."""
+        text = as_json(value)
+        if len(text) > MAX_TOON:
+            return text
+        rows = _largest_table(value, 0)
+        keys = len(cast(dict[str, Any], value)) if value.__class__ is dict else 0
+        if rows < _MIN_ROWS or max(rows, keys) < self.min_size:
+            return text
+        table = _toon(value)
+        if table is None or len(table) >= len(text) or estimate(table) > estimate(text) * _GAIN:
+            return text
+        return table
 
 
 def _largest_table(value: object, depth: int) -> int:
