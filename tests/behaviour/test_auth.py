@@ -234,14 +234,19 @@ def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(gu
 # --- changes
 
 
-def test_a_changed_auth_config_restarts_the_servers_that_use_it_and_no_others(guarded: Guarded) -> None:
+def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_it(
+    guarded: Guarded,
+) -> None:
     """CFG-5."""
     given = {"value": CANARY}
     guarded.admits = lambda headers, query: headers.get("x-key", "none") in ("none", given["value"])
     before = config(guarded, FIXED["api_key-header"][0], "http")
     before["mcp_servers"].append(raw_server("child"))
+    request = {"url": guarded.url("http"), "method": "DELETE", "auth": {"ref": "key"}, "allow_private": True}
+    before["commands"] = [{"name": "ask", "type": "http", "http": request}]
     with Gateway(before) as gateway:
         assert text_of(echo(gateway, "old")) == "old"
+        assert "result" in post_modern(gateway.port, modern("tools/call", {"name": "ask", "arguments": {}})).message
         children = descendants(gateway.process.pid)
         given["value"] = "another value"
         after = json.loads(json.dumps(before).replace(CANARY, "another value"))
@@ -249,4 +254,6 @@ def test_a_changed_auth_config_restarts_the_servers_that_use_it_and_no_others(gu
         assert "1 restarted (http)" in run(gateway, "reload")
         assert text_of(echo(gateway, "new")) == "new"
         assert guarded.calls()[-1].headers["x-key"] == "another value"
+        asked = post_modern(gateway.port, modern("tools/call", {"name": "ask", "arguments": {}})).message
+        assert not asked["result"].get("isError") and guarded.seen[-1].headers["x-key"] == "another value"
         assert descendants(gateway.process.pid) == children

@@ -1,4 +1,4 @@
-"""SRC-3: the commands of the examples work as they are written, against stand-ins for the APIs on this machine."""
+"""SRC-3, SRC-4: the commands of the examples work as written, against stand-ins for the APIs on this machine."""
 
 import json
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def api() -> Iterator[Api]:
 
 
 def at_home(text: str, api: Api, *hosts: str) -> Json:
-    """The same config for APIs on this machine: other hosts, and leave to reach them."""
+    """The same config for APIs on this machine: other hosts, and leave to reach them; its scripts are ours."""
     for host in hosts:
         assert f"https://{host}" in text
         text = text.replace(f"https://{host}", api.url)
@@ -78,14 +78,17 @@ def at_home(text: str, api: Api, *hosts: str) -> Json:
     for command in config["commands"]:
         if command["type"] == "http":
             command["http"]["allow_private"] = True
+        else:
+            command["script"]["path"] = str(OURS.parent / command["script"]["path"])
+    config.setdefault("global", {})["script_paths"] = [str(OURS.parent)]
     config.pop("server", None)
     config.pop("mcp_servers", None)
-    config.get("global", {}).pop("log_file", None)
+    config["global"].pop("log_file", None)
     return config
 
 
 def test_our_example_runs_against_other_addresses(api: Api) -> None:
-    """SRC-3, SRC-6."""
+    """SRC-3, SRC-4, SRC-6."""
     env = {"WEATHER_URL": api.url, "GITHUB_URL": api.url, "GITHUB_TOKEN": "gh-canary"}
     with Gateway(at_home(OURS.read_text(encoding="utf-8"), api), env=env) as gateway:
         client = Visitor(gateway.port)
@@ -100,17 +103,19 @@ def test_our_example_runs_against_other_addresses(api: Api) -> None:
         assert "isError" not in client.use("star_repository", owner="a/b", repo="c")
         told = client.use("create_issue", owner="o", repo="r", title="T", labels=["x"])["structuredContent"]
         assert told == {"number": 7, "url": "https://x/7"} and api.last.json == {"title": "T", "labels": ["x"]}
+        assert client.use("word_count", text="one two")["structuredContent"] == {"words": 2, "characters": 7}
         assert "gh-canary" not in gateway.stderr() and "Traceback" not in gateway.stderr()
 
 
 def test_the_weather_of_the_document_runs_as_written(api: Api) -> None:
-    """SRC-3."""
+    """SRC-3, SRC-4."""
     config = at_home(DOCUMENT.read_text(encoding="utf-8"), api, "api.weather.com")
     with Gateway(config, env={"WEATHER_API_KEY": "w-canary"}) as gateway:
         client = Visitor(gateway.port)
         assert client.names() == ["get_weather", "word_count"]
         told = client.use("get_weather", city="北京")["structuredContent"]
         assert told == {"temp": 20, "asked": [["city", "北京"], ["api_key", "w-canary"]], "agent": "MCP-Client/1.0"}
+        assert client.use("word_count", text="一 二")["structuredContent"] == {"words": 2, "characters": 3}
 
 
 def test_the_search_of_the_document_runs_as_written(api: Api) -> None:

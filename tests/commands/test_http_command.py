@@ -509,6 +509,20 @@ def test_a_server_that_says_our_secrets_back_does_not_have_them_told(api: Api) -
             assert SECRET not in said and given not in said and "***" in said
 
 
+def test_the_same_holds_for_secrets_that_stand_in_the_command_itself(api: Api) -> None:
+    """SEC-4: under names that say so; the rest is told, or nobody could mend a command."""
+    api.otherwise(lambda asked: Said(f"{asked.headers} {asked.target} {asked.body.decode()} v2024".encode(), 400))
+    for fields in (
+        {"headers": {"X-Api-Key": SECRET}},
+        {"headers": {"Authorization": f"Bearer {SECRET}"}},
+        {"params": {"access_token": SECRET}},
+        {"path": f"/x?apikey={SECRET}"},
+        {"method": "POST", "body": {"login": {"password": SECRET}}},
+    ):
+        said = failed(api, **{"headers": {"X-Version": "v2024"}, **fields})
+        assert SECRET not in said and "***" in said and "v2024" in said
+
+
 def test_a_command_does_not_leave_a_request_behind_when_it_is_cancelled(api: Api) -> None:
     arrived, release = threading.Event(), threading.Event()
 

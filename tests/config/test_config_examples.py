@@ -65,6 +65,7 @@ def test_the_native_example_loads_as_it_is_written(examples: Path) -> None:
                     path=str(examples / "scripts" / "word_count.py"),
                     args=("{text}",),
                     env={"API_KEY": "sunny"},
+                    cwd=str(examples),
                 ),
                 parameters=(Parameter(name="text", required=True),),
             ),

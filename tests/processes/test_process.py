@@ -812,3 +812,66 @@ def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(run:
         assert alive(everyone) == []
 
     run(main())
+
+
+# ---- what a short program needs
+
+
+def test_a_child_without_input_finds_an_empty_one_and_limits_and_its_end_is_told(run: Run) -> None:
+    """LIF-7: as scripts are started."""
+
+    async def go() -> tuple[bytes, list[str]]:
+        heard, order = Heard(), list[str]()
+        gone = asyncio.Event()
+
+        def on_exit(code: int) -> None:
+            order.append(f"exit {code}")
+            heard.on_exit(code)
+
+        def on_gone() -> None:
+            order.append("gone")
+            gone.set()
+
+        code = "import resource, sys; print(repr(sys.stdin.read()), resource.getrlimit(resource.RLIMIT_CORE))"
+        limits = {resource.RLIMIT_CORE: 0}
+        spec = Spawn(sys.executable, ("-c", code), dict(os.environ), None, input=False, grace=0, limits=limits)
+        await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=on_exit, on_gone=on_gone)
+        async with asyncio.timeout(PATIENCE):
+            await heard.until(lambda heard: bool(heard.codes))
+            await gone.wait()
+        return heard.out, order
+
+    out, order = run(go())
+    assert out == b"'' (0, 0)\n"
+    assert sorted(order) == ["exit 0", "gone"]
+
+
+def test_a_child_that_gets_no_grace_is_told_at_once(run: Run) -> None:
+    """LIF-7: one that would never end with its input."""
+
+    async def go() -> float:
+        heard = Heard()
+        spec = Spawn("sleep", ("300",), dict(os.environ), None, input=False, grace=0)
+        child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+        began = time.monotonic()
+        await child.end()
+        assert heard.codes == [-signal.SIGTERM]
+        return time.monotonic() - began
+
+    assert run(go()) < PATIENCE / 2
+
+
+def test_what_confines_the_starting_thread_may_refuse(run: Run) -> None:
+    """LIF-7: nothing is started then."""
+
+    def refuse() -> None:
+        raise PermissionError("not so")
+
+    async def go() -> None:
+        heard = Heard()
+        spec = Spawn("sleep", ("300",), dict(os.environ), None, confine=refuse)
+        with pytest.raises(PermissionError, match="not so"):
+            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+
+    run(go())
+    assert len(children()) == 1  # the keeper

@@ -630,6 +630,7 @@ def test_a_large_packed_answer_leaves_turns_for_others(run: Run) -> None:
         ("compress", b"x", "'compress'"),
         ("gzip, gzip, gzip", b"x", "more than 2"),
     ],
+    ids=["plain", "cut", "no br", "no zstd", "unknown", "thrice"],
 )
 def test_a_body_that_cannot_be_unpacked_is_no_answer(run: Run, encoding: str, body: bytes, said: str) -> None:
     async def main() -> None:

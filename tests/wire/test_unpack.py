@@ -144,7 +144,7 @@ def test_a_bomb_in_a_bomb_is_unpacked_step_by_small_step() -> None:
     assert time.process_time() - began < 1.0
 
 
-@pytest.mark.parametrize(("name", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd(b""))])
+@pytest.mark.parametrize(("name", "member"), [("gzip", gzip.compress(b"")), ("zstd", zstd(b""))], ids=["gzip", "zstd"])
 def test_a_body_of_nothing_but_empty_members_is_refused(name: str, member: bytes) -> None:
     """They make no bytes that could be counted."""
     with pytest.raises(BadPacking, match="too many"):

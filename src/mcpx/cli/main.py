@@ -14,7 +14,7 @@ from mcpx.model.errors import ConfigError
 if TYPE_CHECKING:
     from mcpx.config import Config
 
-LATER = ("tools", "search", "call", "add", "remove", "import", "connect", "migrate", "doctor")
+LATER = ("tools", "search", "call", "add", "remove", "connect", "migrate", "doctor")
 """Commands of a later version (RUN-4): to be told from mistakes."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -24,6 +24,7 @@ commands:
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
+  mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
 
 Without --transport: stdio when standard input is a pipe, a socket or a file (a client started it), HTTP when it is a
@@ -87,6 +88,10 @@ def _open_standard_streams() -> None:
 
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    if command == "import":  # has options of its own, and no config
+        from mcpx.cli.imports import parser_of
+
+        return parser_of(description)
     parser = argparse.ArgumentParser(
         prog="mcpx" if command == "serve" else f"mcpx {command}",
         description=description,
@@ -237,10 +242,17 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(path, options, os.environ, _env(options), state_folder(os.environ))
 
 
+def _import(options: argparse.Namespace) -> int:
+    from mcpx.cli.imports import run
+
+    return run(options)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "serve": ("One MCP gateway in front of many MCP servers.", _serve),
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
+    "import": ("Make commands of an OpenAPI document or a curl command line.", _import),
 }

@@ -20,8 +20,8 @@ STDERR_TOLD = 8 * 1024
 """Characters of standard error, from its end, in an error."""
 STDOUT_TOLD = 2 * 1024
 """Characters of standard output, from its beginning, in an error."""
-LARGE = 256 * 1024
-"""Bytes of JSON that are read beside everything else; with a query a sixteenth."""
+LARGE = 16 * 1024
+"""Bytes of JSON from which on a query is answered beside everything else."""
 PROGRESS_EVERY = 0.05
 """Seconds between two reports of progress; of those between, the last one counts."""
 MANY = 16
@@ -128,7 +128,7 @@ def _plain(number: float) -> float:
 
 async def result_of(raw: bytes, query: str | None) -> Json:
     """The result of a script that printed this. `query`: JMESPath over its JSON."""
-    if len(raw) > (LARGE if query is None else LARGE // 16):
+    if query is not None and len(raw) > LARGE:
         return await asyncio.to_thread(_result_of, raw, query)
     return _result_of(raw, query)
 

@@ -7,8 +7,9 @@ refused our proof (401, 403 with a challenge) and there is a fresh one. All of i
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
 
 from mcpx.auth.credentials import Credentials, Proof, Refusal
 from mcpx.commands.answers import Reading, failure, read, selection
@@ -37,6 +38,7 @@ HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"}
 NOBODY = Proof()
 
 _SPLIT = re.compile(r"(?i)(https?://[^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_SECRET = re.compile(r"(?i)token|secret|passw|key|auth|credential|cookie|signature")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -112,6 +114,8 @@ class HttpWork:
         self._headers_with_body = _Headers(how.headers, with_body, pattern)
         self._private = self._headers.names() - HARMLESS
         self._reading = Reading(how.method, how.response_format, None if how.result is None else selection(how.result))
+        fields = (how.headers, how.params, how.body, dict(parse_qsl(parts[2])))
+        self._secrets = frozenset(secret for field in fields for secret in _secrets_in(field))
         self._safe = how.method in SAFE
         self._fetcher = bench.fetcher
         self._credentials = bench.credentials
@@ -135,7 +139,7 @@ class HttpWork:
                 status = answer.status
                 if 200 <= status < 300:
                     return await read(answer, self._reading)
-                told = failure(answer, proof.secrets)
+                told = failure(answer, (*proof.secrets, *self._secrets))
                 if credentials is not None and not renewed and (refusal := _refusal(answer)):
                     renewed = True
                     if await self._again(credentials, proof, refusal, ends):
@@ -210,6 +214,15 @@ class HttpWork:
         if error.forbidden and "'allow_private: true'" in said:
             said += " in the command's 'http' section"
         return CommandFailed(said), (self._safe or not error.sent) and not (error.forbidden or error.timed_out)
+
+
+def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """What a file has under a name that says it is secret."""
+    if isinstance(value, Mapping):
+        for key, item in cast(Mapping[str, Any], value).items():
+            yield from _secrets_in(item, str(key))
+    elif isinstance(value, str) and _SECRET.search(name) and not value.startswith("{"):
+        yield value
 
 
 def _refusal(answer: Answer) -> Refusal | None:

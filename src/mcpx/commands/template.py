@@ -9,7 +9,7 @@ longer text, and is an error in a path: with a segment less, `DELETE /users/{id}
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from mcpx.commands.work import CommandFailed
 from mcpx.model.call import is_array, is_object
@@ -26,7 +26,8 @@ MISSING: Any = object()
 LIKE_A_NAME = r"[^\W\d][\w.\-]*"
 _ANY = re.compile(rf"\{{\s*({LIKE_A_NAME})\s*\}}")
 _NEVER = re.compile(r"(?!)()")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
+_RESERVED = re.compile(r"[^A-Za-z0-9_.~-]+")
+_CODES = [f"%{byte:02X}" for byte in range(256)]
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_A_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LARGEST_WHOLE = 1e15
@@ -110,11 +111,13 @@ def _listed(value: Any, name: str) -> str:
     return spell(value, name)
 
 
+def _quoted(found: re.Match[str]) -> str:
+    return "".join([_CODES[byte] for byte in found[0].encode()])
+
+
 def percent(text: str, name: str = "") -> str:
-    if _PLAIN.fullmatch(text):
-        return text
     try:
-        return quote(text, safe="")
+        return _RESERVED.sub(_quoted, text)  # most of most texts stays as it is
     except UnicodeEncodeError:
         raise CommandFailed(f"the argument '{name}' holds half a character (a surrogate that stands alone)") from None
 

@@ -35,7 +35,7 @@ _SYNTAX_HINTS = {
 }
 
 
-def compose(text: str, findings: Findings) -> Node | None:
+def compose(text: str, findings: Findings, most: int = MAX_NODES, deepest: int = MAX_DEPTH) -> Node | None:
     """The nodes of a text, None when it holds nothing; raises when it cannot be followed to its end."""
     if odd := UNPRINTABLE.search(text):
         line = text.count("\n", 0, odd.start()) + 1
@@ -43,7 +43,7 @@ def compose(text: str, findings: Findings) -> Node | None:
         findings.add(f"the character U+{ord(odd[0]):04X} is not allowed", place=place)
         raise GaveUpError
     try:
-        return _Composer(text, findings).document()
+        return _Composer(text, findings, most, deepest).document()
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be read"
         marks = [error.problem_mark, error.context_mark]
@@ -57,8 +57,9 @@ def compose(text: str, findings: Findings) -> Node | None:
 
 
 class _Composer:
-    def __init__(self, text: str, findings: Findings) -> None:
+    def __init__(self, text: str, findings: Findings, most: int, deepest: int) -> None:
         self._loader = _Loader(text)
+        self._most, self._deepest = most, deepest
         self._findings = findings
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._path: list[str | int] = []
@@ -81,8 +82,8 @@ class _Composer:
         kind: object = event.__class__
         before = self._count
         self._spend(1, event)
-        if depth > MAX_DEPTH:
-            self._refuse(f"nested more than {MAX_DEPTH} levels deep", event)
+        if depth > self._deepest:
+            self._refuse(f"nested more than {self._deepest} levels deep", event)
         if kind is yaml.AliasEvent:
             return self._alias(event)
         if kind is yaml.ScalarEvent:
@@ -149,6 +150,7 @@ class _Composer:
         while not self._loader.check_event(yaml.MappingEndEvent):
             plain_key = getattr(self._loader.peek_event(), "style", "") in (None, "")
             key = self._node(depth + 1)
+            self._count -= isinstance(key, Scalar)  # a key is no value of its own, as in JSON
             value = self._node_at(key.text if isinstance(key, Scalar) else "?", depth + 1)
             if not isinstance(key, Scalar):
                 self._add("a key must be text, not a list or a mapping", key.place)
@@ -173,8 +175,8 @@ class _Composer:
 
     def _spend(self, nodes: int, event: _Event) -> None:
         self._count += nodes
-        if self._count > MAX_NODES:
-            self._refuse(f"holds more than {MAX_NODES:,} values, aliases counted each time", event)
+        if self._count > self._most:
+            self._refuse(f"holds more than {self._most:,} values, aliases counted each time", event)
 
     def _foreign_tag(self, event: _Event) -> NoReturn:
         tag = shorten(str(event.tag).replace(_TAG, "!!"))

@@ -26,7 +26,8 @@ TERM_GRACE = 0.7
 END_BOUND = 2.7
 """Seconds for all of an ending."""
 LATE_OUTPUT = 0.2
-"""Seconds a descendant may hold the output pipes open after the child's exit."""
+"""Seconds a descendant may hold the output pipes open after the child's exit and say nothing. Looked at twice, with a
+turn of the loop between: on a busy machine what was printed may be read later than that."""
 HIGH_WATER = 256 * 1024
 
 _Sink = Callable[[bytes], None]
@@ -67,6 +68,7 @@ class Child:
         self._stdin: asyncio.WriteTransport | None = None
         self._input: Gathered | None = None
         self._outputs: list[asyncio.ReadTransport] = []
+        self._readers: list[_Output] = []
         self._open_outputs = 2
         self._late: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
@@ -141,6 +143,9 @@ class Child:
     async def _end_tree(self) -> None:
         loop, tree = self._loop, self.tree
         deadline = loop.time() + END_BOUND
+        if self.returncode is not None and not descendants.has_forked(self.pid):
+            tree.alive = {}  # nothing to look for: spares a look at every process of the machine
+            return
         if self.returncode is None:
             await self._look()  # who is there: once the child is gone its descendants may be nameless
             self.close_input()
@@ -205,11 +210,13 @@ class Child:
             self._stdin.set_write_buffer_limits(HIGH_WATER)
             self._input = Gathered(self._stdin)
         pipe, popen.stdout = handed_over(popen.stdout, loop), None
-        output, _ = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
+        output, reader = await loop.connect_read_pipe(lambda: _Output(on_stdout, self._output_ended), pipe)
         self._outputs.append(output)
+        self._readers.append(reader)
         pipe, popen.stderr = handed_over(popen.stderr, loop), None
-        output, _ = await loop.connect_read_pipe(lambda: _Output(on_stderr, self._output_ended), pipe)
+        output, reader = await loop.connect_read_pipe(lambda: _Output(on_stderr, self._output_ended), pipe)
         self._outputs.append(output)
+        self._readers.append(reader)
 
     def watch(self) -> None:
         """From now on the exit is noticed."""
@@ -266,7 +273,16 @@ class Child:
         if self._open_outputs == 0:
             self._report()
         elif self._late is None:
-            self._late = self._loop.call_later(LATE_OUTPUT, self._report)
+            self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, 0, self._loop.time() + END_BOUND)
+
+    def _await_quiet(self, quiet: int, deadline: float) -> None:
+        """`quiet`: how often nothing had come since the last look."""
+        looks = [reader.is_quiet() for reader in self._readers]  # each is asked: the question resets it
+        quiet = quiet + 1 if all(looks) else 0
+        if quiet > 1 or self._loop.time() > deadline:
+            self._report()
+        else:
+            self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, quiet, deadline)
 
     def _report(self) -> None:
         if self._late is not None:
@@ -296,11 +312,18 @@ class _Output(asyncio.Protocol):
     def __init__(self, on_data: _Sink, on_end: Callable[[], None]) -> None:
         self._on_data, self._on_end = on_data, on_end
         self._intake = Intake(on_data)
+        self._heard = False
+
+    def is_quiet(self) -> bool:
+        """Whether nothing came since this was asked last, and nothing waits."""
+        heard, self._heard = self._heard, False
+        return not heard and not self._intake.waiting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._intake.read_from(cast(asyncio.ReadTransport, transport))
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         self._intake.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:

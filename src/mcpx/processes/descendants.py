@@ -240,6 +240,13 @@ def _members(
     return found
 
 
+def has_forked(pid: int) -> bool:
+    """Whether a process may have started another, itself or through others: not if its number is the last that the
+    kernel gave out."""
+    last = _read("/proc/loadavg").split()[-1:]
+    return last != [b"%d" % pid]
+
+
 def still_alive(found: dict[int, int]) -> dict[int, int]:
     """Those of `found` that run yet; cheap, for waiting."""
     left: dict[int, int] = {}

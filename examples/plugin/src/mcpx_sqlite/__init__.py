@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ class Sqlite:
     query: str
     """One statement; `:name` stands for an argument."""
 
-    def mistakes(self, parameters: Collection[str] | None) -> Iterator[Mistake]:
+    def mistakes(self, parameters: Mapping[str, bool] | None) -> Iterator[Mistake]:
         if not self.query.strip():
             yield Mistake("there is nothing to ask for", ("query",))
 
@@ -30,7 +30,7 @@ class Sqlite:
 
 
 class Query:
-    def __init__(self, what: Sqlite, parameters: Collection[str]) -> None:
+    def __init__(self, what: Sqlite, parameters: Iterable[str]) -> None:
         self._what, self._absent = what, dict.fromkeys(parameters)
 
     async def run(self, arguments: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:

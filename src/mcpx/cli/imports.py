@@ -1,0 +1,190 @@
+"""`mcpx import openapi` and `mcpx import curl`: other people's descriptions of requests as a config file (SRC-7)."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpx.cli.main import counted
+from mcpx.imports.made import Imported
+from mcpx.imports.openapi import METHODS, Choice, Operation, import_openapi, operations, summary
+from mcpx.imports.openapi import Wishes as OpenApiWishes
+from mcpx.imports.servers import NoServer
+from mcpx.imports.texts import one_line
+from mcpx.imports.writing import fits, refuse_too_much, to_file, to_yaml
+from mcpx.model.errors import ConfigError
+
+MOST_LINES = 10
+"""Notes of a kind that are told."""
+
+EPILOG = """\
+  mcpx import openapi https://api.example.com/openapi.json --tag pets -o pets.yaml
+  mcpx import openapi openapi.yaml --list
+  mcpx import curl 'curl https://api.example.com/v1/pets?limit=5 -H "Authorization: Bearer $TOKEN"'
+  mcpx import curl -- curl https://api.example.com/v1/pets
+
+Without -o the YAML goes to standard output. A config may be a folder of files: put the new one beside the others."""
+
+
+def run(options: argparse.Namespace) -> int:
+    imported = _curl(options) if options.kind == "curl" else _openapi(options)
+    return 0 if imported is None else _give(imported, options)
+
+
+def parser_of(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcpx import",
+        description=description,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    openapi = kinds.add_parser(
+        "openapi", help="an OpenAPI document, 3.0 or 3.1", description="The operations of an OpenAPI document."
+    )
+    openapi.add_argument("document", metavar="DOCUMENT", help="a file, or an http or https address; JSON or YAML")
+    for name, told in (
+        ("only", "take operations whose id, name or 'METHOD /path' match this pattern (* and ?)"),
+        ("skip", "leave out operations that match this pattern"),
+        ("tag", "take operations with this tag"),
+        ("method", "take operations with this method"),
+    ):
+        openapi.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=f"{told}; repeatable")
+    openapi.add_argument("--deprecated", action="store_true", help="take deprecated operations, too")
+    openapi.add_argument("--server", metavar="URL", help="where the API is, instead of what the document says")
+    openapi.add_argument("--prefix", default="", metavar="P", help="begin every name with this")
+    openapi.add_argument("--list", action="store_true", help="show the operations and write nothing")
+    curl = kinds.add_parser("curl", help="a curl command line", description="One curl command line as a command.")
+    curl.add_argument("line", metavar="LINE", nargs="*", help="the command line in quotes, or its words after --")
+    curl.add_argument("--name", metavar="N", help="the command's name")
+    curl.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="make an argument of this query parameter, field or header, and keep the rest as it is; repeatable",
+    )
+    for each in (openapi, curl):
+        each.add_argument("--auth", metavar="NAME", help="use this auth config of yours, and write none")
+        each.add_argument("--allow-private", action="store_true", help="let private addresses be reached")
+        each.add_argument("-o", "--output", metavar="FILE", help="write a new file instead of standard output")
+        each.add_argument("--force", action="store_true", help="overwrite FILE")
+        each.add_argument("--json", action="store_true", help="one JSON object that says everything")
+    return parser
+
+
+def _openapi(options: argparse.Namespace) -> Imported | None:
+    from mcpx.imports.document import read
+
+    if unknown := [each for each in options.method if each.lower() not in METHODS]:
+        raise ConfigError([f"error: --method {one_line(unknown[0], 20)}: there is {', '.join(METHODS)}"])
+    if options.prefix and not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", options.prefix):
+        raise ConfigError(["error: --prefix: 1 to 32 letters, digits, _ and -"])
+    document = read(options.document, os.environ, allow_private=options.allow_private)
+    choice = Choice(
+        tuple(options.only), tuple(options.skip), tuple(options.tag), tuple(options.method), options.deprecated
+    )
+    if options.list:
+        _list([each for each in operations(document, options.prefix) if choice.refusal(each) is None], options.json)
+        return None
+    wishes = OpenApiWishes(choice, options.server, options.auth, options.prefix, options.allow_private)
+    try:
+        imported = import_openapi(document, wishes, fits)
+    except NoServer as reason:
+        raise ConfigError([f"error: --server: {reason}"]) from None
+    if not imported.commands:
+        _report(imported)
+        raise ConfigError(["error: no operation was imported; --list shows what there is"])
+    refuse_too_much(imported)
+    return imported
+
+
+def _curl(options: argparse.Namespace) -> Imported:
+    from mcpx.imports.curl import LONGEST, Wishes, import_curl
+
+    line: list[str] = options.line
+    if not line or line == ["-"]:
+        if sys.stdin.isatty():
+            sys.stderr.write("Paste the command line, then press Ctrl-D.\n")
+        line = [sys.stdin.read(LONGEST + 1)]
+    wishes = Wishes(options.name, options.auth, tuple(options.param), options.allow_private)
+    return import_curl(line, wishes)
+
+
+def _list(found: Sequence[Operation], as_json: bool) -> None:
+    told = [summary(each) for each in found]
+    if as_json:
+        _print_json({"operations": told})
+        return
+    rows = [("NAME", "METHOD", "PATH", "TAGS", "SUMMARY")]
+    for each in told:
+        tags = one_line(", ".join(each["tags"]), 30)
+        noted = f"{'(deprecated) ' * each['deprecated']}{one_line(each['summary'], 60)}"
+        rows.append((each["name"], each["method"], one_line(each["path"], 80), tags, noted))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
+    sys.stdout.write(f"{counted(len(told), 'operation')}\n")
+
+
+def _give(imported: Imported, options: argparse.Namespace) -> int:
+    text = to_yaml(imported.tree)
+    file = Path(options.output) if options.output else None
+    if file is not None:
+        to_file(file, text, force=options.force)
+    if options.json:
+        facts: dict[str, Any] = {
+            "file": None if file is None else str(file),
+            "commands": [command["name"] for command in imported.commands],
+            "auth_configs": [auth["name"] for auth in imported.auths],
+            "variables": imported.variables,
+            "skipped": [{"operation": what, "reason": why} for what, why in imported.skipped],
+            "notes": imported.notes,
+        }
+        _print_json(facts if file is not None else {**facts, "config": text})
+        return 0
+    if file is None:
+        sys.stdout.write(text)
+    _report(imported)
+    _say_how_to_use(imported, file, options.auth)
+    return 0
+
+
+def _report(imported: Imported) -> None:
+    """What was done, and what was not and why."""
+    say = sys.stderr.write
+    say(f"{counted(len(imported.commands), 'command')} imported, {len(imported.skipped)} skipped\n")
+    for reason, count in Counter(why for _, why in imported.skipped).most_common(MOST_LINES):
+        first = one_line(next(what for what, why in imported.skipped if why == reason), 60)
+        more = f" and {count - 1} more" if count > 1 else ""
+        say(f"  skipped {first}{more}: {one_line(reason, 200)}\n")
+    for note in imported.notes[:MOST_LINES]:
+        say(f"  note: {one_line(note, 200)}\n")
+    if (left := len(imported.notes) - MOST_LINES) > 0:
+        say(f"  note: and {left} more; --json tells them all\n")
+    if imported.shortened and imported.commands:
+        say("  note: descriptions and schemas are cut so that a configuration can hold them all; pick fewer for more\n")
+
+
+def _say_how_to_use(imported: Imported, file: Path | None, auth: str | None) -> None:
+    say = sys.stderr.write
+    for name, what in imported.variables.items():
+        say(f"set {name}: {one_line(what, 120)}\n")
+    if auth is not None:
+        say(f"they use the auth config {one_line(auth, 64)!r}, which must be in your configuration\n")
+    if file is None:
+        say("use it: write it to a file (-o FILE) in the folder of your configuration, or start it alone: mcpx FILE\n")
+    else:
+        told = one_line(str(file), 200)
+        say(f"use it: mcpx check {told}; then put it into the folder of your configuration, or start it: mcpx {told}\n")
+
+
+def _print_json(value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text) + "\n")
