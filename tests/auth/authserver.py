@@ -65,7 +65,7 @@ class Grant:
 
 
 class AuthServer:
-    def __init__(self, **behaviour: Any) -> None:
+    def __init__(self, host: str = "127.0.0.1", **behaviour: Any) -> None:
         self.prm_path: str | None = f"{PRM}/mcp"
         self.prm_in_challenge = True
         self.resource: str | None = None
@@ -130,7 +130,7 @@ class AuthServer:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # a client that hung up
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server((host, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> "AuthServer":
@@ -145,7 +145,8 @@ class AuthServer:
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host}:{port}"
 
     @property
     def url(self) -> str:

@@ -16,6 +16,7 @@ from mcpx.auth.flow import web
 from mcpx.auth.flow.web import Web
 from mcpx.model.errors import Unproved
 from mcpx.wire.fetch import Fetcher
+from mcpx.wire.reach import Guard
 
 
 async def no_page(someone: Person) -> str:
@@ -177,6 +178,28 @@ def test_a_server_of_the_world_leads_nobody_to_a_private_address(tmp_path: Path,
                     with pytest.raises(Unproved, match="public address"):
                         await place.form(url, {"refresh_token": "x"}, None, "x")
             assert site.asked(f"{PRM}/mcp") == []
+        assert came == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", [f"{PRM}/mcp", ASM])
+def test_a_redirect_to_a_private_address_is_not_followed(where: str, tmp_path: Path, monkeypatch: Any) -> None:
+    async def never(host: str) -> bool:
+        return False
+
+    def fetcher() -> Fetcher:
+        return Fetcher({}, guard=Guard(may=lambda address: str(address) == "127.0.0.2"))  # stands in for the world
+
+    async def run() -> None:
+        with trap() as (address, came), AuthServer("127.0.0.2") as site:
+            monkeypatch.setattr(web, "is_private", never)
+            async with person(site.url, tmp_path / "a", fetcher) as someone:
+                await someone.sign_in()
+            site.instead[where] = Reply(302, headers={"location": f"{address}/latest/meta-data"})
+            site.tokens.clear()
+            async with person(site.url, tmp_path / "b", fetcher) as someone:
+                assert "public address" in await no_page(someone)
         assert came == []
 
     asyncio.run(run())

@@ -44,3 +44,16 @@ def test_a_mistake_is_told_with_its_place(text: str, message: str, tmp_path: Pat
     assert message in str(told.value)
     assert "s3cret" not in str(told.value)
     assert "s3cret" not in repr(OAuth(client_id="x", client_secret="s3cret"))
+
+
+def test_a_command_that_refers_to_it_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "auth_configs: [{name: a, type: oauth}]\n"
+        "commands: [{name: c, type: http, http: {url: 'https://api.example', auth: {ref: a}}}]\n",
+        encoding="utf-8",
+    )
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match="signs in to MCP servers only") as told:
+        load(file, {})
+    assert "config.yaml:2:" in str(told.value)

@@ -107,13 +107,18 @@ class _Checks:
             given, at = table.get("ref"), (*at, "ref")
         self._known(given, self._auth_names, "auth config", at)
 
-    def _auth_fits(self, server: Tree, kind: str, path: KeyPath) -> None:
-        """Whether what a server's `auth` refers to can be sent there."""
-        given, at = server.get("auth"), (*path, "auth")
+    def _referred(self, section: Tree, path: KeyPath) -> tuple[Tree | None, KeyPath]:
+        """The auth config that a section's `auth` refers to, and where it does."""
+        given, at = section.get("auth"), (*path, "auth")
         if (table := as_map(given)) is not None:
             given, at = table.get("ref"), (*at, "ref")
         entries = (entry for _, entry in maps_in(self._tree.get("auth_configs")) if entry.get("name") == given)
-        if _text(given) is None or (entry := next(entries, None)) is None:
+        return (None if _text(given) is None else next(entries, None)), at
+
+    def _auth_fits(self, server: Tree, kind: str, path: KeyPath) -> None:
+        """Whether what a server's `auth` refers to can be sent there."""
+        entry, at = self._referred(server, path)
+        if entry is None:
             return
         if kind == "stdio":
             hint = "leave it out; what the program needs goes into 'env'"
@@ -192,7 +197,12 @@ class _Checks:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
         section = as_map(command.get(str(command.get("type")).lower()))
         if section is not None:
-            self._auth_ref(section, (*path, str(command.get("type")).lower()))
+            below = (*path, str(command.get("type")).lower())
+            self._auth_ref(section, below)
+            entry, at = self._referred(section, below)
+            if entry is not None and str(entry.get("type")).lower() == "oauth":
+                hint = "use an oauth2, bearer_token or api_key there"
+                self._findings.add("an auth config of type oauth signs in to MCP servers only", at, hint=hint)
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
             file = _text(script.get("path"))
