@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 NOTHING = Proof()
 """What is sent while there is nothing to prove us with."""
+SIGN_IN, CANNOT = "sign in: mcpx auth login ", "nobody can sign in: "
 PAUSE = 60.0
 """Seconds before it is tried again to find out where to sign in."""
 
@@ -53,6 +54,7 @@ class Signing:
         self._asking: asyncio.Task[None] | None = None
         self._failed = float("-inf")
         """When it could not be found out where to sign in."""
+        self._said = f"{name}: wants the gateway to sign in"
         self._told: str | None = None
         """Where somebody who wanted to know was sent to."""
 
@@ -129,13 +131,18 @@ class Signing:
     def hint(self) -> str:
         """What to do, in a few words."""
         problem = None if self.inner is None or self.inner.auth_url is not None else self.inner.problem
-        return f"nobody can sign in: {problem}" if problem else f"sign in: mcpx auth login {shlex.quote(self._name)}"
+        return f"{CANNOT}{problem}" if problem else f"{SIGN_IN}{shlex.quote(self._name)}"
+
+    @property
+    def reason(self) -> str:
+        """What the server last said, and what to do."""
+        return f"{self._said}; {self.hint}"
 
     def tell(self, error: Unavailable) -> None:
         """Say in an error what to do."""
-        if self.hint not in error.message:
-            error.message = f"{error.message}; {self.hint}"
-            error.args = (error.message,)
+        self._said = error.message.partition(f"; {SIGN_IN}")[0].partition(f"; {CANNOT}")[0]  # it may be told again
+        error.message = self.reason
+        error.args = (error.message,)
         error.data = {"server": self._name, "auth_url": self.auth_url}
 
     def changed(self) -> bool:

@@ -7,28 +7,21 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
-from mcpx.transports.refusals import about_us
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.wire.tasks import Tasks
-
-if TYPE_CHECKING:
-    from mcpx.auth import Auth
-    from mcpx.auth.credentials import Credentials
-    from mcpx.upstreams.signing import Signing
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +34,7 @@ LONGEST_WISH = 10.0
 class Upstream:
     """Implements `core.source.Source`, and looks after its main link (`connections.MainLink`, `health.Patient`)."""
 
-    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: "tuple[str, Auth] | None" = None) -> None:
+    def __init__(self, server: Server, hub: Hub, around: Surroundings, auth: Named | None = None) -> None:
         """`auth`: the auth config it refers to, and its name."""
         self.server = server
         self.name = server.name
@@ -50,12 +43,8 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._hub = hub
         self._auth = auth
-        self._refused = ""
-        """How it said that somebody has to sign in."""
-        self.signing: Signing | None = None
-        """How people sign in to it, where they can."""
-        self.credentials = self._credentials(around)
-        """What proves the gateway to it."""
+        self.credentials, self.signing = proofs_of(server, auth, around, self._tasks)
+        """What proves the gateway to it, and how people sign in to it where they can."""
         self._connections = Connections(server, hub, around, self._tasks, self)
         self._links, self._book = self._connections.links, self._connections.book
         self._parking = Parking(server.name, self._tasks, self._rested)
@@ -74,27 +63,10 @@ class Upstream:
         if self.known or not server.enabled:
             self.settled.set()
 
-    def _credentials(self, around: Surroundings) -> "Credentials | None":
-        url = self.address
-        if not url or around.ring is None or not self.server.enabled:
-            return None
-        given = None if self._auth is None else around.ring().of(*self._auth, self.name, url)
-        headers: Mapping[str, str] = getattr(self.server.connection, "headers", {})
-        if given is None and any(name.lower() == "authorization" for name in headers):
-            return None
-        from mcpx.auth.credentials import signs_in  # for servers elsewhere only
-        from mcpx.upstreams.signing import Signing
-
-        if given is not None and signs_in(given) is None:
-            return given
-        self.signing = Signing(self.name, url, around.ring, signs_in(given), self._tasks, around.asks)
-        return self.signing
-
     @property
     def address(self) -> str:
-        """Where it is; a WebSocket's as that of the HTTP server it begins with, and none of a program."""
-        url: str = getattr(self.server.connection, "url", "")
-        return f"http{url[2:]}" if url[:2].lower() == "ws" else url
+        """Where it is; none of a program."""
+        return address_of(self.server)
 
     @property
     def enabled(self) -> bool:
@@ -235,17 +207,7 @@ class Upstream:
         return None if self.signing is None else self.signing.auth_url
 
     def _wants_sign_in(self, error: Unavailable) -> bool:
-        """Whether it was about us; then the error says what to do."""
-        if not about_us(error):
-            return False
-        if self.signing is not None:
-            self._refused = error.message.removesuffix(f"; {self.signing.hint}")
-            self.signing.tell(error)
-        else:
-            what = "the Authorization header in its config" if self._auth is None else f"its auth {self._auth[0]!r}"
-            if what not in error.message:
-                error.message = f"{error.message}; {what} is not taken"
-        return True
+        return wants_sign_in(error, self.signing, self._auth)
 
     def credentials_changed(self) -> None:
         """Somebody has signed in or out, or has to."""
@@ -255,7 +217,7 @@ class Upstream:
         self._hub.state_changed(self.name)
         if not signing.changed():
             if self.status.state == "needs_auth":
-                self._life.set("needs_auth", f"{self._refused}; {signing.hint}")
+                self._life.set("needs_auth", signing.reason)
             return
         log.info("[%s] sign-in has changed, it is connected anew", self.name)
         main = self._links.main
