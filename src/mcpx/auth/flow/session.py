@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 SECONDS = 45.0
 """For all that comes before a person is asked."""
+YOUNG = 60.0
+"""Seconds in which a server that refuses a token that was renewed for it has something else against us."""
 PAUSE = 5.0
 """Seconds before a renewal that failed is tried again, of a token that is still good."""
 GRACE = 5.0
@@ -56,8 +58,8 @@ class OAuthCredentials:
         self._why: tuple[int, Challenge] | None = None
         """What it answers to: a status, and what the server said with it."""
         self._repeats = 0
-        self._again = False
-        """The present token came because the one before was refused."""
+        self._young_until = 0.0
+        """The present token came because the one before was refused: until then another refusal is not about it."""
         self._lock = asyncio.Lock()
         self._tasks = Tasks(f"{purpose.name}: sign-in")
         self._renewal: asyncio.Task[None] | None = None
@@ -154,7 +156,7 @@ class OAuthCredentials:
 
     def _take(self, grant: Grant | None) -> None:
         self._grant = grant
-        self._again = False
+        self._young_until = 0.0
         held = None if grant is None else grant.tokens
         if held is not None:
             self.problem = None
@@ -209,7 +211,9 @@ class OAuthCredentials:
             if await self._reload():
                 return True
             grant = self._grant
-            if grant is None or grant.tokens is None or not grant.tokens.refresh or self._again:
+            if grant is None or grant.tokens is None or not grant.tokens.refresh:
+                return False
+            if time.monotonic() < self._young_until:
                 return False
             try:
                 await self._renew(grant, grant.tokens)
@@ -218,7 +222,7 @@ class OAuthCredentials:
             except Unproved as error:
                 self.problem = error.reason
                 raise
-            self._again = True
+            self._young_until = time.monotonic() + YOUNG
             return True
 
     # Asking a person ---------------------------------------------------------------------------------------------
