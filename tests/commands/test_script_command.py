@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from mcpx.commands import arguments, confine, output, turns
-from mcpx.commands.arguments import Template
 from mcpx.commands.script import Script
+from mcpx.commands.scripts import arguments, confine, output, turns
+from mcpx.commands.scripts.arguments import Template
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.processes import process
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.commands.template import (
+from mcpx.commands.requests.template import (
     JsonText,
     Path,
     Query,

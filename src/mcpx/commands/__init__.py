@@ -37,21 +37,7 @@ class Action(Protocol):
 COMMANDS: Family[Action] = Family(
     "mcpx.commands",
     "mcpx.commands",
-    beside=(
-        "answers",
-        "arguments",
-        "bodies",
-        "confine",
-        "markup",
-        "output",
-        "parameters",
-        "places",
-        "running",
-        "sending",
-        "template",
-        "turns",
-        "work",
-    ),
+    beside=("parameters", "work"),
     needs=("reads_only", "mistakes", "prepare"),
     keys=True,
 )

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from mcpx.commands.bodies import body_mistakes
-from mcpx.commands.template import named_in, placeholders
+from mcpx.commands.requests.bodies import body_mistakes
+from mcpx.commands.requests.template import named_in, placeholders
 from mcpx.commands.work import Bench, Work
 from mcpx.model.kinds import AuthRef, Count, Mistake, Pause, Seconds, Size
 from mcpx.wire.fields import headers_mistakes, url_mistakes
@@ -76,7 +76,7 @@ class HttpRequest:
         content_type = next((value for name, value in self.headers.items() if name.lower() == "content-type"), "")
         yield from body_mistakes(self.body, self.body_format, content_type, placeholders(names), self.method)
         if self.result is not None:
-            from mcpx.commands.answers import result_mistakes
+            from mcpx.commands.requests.answers import result_mistakes
 
             yield from result_mistakes(self.result)
 
@@ -100,7 +100,7 @@ class HttpRequest:
             yield Mistake("a brace that belongs to no placeholder", ("url",), "write %7B for {, %7D for }")
 
     def prepare(self, bench: Bench) -> Work:
-        from mcpx.commands.sending import HttpWork
+        from mcpx.commands.requests.sending import HttpWork
 
         return HttpWork(self, bench)
 

@@ -56,7 +56,7 @@ class Script:
         return False
 
     def mistakes(self, parameters: Mapping[str, bool] | None) -> Iterator[Mistake]:
-        from mcpx.commands.arguments import Template, is_option, unknown
+        from mcpx.commands.scripts.arguments import Template, is_option, unknown
 
         args = [Template.parse(text) for text in self.args]
         texts: list[tuple[Template, tuple[str | int, ...]]] = [(one, ("args", i)) for i, one in enumerate(args)]
@@ -106,6 +106,6 @@ class Script:
                 yield Mistake("holds a NUL character", path)
 
     def prepare(self, bench: Bench) -> Work:
-        from mcpx.commands.running import Scripts  # nobody starts processes who calls no script
+        from mcpx.commands.scripts.running import Scripts  # nobody starts processes who calls no script
 
         return Scripts(self, bench)

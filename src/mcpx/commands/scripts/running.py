@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcpx.commands import arguments as given
-from mcpx.commands import places
-from mcpx.commands.arguments import Template
-from mcpx.commands.output import Reports, ended_by, failure_of, result_of
-from mcpx.commands.turns import Turns
+from mcpx.commands.scripts import arguments as given
+from mcpx.commands.scripts import places
+from mcpx.commands.scripts.arguments import Template
+from mcpx.commands.scripts.output import Reports, ended_by, failure_of, result_of
+from mcpx.commands.scripts.turns import Turns
 from mcpx.commands.work import Bench, CommandFailed, Progress
 from mcpx.model.call import Json
 from mcpx.processes import process
@@ -117,7 +117,7 @@ class Scripts:
         give_up: Callable[[], None] | None = None
         with confining:
             if script.writable is not None:
-                from mcpx.commands.confine import confined  # only a script that is confined pays for it
+                from mcpx.commands.scripts.confine import confined  # only a script that is confined pays for it
 
                 folder = tempfile.mkdtemp(prefix="mcpx-script-")
                 left.callback(_remove, folder)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from mcpx.auth.credentials import Credentials, Proof, Refusal
-from mcpx.commands.answers import Reading, failure, read, selection
-from mcpx.commands.bodies import body_of
-from mcpx.commands.template import Arguments, Path, Query, compiled, in_header, placeholders
+from mcpx.commands.requests.answers import Reading, failure, read, selection
+from mcpx.commands.requests.bodies import body_of
+from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in_header, placeholders
 from mcpx.commands.work import Bench, CommandFailed, Progress
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved

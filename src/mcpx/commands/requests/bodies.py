@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote_plus
 
-from mcpx.commands.template import (
+from mcpx.commands.requests.template import (
     MISSING,
     Arguments,
     JsonText,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
-from mcpx.commands.bodies import charset_of, is_json, is_xml
+from mcpx.commands.requests.bodies import charset_of, is_json, is_xml
 from mcpx.commands.work import CommandFailed
 from mcpx.model.call import Json, is_object
 from mcpx.model.kinds import Mistake
@@ -100,7 +100,7 @@ async def read(answer: Answer, how: Reading) -> Json:
             else:
                 return await _selected(value, how, data, large=len(data) > LARGE)
     elif how.format == "xml":
-        from mcpx.commands.markup import BadMarkup, converted
+        from mcpx.commands.requests.markup import BadMarkup, converted
         from mcpx.model.slices import in_slices
 
         try:

@@ -1,0 +1,1 @@
+"""What an HTTP command is made of: templates, bodies, sending, and reading answers."""

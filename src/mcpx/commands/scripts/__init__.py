@@ -1,0 +1,1 @@
+"""What a script command is made of: arguments, folders, turns, running, output."""
