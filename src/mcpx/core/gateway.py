@@ -6,31 +6,31 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Hashable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.catalog.naming import may_belong
-from mcpx.config import Command, Config, Server
+from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
 from mcpx.core.announcements import Announcements, Told
 from mcpx.core.catalogs import Catalogs
+from mcpx.core.generation import Generation
 from mcpx.core.relay import Relay
 from mcpx.core.router import route
 from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
 from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
+from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
-from mcpx.surfaces.surface import Surfaces
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -57,28 +57,6 @@ LOGGED = 2_000
 """Characters of a server's message that are logged."""
 DRAIN = 30.0
 """Seconds running calls of a server that was removed may take to finish."""
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """All that was built from one `Config`."""
-
-    config: Config
-    upstreams: Mapping[str, Upstream]
-    surfaces: Surfaces
-    local: "LocalCommands | None" = None
-    """The commands of the configuration; None when it has none."""
-
-    @property
-    def sources(self) -> Iterable[Source]:
-        """All that offers something, in the order of their tools: the user's own commands come first, so that they
-        keep their names."""
-        return self.upstreams.values() if self.local is None else (self.local, *self.upstreams.values())
-
-    def source(self, name: str) -> Source | None:
-        if self.local is not None and name == self.local.name:
-            return self.local
-        return self.upstreams.get(name)
 
 
 class Gateway:
@@ -314,26 +292,13 @@ class Gateway:
         await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
 
     async def describe(self) -> Json:
-        """Every server as people want to see it: configuration, state, and what it offers."""
+        """Every server and command as people want to see it."""
         await self.catalogs.ready()
-        servers = [
-            {
-                "name": name,
-                "description": upstream.server.description,
-                **_state(upstream),
-                "auth_url": upstream.auth_url,
-                "tools": self.catalog.count(name, "tools"),
-            }
-            for name, upstream in self.generation.upstreams.items()
-        ]
         auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
-        commands = [_about(command) for command in self.generation.config.commands]
-        return {"servers": servers, "commands": commands, "mode": self.generation.config.mode, "auto": auto}
+        return {**described(self.generation, self.catalog), "auto": auto}
 
-    def health(self) -> dict[str, Any]:
-        servers = {name: _state(upstream) for name, upstream in self.generation.upstreams.items()}
-        good = all(entry["status"] in ("connected", "disabled", "sleeping") for entry in servers.values())
-        return {"status": "ok" if good else "degraded", "servers": servers}
+    def health(self) -> Json:
+        return health(self.generation)
 
     # What callers find -------------------------------------------------------------------------------------------
 
@@ -437,24 +402,3 @@ class Gateway:
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))
-
-
-def _about(command: Command) -> Json:
-    return {
-        "name": command.name,
-        "description": command.description,
-        "type": command.action.type,
-        "enabled": command.enabled,
-        "last_error": command.switched_off,
-    }
-
-
-def _state(upstream: Upstream) -> Json:
-    """How a server is, for people and programs."""
-    status = upstream.status
-    return {
-        "status": status.state,
-        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since)),
-        "last_error": status.last_error,
-        **upstream.describe(),
-    }

@@ -12,7 +12,8 @@ from mcpx.surfaces.texts.phrases import NEAREST, exact
 from mcpx.surfaces.view import Service
 
 if TYPE_CHECKING:
-    from mcpx.core.gateway import Gateway, Generation
+    from mcpx.core.gateway import Gateway
+    from mcpx.core.generation import Generation
 
 NOUNS: dict[Kind, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource", "templates": "template"}
 
