@@ -82,6 +82,7 @@ def call(visitor: Visitor, server: str, tool: str, arguments: Json) -> str:
 def test_a_read_only_tool_is_called_once(
     mode: Compact | str, era: str, server: str, place: Place, gateway: Gateway
 ) -> None:
+    """LIF-9."""
     given = place.fresh()
     first = call(Visitor(gateway.port, mode, era), server, "read", given)
     assert call(Visitor(gateway.port, mode, era), server, "read", given) == first
@@ -126,6 +127,7 @@ def test_a_server_that_says_its_tools_changed_is_called_again(place: Place, gate
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("era", ERAS)
 def test_identical_calls_at_one_time_are_one(era: str, server: str, place: Place, gateway: Gateway) -> None:
+    """LIF-9."""
     go = place.folder / f"go-{era}-{server}"
     given = {"until": str(go)}
     visitors = [Visitor(gateway.port, "direct", era) for _ in range(5)]

@@ -64,8 +64,5 @@ def test_a_command_is_set_to_work_without_waiting(name: str, tmp_path: Path) -> 
         fetcher=lambda: pytest.fail("nothing is fetched before the first call"),
         script_paths=(str(tmp_path),),
     )
-    try:
-        work = made(name, tmp_path).prepare(bench)
-    except NotImplementedError:
-        pytest.skip("it does not work yet")
+    work = made(name, tmp_path).prepare(bench)
     assert inspect.iscoroutinefunction(work.run) and inspect.iscoroutinefunction(work.close)

@@ -293,7 +293,6 @@ class _Hall(BaseHTTPRequestHandler):
 
 def test_a_new_way_to_prove_oneself_is_used_towards_a_server(env: Mapping[str, str]) -> None:
     """RUN-8"""
-    pytest.importorskip("mcpx.transports.proving", reason="transports do not send proofs yet")
     with Gatekeeper() as hall:
         server = {"name": "hall", "auth": {"ref": "hat"}, "connection": {"type": "http", "url": hall.url}}
         hat = {"name": "hat", "type": "feather", "feather": {"colour": "red"}}

@@ -49,6 +49,7 @@ def library(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_its_parts_are_listed_called_and_chosen(env: Mapping[str, str], library: Path) -> None:
+    """RUN-8."""
     command = {
         "name": "books_by",
         "type": "sqlite",
