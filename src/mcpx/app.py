@@ -37,7 +37,7 @@ log = logging.getLogger("mcpx")
 GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
 NAMED = 20
-"""Servers that are greeted by name."""
+"""Servers and commands that are greeted by name."""
 ROOM = 2.0
 """Seconds between looks whether anything more can be opened."""
 TIDY = 5
@@ -265,15 +265,20 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
 
 
 def _greet(run: Run, url: str) -> None:
-    enabled = [server.name for server in run.config.mcp_servers if server.enabled]
-    names = ", ".join(enabled[:NAMED]) + (f" and {len(enabled) - NAMED} more" if len(enabled) > NAMED else "") or "none"
     if run.config.path is not None:
-        _say(f"mcpx {__version__} · {url} · servers: {names} · Ctrl-C ends it")
+        servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
+        commands = [command.name for command in run.config.commands if command.enabled]
+        told = f" · commands: {_named(commands)}" if commands else ""
+        _say(f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
         return
     _say(f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
     _say(f"  MCP   {url}")
     _say(f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
     _say("  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
 
 
 async def _first_of(*events: asyncio.Event) -> None:

@@ -285,3 +285,14 @@ def test_nothing_a_server_says_begins_a_line_of_the_log() -> None:
         lines = gateway.stderr().splitlines()
     assert [line for line in lines if line.startswith(forged)] == []
     assert any(line.endswith(f"[liar] a {forged}") for line in lines)
+
+
+def test_commands_are_counted_and_those_that_are_off_have_their_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """SRC-6, CFG-3."""
+    on = {"name": "fine", "description": "", "type": "http", "enabled": True, "last_error": None}
+    off = {**on, "name": "weather", "enabled": False, "last_error": "$KEY is not set\x1b[2J"}
+    answer = {"running": True, "config": "x", "servers": [], "commands": [on, off], "mode": "direct"}
+    print_table(answer, with_links=False)
+    told = capsys.readouterr().out.splitlines()
+    assert "0 servers · 2 commands · mode direct" in told[1]
+    assert told[2:] == ["command weather is off: $KEY is not set [2J"]
