@@ -140,7 +140,8 @@ async def _nobody(text: str) -> str:
 async def _mcpx(stack: AsyncExitStack, folder: Path, front: Transport, era: Era, what: str, command: Json) -> Asker:
     os.mkdir(folder)
     file, port = folder / "mcpx.json", free_port()
-    file.write_text(json.dumps({"commands": [command]}), encoding="utf-8")
+    config = {"commands": [command], "global": {"script_paths": [".."]}}
+    file.write_text(json.dumps(config), encoding="utf-8")
     argv = [sys.executable, "-m", "mcpx", str(file), *(() if front == "stdio" else ("--port", str(port)))]
     process = await Started.start(argv, folder, pipes=front == "stdio")
     stack.push_async_callback(process.stop)

@@ -165,3 +165,21 @@ def is_mcpx(pid: int) -> bool:
         return b"\0-m\0mcpx\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_commands_are_measured_beside_what_they_wrap(tmp_path: Path) -> None:
+    sections, printed = measured(tmp_path / "numbers.json", "--only", "commands")
+
+    rows = {(row["what"], row["name"], row["era"]): row for row in sections["commands"]["rows"]}
+    wrapped = {("an HTTP request", "aiohttp, directly", ""), ("a script", "create_subprocess_exec", "")}
+    ours = {
+        ("an HTTP request", "mcpx, stdio front", "older"),
+        ("an HTTP request", "mcpx, http front", "older"),
+        ("an HTTP request", "mcpx, http front", "modern"),
+        ("a script", "mcpx, stdio front", "older"),
+    }
+    assert rows.keys() == wrapped | ours
+    for key in ours:
+        assert (rows[key]["errors"], rows[key]["problem"]) == ([], "")
+        assert all(turn["calls"] for turns in rows[key]["turns"].values() for turn in turns)
+    assert "CPU ms a call @16" in printed
