@@ -73,6 +73,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         refuse_exposure(run.host, run.config)
     _start_log(run)
     _make_room()
+    _leave_no_core()
     for warning in run.config.warnings:
         log.warning("%s", warning, extra=OURS)
     try:
@@ -99,6 +100,16 @@ def _make_room() -> None:
             "Raise the hard limit: `ulimit -Hn` shows it; LimitNOFILE= sets it for systemd, --ulimit for a container",
             limit,
         )
+
+
+def _leave_no_core() -> None:
+    """A crash must not write other people's secrets into a file; nor that of a server, which gets some of them."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 async def _serve(run: Run, environ: Mapping[str, str]) -> int:

@@ -364,3 +364,12 @@ def test_a_child_runs_in_the_folder_it_was_given(tmp_path: Path) -> None:
         assert os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)
         assert client.call("nowhere_echo")["error"]["message"].startswith("nowhere: ")
         eventually(lambda: str(tmp_path / "no") in gateway.stderr())
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
+def test_a_crash_leaves_no_core_dump_with_secrets_in_it() -> None:
+    """LIF-7: whatever limit it was started with."""
+    with Gateway({"mcp_servers": []}) as gateway:
+        limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
+        (line,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
+        assert line.split()[4] == "0"
