@@ -268,7 +268,9 @@ def _greet(run: Run, url: str) -> None:
     enabled = [server.name for server in run.config.mcp_servers if server.enabled]
     names = ", ".join(enabled[:NAMED]) + (f" and {len(enabled) - NAMED} more" if len(enabled) > NAMED else "") or "none"
     if run.config.path is not None:
-        _say(f"mcpx {__version__} · {url} · servers: {names} · Ctrl-C ends it")
+        commands = sum(command.enabled for command in run.config.commands)
+        told = f" · commands: {commands}" if commands else ""
+        _say(f"mcpx {__version__} · {url} · servers: {names}{told} · Ctrl-C ends it")
         return
     _say(f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
     _say(f"  MCP   {url}")
