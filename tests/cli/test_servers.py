@@ -251,7 +251,7 @@ def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytes
 
 
 def test_commands_are_counted_and_one_that_was_switched_off_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    """CFG-3, CMD-1"""
+    """CFG-3"""
     commands = [{"name": "a", "last_error": None}, {"name": "b", "last_error": "variable TOKEN is not set"}]
     print_table({"running": True, "config": "x", "servers": [], "commands": commands}, False)
     _, facts, off = capsys.readouterr().out.splitlines()

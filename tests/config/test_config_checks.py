@@ -262,6 +262,29 @@ def test_a_script_that_is_not_there_is_a_warning(loaded: Loaded, folder: Path) -
     assert getattr(config.commands[0].action, "path", None) == f"{folder}/scripts/run.sh"
 
 
+def test_a_script_outside_of_the_folders_is_a_warning(loaded: Loaded, folder: Path) -> None:
+    """SEC-3: a call would be refused; whoever checks the file hears it before."""
+    (folder / "run.sh").write_text("")
+    inside = "commands: [{name: run, type: script, script: {path: run.sh}}]"
+    assert odd(loaded(inside)) == []
+    (warning,) = odd(loaded(f"{inside}\nglobal: {{script_paths: [scripts]}}"))
+    assert warning.startswith("the script of command 'run' is outside of 'global.script_paths'")
+    assert warning.endswith(f"{folder}/run.sh")
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("http: {url: 'https://x.example', method: post}", True),
+        ("http: {url: 'https://x.example', method: POST}, read_only: true", False),
+        ("http: {url: 'https://x.example'}", False),
+    ],
+)
+def test_a_cache_that_keeps_nothing_is_a_warning(keys: str, told: bool, loaded: Loaded) -> None:
+    warnings = odd(loaded(f"commands: [{{name: a, type: http, cache_ttl: 5, {keys}}}]"))
+    assert [warning.startswith("the 'cache_ttl' of command 'a' has no effect") for warning in warnings] == [True] * told
+
+
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
     (folder / "sub").mkdir()
     path = folder / "sub" / "config.yaml"

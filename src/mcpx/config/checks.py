@@ -203,11 +203,35 @@ class _Checks:
             if entry is not None and str(entry.get("type")).lower() == "oauth":
                 hint = "use an oauth2, bearer_token or api_key there"
                 self._findings.add("an auth config of type oauth signs in to MCP servers only", at, hint=hint)
+            if as_bool(command.get("enabled")) is not False:
+                self._idle_cache(command, section)
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
             file = _text(script.get("path"))
-            if file and "\0" not in file and not os.path.isfile(file):
-                self._warnings.append(f"the script of command {command.get('name')!r} is not there: {file}")
+            if file and "\0" not in file:
+                self._script_file(file, str(command.get("name")))
+
+    def _idle_cache(self, command: Tree, section: Tree) -> None:
+        """Answers of what may change something are not kept, which nobody would notice."""
+        method = str(section.get("method") or "GET").upper()
+        reads = command.get("type") == "http" and method in ("GET", "HEAD", "OPTIONS")
+        known = command.get("type") in ("http", "script")
+        if known and not reads and command.get("cache_ttl") is not None and command.get("read_only") is None:
+            what = f"the 'cache_ttl' of command {command.get('name')!r} has no effect"
+            self._warnings.append(f"{what}: it may change something; if it does not, say 'read_only: true'")
+
+    def _script_file(self, file: str, name: str) -> None:
+        if not os.path.isfile(file):
+            self._warnings.append(f"the script of command {name!r} is not there: {file}")
+            return
+        folders = as_list((as_map(self._tree.get("global")) or {}).get("script_paths")) or ()
+        real = os.path.realpath(file)
+        allowed = [
+            os.path.join(os.path.realpath(item), "") for item in map(_text, folders) if item and "\0" not in item
+        ]
+        if not any(map(real.startswith, allowed)):
+            what = f"the script of command {name!r} is outside of 'global.script_paths' and will not be run"
+            self._warnings.append(f"{what}: {file}")
 
 
 def secret_warnings(tree: Tree, path: Path) -> list[str]:
