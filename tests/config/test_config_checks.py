@@ -285,6 +285,12 @@ def test_a_cache_that_keeps_nothing_is_a_warning(keys: str, told: bool, loaded: 
     assert [warning.startswith("the 'cache_ttl' of command 'a' has no effect") for warning in warnings] == [True] * told
 
 
+def test_a_pattern_that_cannot_be_checked_is_a_warning(loaded: Loaded) -> None:
+    url = "type: http, http: {url: 'https://x.example/{q}'}"
+    (warning,) = odd(loaded(f"commands: [{{name: a, {url}, parameters: [{{name: q, pattern: '[a-'}}]}}]"))
+    assert warning.startswith("the 'pattern' of parameter 'q' of 'a' is not checked: unterminated character set")
+
+
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
     (folder / "sub").mkdir()
     path = folder / "sub" / "config.yaml"
