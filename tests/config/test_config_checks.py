@@ -291,6 +291,30 @@ def test_a_pattern_that_cannot_be_checked_is_a_warning(loaded: Loaded) -> None:
     assert warning.startswith("the 'pattern' of parameter 'q' of 'a' is not checked: unterminated character set")
 
 
+@pytest.mark.parametrize(
+    ("http", "warning"),
+    [
+        ("url: 'http://127.0.0.1:8080/{q}'", "command 'a' will not reach 127.0.0.1, which is not public, without"),
+        ("url: 'http://localhost/{q}'", "command 'a' will not reach localhost"),
+        ("url: 'http://[::1]/{q}'", "command 'a' will not reach ::1"),
+        ("url: 'http://10.0.0.1/{q}', allow_private: true", None),
+        ("url: 'https://x.example/{q}'", None),
+        (
+            "url: 'https://x.example', method: POST, body: '{\"a\": \"{q}\"}'",
+            "the 'body' of command 'a' looks like JSON",
+        ),
+        ("url: 'https://x.example', method: POST, body_format: json, body: '{\"a\": \"{q}\"}'", None),
+        ("url: 'https://x.example', method: POST, body: '{q}'", None),
+    ],
+)
+def test_what_a_request_would_stumble_over_is_a_warning(http: str, warning: str | None, loaded: Loaded) -> None:
+    """SRC-3: whoever checks the file hears it before a call does."""
+    found = odd(
+        loaded(f"commands: [{{name: a, type: http, http: {{{http}}}, parameters: [{{name: q, required: true}}]}}]")
+    )
+    assert [text.startswith(warning or "") for text in found] == [True] * (warning is not None)
+
+
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
     (folder / "sub").mkdir()
     path = folder / "sub" / "config.yaml"

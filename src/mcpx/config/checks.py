@@ -207,6 +207,8 @@ class _Checks:
                 self._findings.add("an auth config of type oauth signs in to MCP servers only", at, hint=hint)
             if as_bool(command.get("enabled")) is not False:
                 self._idle_cache(command, section)
+                if command.get("type") == "http":
+                    self._request(section, f"command {command.get('name')!r}")
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
             file = _text(script.get("path"))
@@ -228,6 +230,21 @@ class _Checks:
         if known and not reads and command.get("cache_ttl") is not None and command.get("read_only") is None:
             what = f"the 'cache_ttl' of command {command.get('name')!r} has no effect"
             self._warnings.append(f"{what}: it may change something; if it does not, say 'read_only: true'")
+
+    def _request(self, http: Tree, what: str) -> None:
+        """What a call would find out: that it is refused, or sent otherwise than it looks."""
+        try:
+            host = parse((_text(http.get("url")) or "").partition("{")[0]).host
+        except BadAddress:
+            host = ""
+        if host and not as_bool(http.get("allow_private")) and _is_private(host):
+            self._warnings.append(f"{what} will not reach {host}, which is not public, without 'allow_private: true'")
+        body = (_text(http.get("body")) or "").strip()
+        headers = {str(name).lower() for name in as_map(http.get("headers")) or {}}
+        told = http.get("body_format") is not None or "content-type" in headers
+        if body[:1] in ("{", "[") and '"' in body and not told:
+            advice = "write it as a mapping, or say 'body_format: json'"
+            self._warnings.append(f"the 'body' of {what} looks like JSON and is sent as plain text: {advice}")
 
     def _script_file(self, file: str, name: str) -> None:
         if not os.path.isfile(file):
@@ -266,6 +283,18 @@ def _literal_secret(value: Any, path: KeyPath) -> KeyPath | None:
     named = [step for step in path if isinstance(step, str)]
     secret = named and (re.search(_SECRET_NAME, named[-1]) or named[-2:] == ["api_key", "value"])
     return path if literal and secret else None
+
+
+def _is_private(host: str) -> bool:
+    """Of a name only what every machine agrees on; the rest is known when it is dialled."""
+    from ipaddress import ip_address
+
+    from mcpx.wire.reach import is_public  # only a file with such a command pays for it
+
+    try:
+        return not is_public(ip_address(host))
+    except ValueError:
+        return host == "localhost"
 
 
 def _text(value: Any) -> str | None:
