@@ -38,6 +38,8 @@ class _Checks:
         self._auth_names = _names(tree.get("auth_configs"))
         self._profiles = _names(tree.get("profiles"))
         self._warnings: list[str] = []
+        self._unreached: dict[str, list[str]] = {}
+        """Hosts that are not public, and the commands that would be refused there."""
 
     def run(self) -> list[str]:
         separator = (as_map(self._tree.get("naming")) or {}).get("separator")
@@ -52,6 +54,10 @@ class _Checks:
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
             self._command(command, ("commands", index))
+        for host, names in self._unreached.items():  # an imported file may have hundreds
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            what = f"command {names[0]!r}{more} will not reach {host}, which is not public"
+            self._warnings.append(f"{what}, without 'allow_private: true' in the 'http' section")
         known = _names(self._tree.get("mcp_servers"))
         for index, profile in maps_in(self._tree.get("profiles")):
             for position, name in enumerate(as_list(profile.get("servers")) or ()):
@@ -208,7 +214,7 @@ class _Checks:
             if as_bool(command.get("enabled")) is not False:
                 self._idle_cache(command, section)
                 if command.get("type") == "http":
-                    self._request(section, f"command {command.get('name')!r}")
+                    self._request(section, str(command.get("name")))
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
             file = _text(script.get("path"))
@@ -231,20 +237,20 @@ class _Checks:
             what = f"the 'cache_ttl' of command {command.get('name')!r} has no effect"
             self._warnings.append(f"{what}: it may change something; if it does not, say 'read_only: true'")
 
-    def _request(self, http: Tree, what: str) -> None:
+    def _request(self, http: Tree, name: str) -> None:
         """What a call would find out: that it is refused, or sent otherwise than it looks."""
         try:
             host = parse((_text(http.get("url")) or "").partition("{")[0]).host
         except BadAddress:
             host = ""
         if host and not as_bool(http.get("allow_private")) and _is_private(host):
-            self._warnings.append(f"{what} will not reach {host}, which is not public, without 'allow_private: true'")
+            self._unreached.setdefault(host, []).append(name)
         body = (_text(http.get("body")) or "").strip()
         headers = {str(name).lower() for name in as_map(http.get("headers")) or {}}
         told = http.get("body_format") is not None or "content-type" in headers
         if body[:1] in ("{", "[") and '"' in body and not told:
             advice = "write it as a mapping, or say 'body_format: json'"
-            self._warnings.append(f"the 'body' of {what} looks like JSON and is sent as plain text: {advice}")
+            self._warnings.append(f"the 'body' of command {name!r} looks like JSON and is sent as plain text: {advice}")
 
     def _script_file(self, file: str, name: str) -> None:
         if not os.path.isfile(file):
