@@ -120,4 +120,5 @@ def test_the_help_names_the_kinds(folder: Path) -> None:
     """RUN-2."""
     assert "mcpx import KIND" in mcpx(folder, "help").stdout
     assert "openapi" in mcpx(folder, "help", "import").stdout
+    assert "--param" in mcpx(folder, "help", "import", "curl").stdout
     assert "--only" in mcpx(folder, "import", "openapi", "--help").stdout

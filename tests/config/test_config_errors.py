@@ -253,6 +253,10 @@ def test_a_wrong_value_is_told_with_what_was_expected(text: str, message: str, r
     ("text", "message"),
     [
         ("mcp_servers: {}", "expected a list, not a mapping"),
+        ("commands: {a: {type: http}}", "write each as an entry of its own: - name: …"),
+        ("commands: [{name: a, type: http, http: {url: 'http://x', params: {q: {q}}}}]", "put it in quotes"),
+        ("commands: [{name: a, type: http, http: {ulr: 'http://x'}}]", "did you mean 'url'?"),
+        ("commands: [{name: a, type: http, http: {url: 'http://x'}, timeout: 3}]", "it belongs under 'http'"),
         ("mcp_servers: [text]", "expected a mapping, not text"),
         ("mcp_servers: [{name: a, connection: text}]", "expected a mapping, not text"),
         ("mcp_servers: [{name: a, connection: {type: stdio, command: x, args: -y}}]", "write it in brackets"),

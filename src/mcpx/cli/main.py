@@ -57,7 +57,7 @@ def _command(arguments: list[str]) -> str:
         word = arguments[1] if len(arguments) > 1 else "serve"
         if word not in (*COMMANDS, "help"):
             raise ConfigError([_unknown(word)])
-        arguments[:] = ["--help"]
+        arguments[:] = [*arguments[2:], "--help"]  # `help import curl` is `import curl --help`
         return "serve" if word == "help" else word
     if word in COMMANDS:
         return arguments.pop(0)

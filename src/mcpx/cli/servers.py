@@ -106,18 +106,13 @@ def print_table(answer: Json, with_links: bool) -> None:
             for link in found[at - 1].get("links") or ():
                 sys.stdout.write(f"  {_link(as_object(link))}\n")
     where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
-    commands = [as_object(command) for command in answer.get("commands") or ()]
-    facts = [
-        counted(len(found), "server"),
-        counted(len(commands), "command") if commands else None,
-        f"mode {answer.get('mode', '?')}",
-        answer.get("url"),
-        where,
-    ]
+    commands: list[Json] = answer.get("commands") or []
+    told = counted(len(commands), "command") if commands else None
+    facts = [counted(len(found), "server"), told, f"mode {answer.get('mode', '?')}", answer.get("url"), where]
     sys.stdout.write(" · ".join(filter(None, facts)) + "\n")
     for command in commands:
-        if command.get("last_error"):
-            sys.stdout.write(f"command {plain(command['name'])} is off: {plain(command['last_error'])}\n")
+        if why := command.get("last_error"):
+            sys.stdout.write(f"command {plain(command['name'])} is switched off: {plain(why)}\n")
     for choice in answer.get("auto", ()):
         client = plain(choice["client"]) or "a client"
         sys.stdout.write(f"auto shows {client} {choice['mode']!r}: {plain(choice['reason'])}\n")

@@ -38,6 +38,8 @@ class _Checks:
         self._auth_names = _names(tree.get("auth_configs"))
         self._profiles = _names(tree.get("profiles"))
         self._warnings: list[str] = []
+        self._unreached: dict[str, list[str]] = {}
+        """Hosts that are not public, and the commands that would be refused there."""
 
     def run(self) -> list[str]:
         separator = (as_map(self._tree.get("naming")) or {}).get("separator")
@@ -52,6 +54,10 @@ class _Checks:
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
             self._command(command, ("commands", index))
+        for host, names in self._unreached.items():  # an imported file may have hundreds
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            what = f"command {names[0]!r}{more} will not reach {host}, which is not public"
+            self._warnings.append(f"{what}, without 'allow_private: true' in the 'http' section")
         known = _names(self._tree.get("mcp_servers"))
         for index, profile in maps_in(self._tree.get("profiles")):
             for position, name in enumerate(as_list(profile.get("servers")) or ()):
@@ -195,6 +201,8 @@ class _Checks:
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
+        for _, parameter in maps_in(command.get("parameters")):
+            self._pattern(_text(parameter.get("pattern")), f"{parameter.get('name')!r} of {command.get('name')!r}")
         section = as_map(command.get(str(command.get("type")).lower()))
         if section is not None:
             below = (*path, str(command.get("type")).lower())
@@ -203,11 +211,59 @@ class _Checks:
             if entry is not None and str(entry.get("type")).lower() == "oauth":
                 hint = "use an oauth2, bearer_token or api_key there"
                 self._findings.add("an auth config of type oauth signs in to MCP servers only", at, hint=hint)
+            if as_bool(command.get("enabled")) is not False:
+                self._idle_cache(command, section)
+                if command.get("type") == "http":
+                    self._request(section, str(command.get("name")))
         script = as_map(command.get("script"))
         if script is not None and as_bool(command.get("enabled")) is not False:
             file = _text(script.get("path"))
-            if file and "\0" not in file and not os.path.isfile(file):
-                self._warnings.append(f"the script of command {command.get('name')!r} is not there: {file}")
+            if file and "\0" not in file:
+                self._script_file(file, str(command.get("name")))
+
+    def _pattern(self, pattern: str | None, whose: str) -> None:
+        """Not a mistake: JSON Schema's expressions are those of JavaScript, and clients get them as they are."""
+        try:
+            re.compile(pattern or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            self._warnings.append(f"the 'pattern' of parameter {whose} is not checked: {str(error)[:100]}")
+
+    def _idle_cache(self, command: Tree, section: Tree) -> None:
+        """Answers of what may change something are not kept, which nobody would notice."""
+        method = str(section.get("method") or "GET").upper()
+        reads = command.get("type") == "http" and method in ("GET", "HEAD", "OPTIONS")
+        known = command.get("type") in ("http", "script")
+        if known and not reads and command.get("cache_ttl") is not None and command.get("read_only") is None:
+            what = f"the 'cache_ttl' of command {command.get('name')!r} has no effect"
+            self._warnings.append(f"{what}: it may change something; if it does not, say 'read_only: true'")
+
+    def _request(self, http: Tree, name: str) -> None:
+        """What a call would find out: that it is refused, or sent otherwise than it looks."""
+        try:
+            host = parse((_text(http.get("url")) or "").partition("{")[0]).host
+        except BadAddress:
+            host = ""
+        if host and not as_bool(http.get("allow_private")) and _is_private(host):
+            self._unreached.setdefault(host, []).append(name)
+        body = (_text(http.get("body")) or "").strip()
+        headers = {str(name).lower() for name in as_map(http.get("headers")) or {}}
+        told = http.get("body_format") is not None or "content-type" in headers
+        if body[:1] in ("{", "[") and '"' in body and not told:
+            advice = "write it as a mapping, or say 'body_format: json'"
+            self._warnings.append(f"the 'body' of command {name!r} looks like JSON and is sent as plain text: {advice}")
+
+    def _script_file(self, file: str, name: str) -> None:
+        if not os.path.isfile(file):
+            self._warnings.append(f"the script of command {name!r} is not there: {file}")
+            return
+        folders = as_list((as_map(self._tree.get("global")) or {}).get("script_paths")) or ()
+        real = os.path.realpath(file)
+        allowed = [
+            os.path.join(os.path.realpath(item), "") for item in map(_text, folders) if item and "\0" not in item
+        ]
+        if not any(map(real.startswith, allowed)):
+            what = f"the script of command {name!r} is outside of 'global.script_paths' and will not be run"
+            self._warnings.append(f"{what}: {file}")
 
 
 def secret_warnings(tree: Tree, path: Path) -> list[str]:
@@ -233,6 +289,18 @@ def _literal_secret(value: Any, path: KeyPath) -> KeyPath | None:
     named = [step for step in path if isinstance(step, str)]
     secret = named and (re.search(_SECRET_NAME, named[-1]) or named[-2:] == ["api_key", "value"])
     return path if literal and secret else None
+
+
+def _is_private(host: str) -> bool:
+    """Of a name only what every machine agrees on; the rest is known when it is dialled."""
+    from ipaddress import ip_address
+
+    from mcpx.wire.reach import is_public  # only a file with such a command pays for it
+
+    try:
+        return not is_public(ip_address(host))
+    except ValueError:
+        return host == "localhost"
 
 
 def _text(value: Any) -> str | None:

@@ -141,6 +141,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     by_lower = {name.lower(): name for name in known}
     match = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    match = match or [name for name in by_lower if len(name) > 2 and sorted(name) == sorted(word.lower())]  # ulr, url
     return by_lower[match[0]] if match else None
 
 

@@ -194,6 +194,7 @@ class _Builder:
             if key in known or is_extra(key) or self._is_part(key, table, shape, named):
                 continue
             below = next((name for name, (_, kind) in shape.items() if key in _keys_below(kind)), None)
+            below = below or next((name for part in named if (name := _section_of(key, table, shape[part][1]))), None)
             hint = f"it belongs under '{below}'" if below else foreign.get(key, "")
             meant = self._findings.unknown_key(key, path, known, hint)
             if below:
@@ -234,7 +235,8 @@ class _Builder:
     def _list(self, kind: Any, value: object, path: KeyPath) -> Any:
         items = as_list(value)
         if items is None:
-            hint = "" if as_map(value) is not None else "write it in brackets: [ … ]"
+            named = as_map(value) is not None
+            hint = "write each as an entry of its own: - name: …" if named else "write it in brackets: [ … ]"
             return self._wrong("a list", value, path, hint)
         built = [self._item(kind, item, (*path, index)) for index, item in enumerate(items)]
         return _INVALID if any(item is _INVALID for item in built) else tuple(built)
@@ -254,7 +256,7 @@ class _Builder:
     def _text(self, value: object, path: KeyPath) -> Any:
         if isinstance(value, str):
             return str(value)
-        hint = "put it in quotes" if isinstance(value, bool | int | float) else ""
+        hint = "put it in quotes" if isinstance(value, bool | int | float) or _is_placeholder(value) else ""
         return self._wrong("text", value, path, hint)
 
     def _number(self, kind: type[int] | type[float], value: object, path: KeyPath) -> Any:
@@ -317,6 +319,18 @@ def _keys_below(kind: Any) -> set[str]:
     if get_origin(kind) in (Union, UnionType, Annotated):
         return set[str]().union(*(_keys_below(option) for option in get_args(kind)))
     return set()
+
+
+def _section_of(key: str, table: Tree, kind: Any) -> str | None:
+    """The section of the entry's type, if that is where this key belongs."""
+    name, classes = table.get("type"), _classes(kind)
+    return name if isinstance(name, str) and name in classes and key in _shape(classes[name]) else None
+
+
+def _is_placeholder(value: object) -> bool:
+    """`{name}` without its quotes, which YAML reads as a mapping."""
+    table = as_map(value)
+    return table is not None and len(table) == 1 and all(item is None for item in table.values())
 
 
 def _classes(kind: Any) -> Mapping[str, type]:

@@ -59,7 +59,12 @@ def result_mistakes(expression: str | None) -> "Iterable[Mistake]":
         try:
             selection(expression)
         except ValueError as error:
-            yield Mistake(f"not a JMESPath expression: {str(error).splitlines()[0][:200]}", ("result",))
+            yield Mistake(f"not a JMESPath expression: {_briefly(error)}", ("result",))
+
+
+def _briefly(error: ValueError) -> str:
+    """Without the expression itself, which the library repeats and the message points at."""
+    return str(error).splitlines()[0].removesuffix("for expression:").rstrip(" ,:")[:200]
 
 
 def selection(expression: str) -> Expression:
