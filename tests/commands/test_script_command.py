@@ -244,6 +244,14 @@ def test_a_missing_interpreter_is_named(run: Run, shop: Shop) -> None:
     assert "is not there" in refusal(run, shop.call(shop.script("", "/no/such")))
 
 
+@pytest.mark.parametrize("interpreter", ["python3 -u", f"{sys.executable} -u", "./tool -x"])
+def test_an_interpreter_with_options_is_told_that_it_is_one_program(run: Run, shop: Shop, interpreter: str) -> None:
+    """SRC-4."""
+    told = refusal(run, shop.call(shop.script(ECHO, interpreter)))
+    assert "one program, without options" in told
+    assert (f"in {shop.folder}" in told) == interpreter.startswith(".")
+
+
 def test_this_python_stands_in_where_none_is_on_path(run: Run, shop: Shop) -> None:
     """SRC-4: clients start mcpx with a PATH of two folders."""
     script = shop.script("import sys; print(sys.executable)", "python3")
@@ -260,7 +268,12 @@ def test_a_script_without_interpreter_must_be_a_program(run: Run, shop: Shop) ->
     assert "not executable: chmod +x" in refusal(run, shop.call(good))
     os.chmod(good.path, 0o755)
     assert run(shop.call(good))["content"][0]["text"] == "ran"
-    for code, words in (("no first line", "has no '#!' line"), ("#!/no/such/program\n", "names is not there")):
+    ways = {
+        "no first line": "has no '#!' line",
+        "#!/no/such/program\n": "names is not there: name its 'interpreter'",
+        "#!/bin/sh\r\necho hi\r\n": "names is not there: its lines end as on Windows",
+    }
+    for code, words in ways.items():
         bad = shop.script(code, None)
         os.chmod(bad.path, 0o755)
         assert words in refusal(run, shop.call(bad))
@@ -644,8 +657,9 @@ def test_so_many_run_at_a_time_and_the_first_goes_first(run: Run, shop: Shop) ->
 
 
 def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run: Run, shop: Shop) -> None:
-    """SRC-4."""
-    quick = "import sys, time; time.sleep(60) if sys.argv[1:] else print('quick')"
+    """SRC-4: the one that runs ignores SIGTERM, so that its turn is not free before the time of the next is up too."""
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    quick = f"import sys\nif sys.argv[1:]:\n    {ignores}\nprint('quick')"
 
     async def go() -> tuple[str, str]:
         work = shop.work(shop.script(quick, args=("{slow}",), concurrency=1, timeout=1.0))
@@ -662,6 +676,7 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run:
             messages.append(str(caught.value))
         with pytest.raises(asyncio.CancelledError):
             await cancelled
+        await process.end_all()
         again = await work.run({}, None)
         assert again["content"][0]["text"] == "quick"
         return messages[0], messages[1]

@@ -54,7 +54,8 @@ def program(interpreter: str | None, script: str, env: Mapping[str, str], cwd: s
     except OSError:
         if interpreter in OURS and sys.executable:
             return [sys.executable, script]
-    if os.path.dirname(interpreter):
-        raise CommandFailed(f"the interpreter {interpreter} is not there")
     hint = "; 'interpreter' is one program, without options" if " " in interpreter else ""
+    if os.path.dirname(interpreter):
+        where = "" if os.path.isabs(interpreter) else f" in {cwd}"
+        raise CommandFailed(f"the interpreter {interpreter} is not there{where}{hint}")
     raise CommandFailed(f"{interpreter} is not found on PATH; install it or give its full path{hint}")

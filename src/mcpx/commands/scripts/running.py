@@ -251,6 +251,17 @@ def _limits(script: "Script") -> Mapping[int, int]:
     return _limits_of(script.timeout, script.max_file, script.max_memory)
 
 
+_ENDS = ": its lines end as on Windows (CR LF), and the CR is taken for a part of the name"
+
+
+def _is_of_windows(program: str) -> bool:
+    try:
+        with open(program, "rb") as file:
+            return file.readline(1024).endswith(b"\r\n")
+    except OSError:
+        return False
+
+
 def _cannot_start(program: str, error: Exception) -> CommandFailed:
     if not isinstance(error, OSError):  # a text that the system's encoding does not have
         return CommandFailed(f"cannot be started: an argument cannot be given to a program: {type(error).__name__}")
@@ -260,7 +271,8 @@ def _cannot_start(program: str, error: Exception) -> CommandFailed:
         case errno.ENOEXEC:
             why = f"{program} is no program and has no '#!' line: name its 'interpreter'"
         case errno.ENOENT if os.path.exists(program):
-            why = f"what the first line of {program} names is not there: name its 'interpreter'"
+            why = f"what the first line of {program} names is not there"
+            why += _ENDS if _is_of_windows(program) else ": name its 'interpreter'"
         case _:
             why = f"{error.strerror or error}: {error.filename or program}"
     return CommandFailed(f"cannot be started: {why}")
