@@ -89,10 +89,10 @@ class Tool:
             return failure(self.command.name, "; ".join(checked.problems))
         self._running += 1
         try:
-            result: object = await self._at_work().run(with_defaults(self.schema, checked.arguments), progress)
-            if not isinstance(result, dict):
+            result = await self._at_work().run(with_defaults(self.schema, checked.arguments), progress)
+            if not isinstance(cast(object, result), dict):  # whoever wrote it
                 raise TypeError(f"the result of a command is a mapping, not {type(result).__name__}")
-            return cast(Json, result)
+            return result
         except CommandFailed as error:
             return failure(self.command.name, str(error))
         except RpcError:
