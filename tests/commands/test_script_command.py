@@ -236,6 +236,16 @@ def test_it_runs_where_the_config_says(run: Run, shop: Shop) -> None:
 # ---- what runs it
 
 
+def test_an_empty_allowed_folder_allows_nothing(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-3: a variable that is empty does not mean the folder that mcpx was started in."""
+    monkeypatch.chdir(shop.folder)
+
+    async def call() -> Json:
+        return await shop.work(shop.script(ECHO), paths=("",)).run({}, None)
+
+    assert "outside of the folders" in refusal(run, call())
+
+
 def test_a_missing_interpreter_is_named(run: Run, shop: Shop) -> None:
     """SRC-4."""
     message = refusal(run, shop.call(shop.script("", "no-such-interpreter")))

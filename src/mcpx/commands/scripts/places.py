@@ -24,7 +24,7 @@ def allowed(path: str, folders: Sequence[str]) -> str:
         kind = os.stat(real).st_mode
     except OSError as error:
         raise CommandFailed(f"the script cannot be used: {error.strerror}: {path}") from None
-    if not any(_below(real, os.path.realpath(folder)) for folder in folders):
+    if not any(_below(real, os.path.realpath(folder)) for folder in folders if folder):  # "" is where mcpx was started
         behind = "" if real == os.path.normpath(path) else f" (in truth {real})"
         raise CommandFailed(
             f"the script {path}{behind} is outside of the folders that scripts may stand in; "
