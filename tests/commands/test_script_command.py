@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from mcpx.commands.script import Script
-from mcpx.commands.scripts import arguments, confine, output, turns
+from mcpx.commands.scripts import arguments, confine, output, running, turns
 from mcpx.commands.scripts.arguments import Template
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.processes import process
@@ -236,12 +236,30 @@ def test_it_runs_where_the_config_says(run: Run, shop: Shop) -> None:
 # ---- what runs it
 
 
+def test_an_empty_allowed_folder_allows_nothing(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-3: a variable that is empty does not mean the folder that mcpx was started in."""
+    monkeypatch.chdir(shop.folder)
+
+    async def call() -> Json:
+        return await shop.work(shop.script(ECHO), paths=("",)).run({}, None)
+
+    assert "outside of the folders" in refusal(run, call())
+
+
 def test_a_missing_interpreter_is_named(run: Run, shop: Shop) -> None:
     """SRC-4."""
     message = refusal(run, shop.call(shop.script("", "no-such-interpreter")))
     assert message == "no-such-interpreter is not found on PATH; install it or give its full path"
     assert "without options" in refusal(run, shop.call(shop.script("", "no-such -u")))
     assert "is not there" in refusal(run, shop.call(shop.script("", "/no/such")))
+
+
+@pytest.mark.parametrize("interpreter", ["python3 -u", f"{sys.executable} -u", "./tool -x"])
+def test_an_interpreter_with_options_is_told_that_it_is_one_program(run: Run, shop: Shop, interpreter: str) -> None:
+    """SRC-4."""
+    told = refusal(run, shop.call(shop.script(ECHO, interpreter)))
+    assert "one program, without options" in told
+    assert (f"in {shop.folder}" in told) == interpreter.startswith(".")
 
 
 def test_this_python_stands_in_where_none_is_on_path(run: Run, shop: Shop) -> None:
@@ -260,7 +278,12 @@ def test_a_script_without_interpreter_must_be_a_program(run: Run, shop: Shop) ->
     assert "not executable: chmod +x" in refusal(run, shop.call(good))
     os.chmod(good.path, 0o755)
     assert run(shop.call(good))["content"][0]["text"] == "ran"
-    for code, words in (("no first line", "has no '#!' line"), ("#!/no/such/program\n", "names is not there")):
+    ways = {
+        "no first line": "has no '#!' line",
+        "#!/no/such/program\n": "names is not there: name its 'interpreter'",
+        "#!/bin/sh\r\necho hi\r\n": "names is not there: its lines end as on Windows",
+    }
+    for code, words in ways.items():
         bad = shop.script(code, None)
         os.chmod(bad.path, 0o755)
         assert words in refusal(run, shop.call(bad))
@@ -313,7 +336,7 @@ def test_a_file_over_the_limit_is_told(run: Run, shop: Shop) -> None:
 )
 def test_json_becomes_structured_content(printed: str, text: str, structured: Json | None) -> None:
     """SRC-4."""
-    result = asyncio.run(output.result_of(printed.encode(), None))
+    result = asyncio.run(output.result_of(printed.encode(), None, str))
     assert result["content"] == [{"type": "text", "text": text}]
     assert result.get("structuredContent") == structured
     assert "isError" not in result
@@ -323,7 +346,7 @@ def test_a_query_selects_of_the_output() -> None:
     """SRC-4: `result`."""
 
     def select(raw: bytes, query: str) -> Json:
-        return asyncio.run(output.result_of(raw, query))
+        return asyncio.run(output.result_of(raw, query, str))
 
     assert select(b'{"a": [{"b": "x"}]}', "a[0].b") == {
         "content": [{"type": "text", "text": "x"}],
@@ -337,6 +360,19 @@ def test_a_query_selects_of_the_output() -> None:
         select(b"words", "a")
     with pytest.raises(CommandFailed, match="does not fit"):
         select(b'{"a": 1}', "length(a)")
+    with pytest.raises(CommandFailed, match=r"needs: \(nothing\)"):
+        select(b"", "a")
+
+
+@pytest.mark.parametrize(
+    "code", ["print(key)", "print(key); sys.exit(1)", "sys.exit(key)", "print('x' * 2040 + key); sys.exit(1)"]
+)
+def test_no_failure_tells_a_secret_of_the_environment_nor_a_line_or_half_of_it(run: Run, shop: Shop, code: str) -> None:
+    """SEC-3: a key of several lines, one that is cut where the message ends, output that is not what it should be."""
+    secret = "-- BEGIN --\n  c4n4ry-first-line\nc4n4ry-second-line\n"
+    script = shop.script(f"import os, sys\nkey = os.environ['API_KEY']\n{code}", env={"API_KEY": secret}, result="a")
+    told = refusal(run, shop.call(script))
+    assert "c4n4" not in told and "***" in told
 
 
 def test_bytes_that_are_no_text_are_replaced(run: Run, shop: Shop) -> None:
@@ -451,6 +487,35 @@ def test_progress_reaches_whoever_asked(run: Run, shop: Shop) -> None:
     assert run(shop.call(script))["content"][0]["text"] == "done"
 
 
+DYING = """
+import signal, sys, time
+def term(*_):
+    for step in range(5, 9):
+        print(f"::progress {step}/10 dying", file=sys.stderr, flush=True)
+    open(sys.argv[1], "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, term)
+print("::progress 1/10 begun", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+def test_there_is_no_progress_after_the_answer(run: Run, shop: Shop, tmp_path: Path) -> None:
+    """SRC-4: a script may speak on until it is gone; a client that has its answer would take it for a mistake."""
+    told: list[Any] = []
+    script = shop.script(DYING, args=("{file}",), timeout=0.5)
+    file = tmp_path / "dead"
+
+    async def scene() -> None:
+        with pytest.raises(CommandFailed, match="took longer"):
+            await shop.call(script, lambda *report: told.append(report), file=str(file))
+        await eventually(file.exists)
+        await process.end_all()
+
+    run(scene())
+    assert told == [(1, 10, "begun")]
+
+
 # ---- time and turns
 
 SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
@@ -513,6 +578,73 @@ def test_a_command_that_is_closed_ends_what_runs(run: Run, shop: Shop) -> None:
     assert run(go()) == "was ended by SIGTERM"
 
 
+def test_who_waited_for_a_command_that_is_closed_does_not_begin(run: Run, shop: Shop, tmp_path: Path) -> None:
+    """SRC-6: else those who wait would run one after the other long after the command was taken away."""
+    script = shop.script(SLEEPS, args=("{file}",), concurrency=1)
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    async def scene() -> list[Any]:
+        work = shop.work(script)
+        calls = [asyncio.create_task(work.run({"file": str(file)}, None)) for file in (first, second, second)]
+        await pid_in(first)
+        await work.close()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    ended, *waited = run(scene())
+    assert "SIGTERM" in str(ended)
+    assert ["was removed or changed" in str(one) for one in waited] == [True, True]
+    assert not second.exists()
+
+
+def test_a_start_that_fails_in_any_way_gives_its_turn_and_its_folder_back(
+    run: Run, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-3: also one that no thread could be started for."""
+    if confine.landlock_abi() < confine.LEAST_ABI:
+        pytest.skip("no Landlock here")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    script = shop.script("print('fine')", concurrency=1, writable=())
+
+    def no_thread(self: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scene() -> Json:
+        work = shop.work(script)
+        with monkeypatch.context() as patch:
+            patch.setattr("mcpx.processes.process.threading.Thread.start", no_thread)
+            with pytest.raises(RuntimeError):
+                await work.run({}, None)
+        async with asyncio.timeout(PATIENCE):
+            result = await work.run({}, None)
+            await eventually(lambda: not list(tmp_path.glob("mcpx-script-*")))
+        return result
+
+    assert run(scene())["content"][0]["text"] == "fine"
+
+
+def test_a_temporary_folder_is_removed_though_parts_of_it_were_closed(tmp_path: Path) -> None:
+    """SEC-3: to root nothing is closed, so as nobody."""
+    folder = tmp_path / "folder"
+    (folder / "closed" / "deep").mkdir(parents=True)
+    (folder / "closed" / "deep" / "file").touch()
+    (folder / "link").symlink_to(tmp_path)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(tmp_path)  # the folders above are root's alone
+            if os.getuid() == 0:
+                for path in (tmp_path, *tmp_path.rglob("*")):
+                    os.chown(path, 65534, 65534, follow_symlinks=False)
+                os.setuid(65534)
+            os.chmod("folder/closed/deep", 0o500)
+            os.chmod("folder/closed", 0o000)
+            running.removed("folder")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert not folder.exists() and tmp_path.exists()
+
+
 def test_so_many_run_at_a_time_and_the_first_goes_first(run: Run, shop: Shop) -> None:
     """SRC-4: `concurrency`."""
     code = (
@@ -535,8 +667,9 @@ def test_so_many_run_at_a_time_and_the_first_goes_first(run: Run, shop: Shop) ->
 
 
 def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run: Run, shop: Shop) -> None:
-    """SRC-4."""
-    quick = "import sys, time; time.sleep(60) if sys.argv[1:] else print('quick')"
+    """SRC-4: the one that runs ignores SIGTERM, so that its turn is not free before the time of the next is up too."""
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    quick = f"import sys\nif sys.argv[1:]:\n    {ignores}\nprint('quick')"
 
     async def go() -> tuple[str, str]:
         work = shop.work(shop.script(quick, args=("{slow}",), concurrency=1, timeout=1.0))
@@ -553,6 +686,7 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run:
             messages.append(str(caught.value))
         with pytest.raises(asyncio.CancelledError):
             await cancelled
+        await process.end_all()
         again = await work.run({}, None)
         assert again["content"][0]["text"] == "quick"
         return messages[0], messages[1]

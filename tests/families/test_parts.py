@@ -185,6 +185,7 @@ MISFITS = {
     "without behaviour": "import dataclasses\n@dataclasses.dataclass\nclass Part:\n    type = 'part'",
     "with an import that fails": "import no_such_package_anywhere",
     "with a mistake in it": "class Part(",
+    "that ends the program": "raise SystemExit(7)",
 }
 
 
@@ -222,6 +223,59 @@ def test_a_part_with_keys_must_be_a_dataclass(
     with caplog.at_level(logging.WARNING):
         assert "part" not in FAMILIES[which]
     assert "it is no dataclass" in caplog.text
+
+
+FIELDS = {
+    "NoSuchType": "cannot be told",
+    "complex": "no config file can hold",
+    "list[str]": "no config file can hold",
+    "dict[str, str]": "no config file can hold",
+    "Callable[[int], int] | None": "no config file can hold",
+    "tuple[str, int]": "no config file can hold",
+    "tuple[Mapping[str, float | None], ...]": "",
+    "Annotated[int, 'a mark']": "",
+    "Literal['a', 'b'] | bool": "",
+}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_a_field_that_no_config_file_can_fill_is_told(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-8: when the part is loaded, not as a traceback when somebody uses it."""
+    (tmp_path / "odd_part.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import *\nfrom collections.abc import Callable, Mapping\n"
+        "@dataclass(frozen=True)\nclass Part:\n    type: ClassVar[str] = 'part'\n"
+        f"    reads_only = mistakes = prepare = None\n    odd: {kind!r} = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd_part", raising=False)
+    entry = metadata.EntryPoint("part", "odd_part:Part", "mcpx.commands")
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group: [entry])
+    commands = FAMILIES["commands"]
+    monkeypatch.setattr(commands, "_outside", None)
+    monkeypatch.setattr(commands, "loaded", {})
+    with caplog.at_level(logging.WARNING):
+        assert ("part" in commands) == (not FIELDS[kind])
+    assert FIELDS[kind] in caplog.text
+
+
+def test_of_two_parts_of_one_type_the_first_is_used_and_ours_before_all(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-8: and the other one is told, not silently chosen or dropped."""
+    (tmp_path / "twice.py").write_text(
+        'class One:\n    type = "green"\nclass Two:\n    type = "green"\nclass Red:\n    type = "red"\n'
+    )
+    found = [("green", "twice:One"), ("green", "twice:Two"), ("red", "twice:Red")]
+    entries = [metadata.EntryPoint(name, value, "mcpx.colours") for name, value in found]
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group: entries)
+    parts = family(folder, "mcpx.colours")
+    with caplog.at_level(logging.WARNING):
+        assert parts["green"].__name__ == "One" and parts["red"].__module__ == "some_parts.red"
+    two, red = caplog.messages
+    assert "'green'" in two and "twice:Two" in two and "twice:One" in two
+    assert "'red'" in red and "twice:Red" in red and "ours" in red
 
 
 def test_families_are_values_that_can_stand_in_a_type_hint() -> None:

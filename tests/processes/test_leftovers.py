@@ -14,7 +14,8 @@ from mcpx.processes.descendants import MARK
 
 pytestmark = pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
 
-GONE, HERE, OTHER = "a" * 32, "b" * 32, "c" * 32
+GONE, HERE, OTHER, NOBODY = (os.urandom(16).hex() for _ in range(4))
+"""Not the same twice: tests that run at the same time would end each other's processes."""
 PROGRAM = [sys.executable, "-I", "-S", "-c", "print('up', flush=True)\nimport time\ntime.sleep(60)"]
 
 
@@ -71,7 +72,7 @@ def test_only_processes_that_carry_the_mark_of_a_run_that_is_gone_are_ended(tmp_
 
 
 def test_a_note_that_makes_no_sense_is_left_alone_and_ends_nobody(tmp_path: Path) -> None:
-    for name, body in {GONE: b"", HERE: b"one two", OTHER: b"\xff\xfe", "d" * 32: b"1 2 3"}.items():
+    for name, body in {GONE: b"", HERE: b"one two", OTHER: b"\xff\xfe", NOBODY: b"1 2 3"}.items():
         (tmp_path / name).write_bytes(body)
     (tmp_path / "folder").mkdir()
     with process(f"{GONE}.00000001") as child:

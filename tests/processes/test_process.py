@@ -875,3 +875,110 @@ def test_what_confines_the_starting_thread_may_refuse(run: Run) -> None:
 
     run(go())
     assert len(children()) == 1  # the keeper
+
+
+@pytest.mark.parametrize("what", ["Child", "resource_limits.impose"])
+def test_a_start_that_fails_after_the_program_began_leaves_nobody(
+    run: Run, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-7: no descriptor may be left to look at it, and then nobody would own it."""
+    begun: list[int] = []
+
+    def fail(popen: Any, *_: object, **__: object) -> None:
+        begun.append(popen if isinstance(popen, int) else popen.pid)
+        raise OSError("too many open files")
+
+    async def go() -> None:
+        heard = Heard()
+        monkeypatch.setattr(f"mcpx.processes.process.{what}", fail)
+        spec = Spawn("sleep", ("300",), dict(os.environ), None, limits={resource.RLIMIT_CORE: 0})
+        with pytest.raises(OSError, match="too many"):
+            await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=heard.on_exit)
+
+    before = len(os.listdir("/proc/self/fd"))
+    run(go())
+    assert len(begun) == 1 and begun[0] not in pids()
+    assert len(os.listdir("/proc/self/fd")) <= before + 12  # the keeper, the reserve, the loop
+
+
+# ---- whether a child has forked, and whether /proc can tell
+
+NAMESPACE = ["unshare", "--user", "--map-root-user"]
+
+
+def inside(*more: str) -> list[str]:
+    command = [*NAMESPACE, *more]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    return command
+
+
+@contextlib.contextmanager
+def stranger_running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """One that has done all of it but for the `input` in the end."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-I", "-S", "-c", code.replace("input()", "print(flush=True)\ninput()")]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        yield process
+        process.kill()
+
+
+def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not() -> None:
+    """LIF-7: by a fork, a thread, or in a namespace of its own; nor once others were started."""
+    quiet, loud = "input()", "import threading, time\nthreading.Thread(target=time.sleep, args=[0]).start()\ninput()"
+    forks = "import os\nos.fork() or os._exit(0)\ninput()"
+    for code in (loud, forks):
+        with stranger_running(code) as process:
+            assert descendants.has_forked(process.pid)
+    with stranger_running(quiet) as process:
+        subprocess.run(["true"], check=True)
+        assert descendants.has_forked(process.pid)
+
+
+def test_a_number_that_the_kernel_does_not_tell_itself_is_not_believed(tmp_path: Path) -> None:
+    """LIF-7: containers put a file over /proc/loadavg that is seconds old (lxcfs)."""
+    told = tmp_path / "loadavg"
+    told.write_text("0.00 0.00 0.00 1/1 1\n")
+    script = f"""
+import asyncio, os, subprocess, sys
+sys.path[:0] = {sys.path!r}
+subprocess.run(["mount", "--bind", {str(told)!r}, "/proc/loadavg"], check=True)
+from mcpx.processes import process
+async def main():
+    code = 'echo "0.00 0.00 0.00 1/1 $$" > {told}; setsid sleep 300 > /dev/null 2>&1 < /dev/null & echo $!'
+    over, heard = asyncio.Event(), []
+    spec = process.Spawn("sh", ("-c", code), dict(os.environ), None, input=False, grace=0)
+    await process.spawn(
+        spec, on_stdout=heard.append, on_stderr=print, on_exit=lambda code: None, on_gone=over.set
+    )
+    await asyncio.wait_for(over.wait(), 20)
+    pid = int(b"".join(heard))
+    print(os.path.exists(f"/proc/{{pid}}/environ") and open(f"/proc/{{pid}}/stat").read().split()[2] not in "ZX")
+    await process.end_all()
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [*inside("--mount"), sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_a_proc_that_counts_otherwise_is_not_used() -> None:
+    """LIF-7: in a namespace of processes that kept the outer /proc, each number there is somebody else's."""
+    script = f"""
+import asyncio, os, sys
+sys.path[:0] = {sys.path!r}
+from mcpx.processes import descendants, process
+async def main():
+    spec = process.Spawn("sleep", ("300",), dict(os.environ), None, input=False, grace=0)
+    codes = []
+    child = await process.spawn(spec, on_stdout=print, on_stderr=print, on_exit=codes.append)
+    await child.end()
+    await process.end_all()
+    print(descendants.AVAILABLE, codes)
+asyncio.run(main())
+"""
+    command = [*inside("--pid", "--fork"), sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False [-15]\n", "")

@@ -11,6 +11,7 @@ from mcpx.auth import AUTHS, Auth
 from mcpx.commands import COMMANDS, Action
 from mcpx.commands.parameters import Parameter, schema_of
 from mcpx.model.call import Json, as_object
+from mcpx.model.family import Part
 from mcpx.model.kinds import (
     NOT_APPLIED,
     NOT_IN_FILE,
@@ -204,7 +205,16 @@ class Command:
             listed = as_object(self.input_schema.get("properties"))
             closed = self.input_schema.get("additionalProperties") is False
             names = {name: _may_be_missing(self.input_schema, name) for name in listed} if closed else None
-        yield from (wrong.below(self.action.type) for wrong in self.action.mistakes(names))
+        yield from _told(self.action, lambda: self.action.mistakes(names))
+
+
+def _told(part: Part, mistakes: Callable[[], Iterable[Mistake]]) -> list[Mistake]:
+    """What a part says is wrong with it; that of another package may not be able to."""
+    try:
+        return [wrong.below(part.type) for wrong in mistakes()]
+    except Exception as error:  # noqa: BLE001 - its words may hold a value of the file, which may be secret
+        what = f"whether this is right cannot be told: {type(error).__name__} in {type(part).__module__}"
+        return [Mistake(what, (part.type,), "whoever made that part should know")]
 
 
 def _may_be_missing(schema: Mapping[str, Any], name: str) -> bool:
@@ -223,5 +233,4 @@ class AuthConfig:
     """How; the section of that name holds the rest."""
 
     def mistakes(self) -> Iterator[Mistake]:
-        told: Callable[[], Iterable[Mistake]] = getattr(self.auth, "mistakes", tuple)
-        yield from (wrong.below(self.auth.type) for wrong in told())
+        yield from _told(self.auth, getattr(self.auth, "mistakes", tuple))

@@ -148,6 +148,10 @@ class _Builder:
         except ValueError as error:  # a class may have the last word on its own fields
             self._findings.add(str(error), path)
             return _INVALID
+        except Exception as error:  # noqa: BLE001 - a part of another package; its words may hold a secret of the file
+            what = f"{type(error).__name__} in {cls.__module__}, which cannot be made of this"
+            self._findings.add(what, path, hint="whoever made that part should know")
+            return _INVALID
         if parts and as_bool(table.get("enabled")) is not False:
             mistakes: Callable[[], Iterable[Mistake]] = getattr(entry, "mistakes", tuple)
             for wrong in mistakes():

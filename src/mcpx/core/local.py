@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.auth import Auth
 from mcpx.auth.ring import Ring
@@ -89,12 +89,15 @@ class Tool:
             return failure(self.command.name, "; ".join(checked.problems))
         self._running += 1
         try:
-            return await self._at_work().run(with_defaults(self.schema, checked.arguments), progress)
+            result = await self._at_work().run(with_defaults(self.schema, checked.arguments), progress)
+            if not isinstance(cast(object, result), dict):  # whoever wrote it
+                raise TypeError(f"the result of a command is a mapping, not {type(result).__name__}")
+            return result
         except CommandFailed as error:
             return failure(self.command.name, str(error))
         except RpcError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a library that ends the program is no reason to end it
             log.exception("[%s] the command failed", self.command.name)
             return failure(self.command.name, f"failed inside the gateway: {type(error).__name__}; its log says more")
         finally:
@@ -115,8 +118,11 @@ class Tool:
 
     async def close(self) -> None:
         work, self._work = self._work, None
-        if work is not None:
-            await work.close()
+        try:
+            if work is not None:
+                await work.close()
+        except Exception:
+            log.exception("[%s] the command could not be closed", self.command.name)  # all others must be
 
 
 class LocalCommands:

@@ -2,15 +2,31 @@
 
 Promised: the types of a folder are known from the names of its files, and a file is imported when its part is asked
 for, not before. Other packages bring parts by entry points, named by type: they are looked up when somebody asks for
-a type that the folder does not have, and listed from then on. A part that cannot be loaded is reported and missing.
+a type that the folder does not have, and listed from then on. A part that cannot be loaded is reported and missing; of
+two of one type the folder's, else the first, is used.
 """
 
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -67,8 +83,11 @@ class Family(Mapping[str, type[P]]):
             part = cast(type[P], entry.load())
             if (misfit := self._misfit(part, name)) is not None:
                 raise TypeError(misfit)
-        except Exception as error:  # noqa: BLE001 - somebody else's package
-            log.warning("%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, error)
+        except KeyboardInterrupt:  # one that hangs can be left
+            raise
+        except BaseException as error:  # noqa: BLE001 - somebody else's package, which may end the program at import
+            told = error if isinstance(error, Exception) else repr(error)
+            log.warning("%s %r, brought by %s, cannot be used: %s", self._group, name, entry.value, told)
             del outside[name]
             raise KeyError(name) from None
         return part
@@ -78,7 +97,14 @@ class Family(Mapping[str, type[P]]):
         if self._outside is None:
             from importlib.metadata import entry_points  # 20 ms, which most runs do without
 
-            self._outside = {entry.name: entry for entry in entry_points(group=self._group)}
+            self._outside = {}
+            for entry in entry_points(group=self._group):
+                used = self._outside.setdefault(entry.name, entry)
+                ours = entry.name in self._files
+                if ours or used.value != entry.value:
+                    instead = "ours" if ours else used.value
+                    told = "%s %r, brought by %s, is not used: there is one already (%s)"
+                    log.warning(told, self._group, entry.name, entry.value, instead)
         return self._outside
 
     def _misfit(self, part: object, name: str) -> str | None:
@@ -88,6 +114,8 @@ class Family(Mapping[str, type[P]]):
             return f"its type is {getattr(part, 'type', None)!r}"
         if self._keys and not hasattr(part, "__dataclass_fields__"):
             return "it is no dataclass"
+        if self._keys and (unreadable := _unreadable(part)):
+            return unreadable
         lacking = [need for need in self._needs if not any(hasattr(part, each) for each in need.split("|"))]
         return f"it has no {lacking[0].replace('|', ' or ')}" if lacking else None
 
@@ -109,6 +137,33 @@ class Family(Mapping[str, type[P]]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
+
+
+def _unreadable(part: type) -> str | None:
+    """What of its fields no config file could fill."""
+    try:
+        hints = get_type_hints(part, include_extras=True)
+    except Exception as error:  # noqa: BLE001 - whatever stands in somebody else's annotations
+        return f"the types of its fields cannot be told: {error}"
+    for field in fields(cast(Any, part)):
+        if field.init and field.metadata.get("in_file", True) and not _is_readable(hints[field.name]):
+            kinds = "text, bool, int, float, Literal, tuple[…, ...], Mapping[str, …] or a dataclass"
+            return f"its field {field.name!r} is of a type that no config file can hold; it may be {kinds}"
+    return None
+
+
+def _is_readable(kind: Any) -> bool:
+    """Whether `config.validate` knows what to do with it."""
+    origin, options = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return any(hasattr(mark, "classes") for mark in options[1:]) or _is_readable(options[0])
+    if origin in (Union, UnionType):
+        return all(option is NoneType or _is_readable(option) for option in options)
+    if origin is tuple:
+        return len(options) == 2 and options[1] is ... and _is_readable(options[0])
+    if origin is Mapping:
+        return options[0] is str and _is_readable(options[1])
+    return kind in (Any, str, bool, int, float) or origin is Literal or is_dataclass(kind)
 
 
 class _Able(Family[Any]):

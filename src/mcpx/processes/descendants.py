@@ -12,6 +12,7 @@ No promise: that one which runs as another user can be signalled.
 """
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -29,10 +30,22 @@ Tokens are added, not replaced, so that a gateway behind a gateway leaves both a
 BRANDS = 100_000
 """A brand is a number for the run, followed by five digits for the child."""
 
-AVAILABLE = sys.platform.startswith("linux") and os.path.exists("/proc/self/stat")
+
+def _is_ours() -> bool:
+    """Not where /proc counts otherwise than we do: in a namespace of processes that kept the mount of the outer one
+    its numbers are those of strangers."""
+    try:
+        return sys.platform.startswith("linux") and os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+AVAILABLE = _is_ours()
 
 _KEY = MARK.encode() + b"="
 _TIME = b"Max realtime timeout"
+_LOAD = "/proc/loadavg"
+"""Its last word is the last pid given out."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER"""
 _adopting = False
@@ -180,9 +193,9 @@ def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
     are several."""
     known = [tree.alive for tree in trees]
     for _ in range(passes if trees else 0):
-        before = _read("/proc/loadavg").split()[-1:]  # the last pid given out
+        before = _read(_LOAD).split()[-1:]
         known = _pass(trees, known)
-        if _read("/proc/loadavg").split()[-1:] == before:
+        if _read(_LOAD).split()[-1:] == before:
             break
     return known
 
@@ -242,9 +255,21 @@ def _members(
 
 def has_forked(pid: int) -> bool:
     """Whether a process may have started another, itself or through others: not if its number is the last that the
-    kernel gave out."""
-    last = _read("/proc/loadavg").split()[-1:]
-    return last != [b"%d" % pid]
+    kernel gave out. Numbers only go on, also of those that a namespace, a thread or a failed fork took; when they wrap
+    round, one that is in use, as an unreaped one is, is passed over."""
+    try:
+        return not _tells_last() or _read(_LOAD).split()[-1:] != [b"%d" % pid]
+    except OSError:  # it cannot be looked at now
+        return True
+
+
+@functools.cache
+def _tells_last() -> bool:
+    """Whether the kernel itself speaks there. What containers put over it (lxcfs) says it seconds late."""
+    try:
+        return os.stat(_LOAD).st_dev == os.stat("/proc/self/stat").st_dev
+    except OSError:
+        return False
 
 
 def still_alive(found: dict[int, int]) -> dict[int, int]:

@@ -24,13 +24,14 @@ _log = logging.getLogger("mcpx.process")
 # `sleep` are programs.
 SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
 trap '' HUP INT QUIT TERM PIPE TSTP
-run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1
+run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1 self=''
 while IFS= read -r line; do
   case $line in clean) clean=1 ;; ?*) known=" $line " ;; esac
 done
 nap() { sleep "$1" || sleep 1; }
 
-if [ ! -r /proc/self/stat ]; then
+read -r self part < /proc/self/stat
+if [ "$self" != $$ ]; then # no /proc, or one that counts otherwise than we do
   [ "$clean" ] && exit
   for signal in TERM KILL; do
     nap 0.5

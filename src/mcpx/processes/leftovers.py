@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 from mcpx.processes import descendants
@@ -22,7 +21,7 @@ _RUN = re.compile("[0-9a-f]{32}")
 
 def note(folder: Path, run: str) -> Path | None:
     """Leave a note of this run; the caller removes it at a clean end."""
-    myself = descendants.read_stat(os.getpid()) if sys.platform == "linux" else None
+    myself = descendants.read_stat(os.getpid()) if descendants.AVAILABLE else None
     if myself is None:
         return None
     try:
@@ -59,7 +58,7 @@ def end(folder: Path) -> int:
 
 def _notes(folder: Path) -> list[Path]:
     """None from a folder that is not ours alone: a note of somebody else could lead to what is alive and well."""
-    if sys.platform != "linux" or not os.path.lexists(folder):
+    if not descendants.AVAILABLE or not os.path.lexists(folder):
         return []
     try:
         require_private(folder)

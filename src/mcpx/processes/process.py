@@ -122,15 +122,19 @@ class _Brood:
         _KEEPER.start()  # before the child: from its first moment on it is looked after
         with descendants.branding(_BRAND * descendants.BRANDS + number % descendants.BRANDS) as brand:
             popen = _popen([program, *spec.args], env, spec)
-        child = Child(
-            popen,
-            token,
-            brand,
-            grace=spec.grace,
-            on_exit=on_exit,
-            look=self.look,
-            forget=partial(self._forget, on_gone),
-        )
+        try:
+            child = Child(
+                popen,
+                token,
+                brand,
+                grace=spec.grace,
+                on_exit=on_exit,
+                look=self.look,
+                forget=partial(self._forget, on_gone),
+            )
+        except BaseException:  # no descriptor was left to look at it: nobody would own it
+            _undo(popen)
+            raise
         self.children.add(child)
         self._tell()
         try:
@@ -252,9 +256,24 @@ def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.
 
     with descriptors.as_found():
         child = start() if spec.confine is None else _aside(spec.confine, start)
-    descriptors.give_back(child.pid)
-    resource_limits.impose(child.pid, spec.limits)
+    try:
+        descriptors.give_back(child.pid)
+        resource_limits.impose(child.pid, spec.limits)
+    except BaseException:  # without its limits it must not run
+        _undo(child)
+        raise
     return child
+
+
+def _undo(popen: "subprocess.Popen[bytes]") -> None:
+    """A start, a moment later; with what it may have started in that moment, if that stayed in its session."""
+    with contextlib.suppress(OSError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.kill()
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout, popen.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _aside(confine: Callable[[], None], start: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":

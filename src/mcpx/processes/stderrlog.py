@@ -183,8 +183,10 @@ def shortened(line: str) -> str:
 
 def redaction(env: Mapping[str, str]) -> Callable[[str], str]:
     """Its secrets do not come out by way of what it prints."""
-    secrets = [value for name, value in env.items() if _SECRET.search(name) and len(value) >= SECRET_LENGTH]
-    secrets.sort(key=len, reverse=True)  # one that holds another goes first
+    values = [value for name, value in env.items() if _SECRET.search(name)]
+    # A key of several lines comes out line by line; of two that overlap, the one that holds the other goes first.
+    values += [line for value in values for line in map(str.strip, value.splitlines())]
+    secrets = sorted({value for value in values if len(value) >= SECRET_LENGTH}, key=len, reverse=True)
 
     def redact(text: str) -> str:
         for secret in secrets:

@@ -74,11 +74,12 @@ class Reports:
         held, self._held = self._held, b""
         if rest := self._sifted(held):
             self._feed(rest)
-        self.stop()
         self._tell()
+        self.stop()
 
     def stop(self) -> None:
-        """Nobody wants to know any more."""
+        """Nobody wants to know any more: the call is answered, though its process may speak on until it is gone."""
+        self._progress = self._pending = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,20 +127,21 @@ def _plain(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
-async def result_of(raw: bytes, query: str | None) -> Json:
+async def result_of(raw: bytes, query: str | None, redact: Callable[[str], str]) -> Json:
     """The result of a script that printed this. `query`: JMESPath over its JSON."""
     if query is not None and len(raw) > LARGE:
-        return await asyncio.to_thread(_result_of, raw, query)
-    return _result_of(raw, query)
+        return await asyncio.to_thread(_result_of, raw, query, redact)
+    return _result_of(raw, query, redact)
 
 
-def _result_of(raw: bytes, query: str | None) -> Json:
+def _result_of(raw: bytes, query: str | None, redact: Callable[[str], str]) -> Json:
     text = raw.decode("utf-8", "replace").rstrip("\r\n")
     try:
         value = codec.load(raw, strict=True)
     except codec.BadJson:
         if query is not None:
-            raise CommandFailed(f"its output is not JSON, which 'result' needs: {_head(raw)}") from None
+            told = _head(raw, redact) or "(nothing)"
+            raise CommandFailed(f"its output is not JSON, which 'result' needs: {told}") from None
         return {"content": [{"type": "text", "text": text}]}
     if query is not None:
         value = _selected(query, value)
@@ -165,7 +167,7 @@ def failure_of(how: str, errors: Sequence[str], printed: bytes, redact: Callable
     told = "\n".join(errors)
     if len(told) > STDERR_TOLD:
         told = "…" + told[-STDERR_TOLD:]
-    parts = [how, f"stderr: {told}" if told else "", f"stdout: {redact(_head(printed))}" if printed.strip() else ""]
+    parts = [how, f"stderr: {told}" if told else "", f"stdout: {_head(printed, redact)}" if printed.strip() else ""]
     return CommandFailed("\n".join(filter(None, parts)))
 
 
@@ -180,7 +182,8 @@ def ended_by(code: int) -> str:
     return f"was ended by {name}" + (": it wrote a file larger than 'max_file'" if name == "SIGXFSZ" else "")
 
 
-def _head(printed: bytes) -> str:
-    lines = [readable(line) for line in printed[: 4 * STDOUT_TOLD].strip().split(b"\n")]
-    text = "\n".join(lines)
+def _head(printed: bytes, redact: Callable[[str], str]) -> str:
+    """Cut last of all: half a secret would not be known for one."""
+    lines = [readable(line) for line in printed[: 8 * STDOUT_TOLD].strip().split(b"\n")]
+    text = redact("\n".join(lines))
     return text if len(text) <= STDOUT_TOLD else text[:STDOUT_TOLD] + "…"

@@ -24,7 +24,7 @@ def allowed(path: str, folders: Sequence[str]) -> str:
         kind = os.stat(real).st_mode
     except OSError as error:
         raise CommandFailed(f"the script cannot be used: {error.strerror}: {path}") from None
-    if not any(_below(real, os.path.realpath(folder)) for folder in folders):
+    if not any(_below(real, os.path.realpath(folder)) for folder in folders if folder):  # "" is where mcpx was started
         behind = "" if real == os.path.normpath(path) else f" (in truth {real})"
         raise CommandFailed(
             f"the script {path}{behind} is outside of the folders that scripts may stand in; "
@@ -54,7 +54,8 @@ def program(interpreter: str | None, script: str, env: Mapping[str, str], cwd: s
     except OSError:
         if interpreter in OURS and sys.executable:
             return [sys.executable, script]
-    if os.path.dirname(interpreter):
-        raise CommandFailed(f"the interpreter {interpreter} is not there")
     hint = "; 'interpreter' is one program, without options" if " " in interpreter else ""
+    if os.path.dirname(interpreter):
+        where = "" if os.path.isabs(interpreter) else f" in {cwd}"
+        raise CommandFailed(f"the interpreter {interpreter} is not there{where}{hint}")
     raise CommandFailed(f"{interpreter} is not found on PATH; install it or give its full path{hint}")

@@ -57,6 +57,7 @@ class Scripts:
         self._allowance = Allowance()
         self._turns = Turns(script.concurrency)
         self._children: set[process.Child] = set()
+        self._closed = False
 
     async def run(self, arguments: Mapping[str, Any], progress: Progress | None) -> Json:
         order = self._order(arguments)
@@ -65,6 +66,9 @@ class Scripts:
         try:
             async with asyncio.timeout(script.timeout):
                 await self._turns.take()
+                if self._closed:  # those who ran were ended: who waited for them must not be next
+                    self._turns.give_back()
+                    raise CommandFailed("was removed or changed while this call waited for its turn")
                 run = _Run(self._bench.name, script.max_output, self._redact, self._allowance, progress)
                 code = await self._finished(order, run)
         except TimeoutError:
@@ -77,9 +81,10 @@ class Scripts:
             raise run.failure(f"printed more than {script.max_output:,} bytes ('max_output') and was ended")
         if code != 0:
             raise run.failure(ended_by(code))
-        return await result_of(run.printed, script.result)
+        return await result_of(run.printed, script.result, self._redact)
 
     async def close(self) -> None:
+        self._closed = True
         await asyncio.gather(*(child.end() for child in tuple(self._children)))
 
     def _order(self, arguments: Mapping[str, Any]) -> Order:
@@ -98,9 +103,14 @@ class Scripts:
         left.callback(self._turns.give_back)
         try:
             child = await self._started(order, run, left)
-        except (OSError, ValueError, CommandFailed) as error:
+        except asyncio.CancelledError:
+            raise  # only a child can be waited for, and it clears up behind itself
+        except (OSError, ValueError) as error:
             left.close()
-            raise error if isinstance(error, CommandFailed) else _cannot_start(order.line[0], error) from None
+            raise _cannot_start(order.line[0], error) from None
+        except BaseException:  # a thread that cannot be started, say
+            left.close()
+            raise
         try:
             if order.stdin:
                 child.write(order.stdin)
@@ -146,6 +156,9 @@ class Scripts:
             )
         ours.append(child)
         self._children.add(child)
+        if self._closed:
+            child.abandon()
+            raise CommandFailed("was removed or changed while this call began")
         return child
 
 
@@ -196,11 +209,26 @@ class _Run:
 
 def _remove(folder: str) -> None:
     """Beside everything else: a script may have left much."""
-    remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
+    remove = functools.partial(removed, folder)
     try:
         asyncio.get_running_loop().run_in_executor(None, remove)
     except RuntimeError:  # the loop is closing and has no threads left
         remove()
+
+
+def removed(folder: str) -> None:
+    """Also folders in it that its script had closed: caches of packages are."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.lexists(folder):
+        return
+    with contextlib.suppress(OSError):
+        os.chmod(folder, 0o700)
+    for here, folders, _ in os.walk(folder):  # from above: each is opened before it is looked into
+        for path in (os.path.join(here, name) for name in folders):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @functools.cache
@@ -223,6 +251,17 @@ def _limits(script: "Script") -> Mapping[int, int]:
     return _limits_of(script.timeout, script.max_file, script.max_memory)
 
 
+_ENDS = ": its lines end as on Windows (CR LF), and the CR is taken for a part of the name"
+
+
+def _is_of_windows(program: str) -> bool:
+    try:
+        with open(program, "rb") as file:
+            return file.readline(1024).endswith(b"\r\n")
+    except OSError:
+        return False
+
+
 def _cannot_start(program: str, error: Exception) -> CommandFailed:
     if not isinstance(error, OSError):  # a text that the system's encoding does not have
         return CommandFailed(f"cannot be started: an argument cannot be given to a program: {type(error).__name__}")
@@ -232,7 +271,8 @@ def _cannot_start(program: str, error: Exception) -> CommandFailed:
         case errno.ENOEXEC:
             why = f"{program} is no program and has no '#!' line: name its 'interpreter'"
         case errno.ENOENT if os.path.exists(program):
-            why = f"what the first line of {program} names is not there: name its 'interpreter'"
+            why = f"what the first line of {program} names is not there"
+            why += _ENDS if _is_of_windows(program) else ": name its 'interpreter'"
         case _:
             why = f"{error.strerror or error}: {error.filename or program}"
     return CommandFailed(f"cannot be started: {why}")
