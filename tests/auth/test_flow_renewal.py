@@ -1,6 +1,7 @@
 """Tokens that end, are refused, or do not suffice (spec, section 6)."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -339,5 +340,19 @@ def test_an_empty_error_beside_a_token_is_none(tmp_path: Path) -> None:
                 body = {"access_token": "fresh", "token_type": "Bearer", "error": None, "error_description": ""}
                 site.instead["/token"] = Reply(body=body)
                 assert await someone.credentials.refused(proof, Refusal(401))
+
+    asyncio.run(run())
+
+
+def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                shutil.rmtree(tmp_path / "auth")
+                someone.credentials._renew_at = 0.0
+                assert await someone.ask() == 200
+            async with person(site.url, tmp_path) as again:
+                assert await again.ask() == 200
 
     asyncio.run(run())

@@ -247,3 +247,10 @@ def test_what_a_killed_process_left_half_written_goes_with_what_it_was_for(tmp_p
     file.with_suffix(".unreadable").write_text(CANARY)
     assert vault.delete("one") is None
     assert CANARY.encode() not in everything(tmp_path)
+
+
+def test_a_key_may_be_any_bytes(tmp_path: Path) -> None:
+    keyed = {"MCPX_KEY": os.fsdecode(b"\xff\xfe key")}
+    Vault(tmp_path, keyed).write("one", TOKENS)
+    assert CANARY.encode() not in everything(tmp_path)
+    assert Vault(tmp_path, keyed).read("one") == TOKENS

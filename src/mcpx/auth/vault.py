@@ -123,10 +123,13 @@ class Vault:
             self._seen[key] = self._mark(key), plain
 
     def is_absent(self, key: str) -> bool:
-        """Whether there is nothing, not even a file that cannot be read."""
+        """Whether there is nothing, not even a file that cannot be read; where the whole folder is gone, nobody meant
+        this one."""
         with self._turn:
             held = self._seen.get(key)
-            return (held is None or held[0] is not None) and self._mark(key) is None
+            if held is not None and held[0] is None:
+                return False
+            return self._folder is None or (self._folder.is_dir() and self._mark(key) is None)
 
     def delete(self, key: str) -> str | None:
         """With what was set aside for it, or left half written. What cannot be deleted counts as absent from now on,
@@ -258,7 +261,9 @@ class Vault:
     def _derived(self, secret: _Secret, salt: bytes) -> bytes:
         known = self._keys.get((secret.source, salt))
         if known is None:
-            known = hashlib.scrypt(secret.text.encode(), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT)
+            known = hashlib.scrypt(
+                secret.text.encode(errors="surrogateescape"), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT
+            )
             if len(self._keys) > 64:
                 self._keys.clear()
             self._keys[secret.source, salt] = known
