@@ -356,3 +356,17 @@ def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
                 assert await again.ask() == 200
 
     asyncio.run(run())
+
+
+def test_two_gateways_do_not_renew_in_turns_for_a_server_that_takes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+                await one.sign_in()
+                assert await other.ask() == 200
+                site.instead["/mcp"] = Reply(401)
+                for _ in range(5):
+                    assert (await one.ask(), await other.ask()) == (401, 401)
+            assert len(site.asked("/token")) <= 3
+
+    asyncio.run(run())

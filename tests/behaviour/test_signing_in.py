@@ -413,3 +413,34 @@ def test_who_signs_out_is_told_when_it_will_not_last() -> None:
         assert not answer["ok"] and "cannot be deleted" in answer["error"]
         assert "Traceback" not in gateway.stderr()
         where(gateway)
+
+
+class Hall(AuthServer):
+    """Greets everybody, and shows what it offers to who has signed in."""
+
+    free = ("initialize", "notifications/initialized")
+
+    def _mcp(self, one: Seen) -> Reply:
+        if one.method != "POST" or one.json.get("method") not in self.free or "authorization" in one.headers:
+            return super()._mcp(one)
+        self.tokens[""] = ""  # for this one request
+        try:
+            return super()._mcp(one)
+        finally:
+            del self.tokens[""]
+
+
+@pytest.mark.parametrize("free", [(), ("ping",)])
+def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(free: tuple[str, ...]) -> None:
+    """LIF-3: it is not down, and not tried again and again."""
+    with Hall() as site:
+        site.free = (*Hall.free, *free)
+        with Gateway(config(entry(site))) as gateway:
+            url = where(gateway)
+            server = told(gateway)
+            assert server["last_error"].endswith("; sign in: mcpx auth login guarded")
+            assert server["restarts"] == 0
+            assert len([one for one in site.asked("/mcp", "POST") if one.json["method"] == "tools/list"]) == 1
+            assert open_as_browser(url)[0] == 200
+            wait_until(is_connected(gateway))
+            assert Session(gateway.port).tools() == ["guarded_whoami"]

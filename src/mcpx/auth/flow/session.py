@@ -226,7 +226,9 @@ class OAuthCredentials:
                 return self._proof is not None  # there is another by now
             if refusal.status != 401:
                 return False
+            young = self._young_until
             if await self._reload():
+                self._young_until = young  # else two gateways would renew in turns, for a server that takes nothing
                 return True
             grant = self._grant
             if grant is None or grant.tokens is None or not grant.tokens.refresh:
