@@ -98,6 +98,8 @@ class AuthServer:
         self.rotates = True
         self.extra_metadata: dict[str, Any] = {}
         self.instead: dict[str, Reply] = {}
+        self.slow: dict[str, float] = {}
+        """Seconds of silence before the answer of a path."""
         for name, value in behaviour.items():
             if not hasattr(self, name):
                 raise TypeError(name)
@@ -172,7 +174,8 @@ class AuthServer:
         with self.lock:
             self.seen.append(one)
             reply = self.instead.get(parts.path) or self._answer(one)
-        if reply.after and self.ended.wait(reply.after):
+        after = reply.after or self.slow.get(parts.path, 0.0)
+        if after and self.ended.wait(after):
             handler.close_connection = True
             return
         data = reply.body if isinstance(reply.body, bytes) else b"" if reply.body is None else _json(reply.body)

@@ -1,12 +1,13 @@
 """Servers and strangers that want what is not theirs (threats: OAuth discovery, tokens, redirects)."""
 
 import asyncio
+import base64
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
@@ -384,5 +385,40 @@ def test_a_command_cannot_use_a_sign_in() -> None:
         with pytest.raises(Unproved, match="MCP servers"):
             await credentials.get()
         await credentials.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("status", [400, 200])
+def test_a_client_secret_that_is_said_back_is_told_to_nobody(method: str, status: int, tmp_path: Path) -> None:
+    secret = "canary secret/61f0"
+
+    async def run() -> None:
+        with AuthServer(auth_methods=[method], known_clients={"me": secret}) as site:
+            async with person(site.url, tmp_path, client_id="me", client_secret=secret) as someone:
+                assert await someone.ask() == 401
+                pair = base64.b64encode(f"me:{quote(secret, safe='')}".encode()).decode()
+                said = f"no: {secret} {quote(secret)} {pair}"
+                site.instead["/token"] = Reply(status, {"error": said, "error_description": said})
+                code, page = await someone.open()
+                told = f"{page} {someone.credentials.problem}"
+                assert code == 400 and "no: ***" in told
+                sent = (secret, quote(secret), pair if method == "client_secret_basic" else secret)
+                assert not [form for form in sent if form in told]
+
+    asyncio.run(run())
+
+
+def test_a_page_to_sign_in_at_is_an_address_of_plain_characters(tmp_path: Path) -> None:
+    """It is shown in terminals, where others would hide or turn around what stands there."""
+
+    async def run() -> None:
+        with AuthServer() as site:
+            site.extra_metadata = {"authorization_endpoint": f"{site.issuer}/\u202e\u00e9/authorize#x"}
+            async with person(site.url, tmp_path) as someone:
+                assert await someone.ask() == 401
+                url = someone.credentials.auth_url
+                assert url is not None and url.startswith(f"{site.issuer}/%E2%80%AE%C3%A9/authorize?")
 
     asyncio.run(run())

@@ -1,11 +1,12 @@
 """Tokens that end, are refused, or do not suffice (spec, section 6)."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
-from auth.authserver import AuthServer, Reply
+from auth.authserver import AuthServer, Reply, wait_until
 from auth.flow import Person, person
 from mcpx.auth.credentials import Refusal
 from mcpx.model.errors import Unproved
@@ -237,5 +238,135 @@ def test_who_still_uses_credentials_of_an_older_config_is_told_so(tmp_path: Path
                 await someone.credentials.close()
                 with pytest.raises(Unproved, match="no longer in use"):
                     await someone.credentials.get()
+
+    asyncio.run(run())
+
+
+def test_a_renewal_after_a_refusal_is_kept_though_everything_ends_meanwhile(tmp_path: Path) -> None:
+    """The old refresh token is used up by then."""
+
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                proof = await someone.credentials.get()
+                await revoked(site, someone)
+                site.slow["/token"] = 0.3
+                waiting = asyncio.create_task(someone.credentials.refused(proof, Refusal(401)))
+                await asyncio.to_thread(wait_until, lambda: len(site.asked("/token")) == 2)
+                await someone.credentials.close()
+                await waiting
+            async with person(site.url, tmp_path) as again:
+                assert await again.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_a_token_that_ends_when_it_comes_is_not_renewed_for_every_call(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer(expires_in=0) as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.ask()
+                await someone.open()
+                for _ in range(20):
+                    await someone.credentials.get()
+            assert len(site.asked("/token")) <= 4  # one a second, on the slowest of machines too
+
+    asyncio.run(run())
+
+
+def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path) -> None:
+    """Two gateways on one folder, and an issuer that takes nothing back."""
+
+    async def run() -> None:
+        with AuthServer(rotates=False, extra_metadata={"revocation_endpoint": None}) as site:
+            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+                await one.sign_in()
+                assert await other.ask() == 200
+                told = other.told
+                await one.credentials.forget()
+                other.credentials._renew_at = 0.0  # its time has come
+                with pytest.raises(Unproved, match="sign in"):
+                    await other.credentials.get()
+                assert other.told == told + 1
+                assert await one.ask() == 401
+            assert len(site.asked("/token")) == 1
+
+    asyncio.run(run())
+
+
+def test_a_kept_sign_in_that_cannot_be_read_does_not_end_one_that_is_in_use(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                for file in (tmp_path / "auth").iterdir():
+                    file.write_bytes(b"{half")
+                someone.credentials._renew_at = 0.0
+                assert await someone.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_signing_out_holds_though_the_file_cannot_be_deleted_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+
+                def refuse(self: Path, missing_ok: bool = False) -> None:
+                    raise PermissionError(1, "Operation not permitted", str(self))
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(Path, "unlink", refuse)
+                    with pytest.raises(Unproved, match=r"next start.*cannot be deleted.*auth"):
+                        await someone.credentials.forget()
+                assert len(site.asked("/revoke")) == 2
+                assert await someone.ask() == 401
+                await someone.open()
+                assert await someone.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_an_empty_error_beside_a_token_is_none(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                proof = await someone.credentials.get()
+                body = {"access_token": "fresh", "token_type": "Bearer", "error": None, "error_description": ""}
+                site.instead["/token"] = Reply(body=body)
+                assert await someone.credentials.refused(proof, Refusal(401))
+
+    asyncio.run(run())
+
+
+def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as someone:
+                await someone.sign_in()
+                shutil.rmtree(tmp_path / "auth")
+                someone.credentials._renew_at = 0.0
+                assert await someone.ask() == 200
+            async with person(site.url, tmp_path) as again:
+                assert await again.ask() == 200
+
+    asyncio.run(run())
+
+
+def test_two_gateways_do_not_renew_in_turns_for_a_server_that_takes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+                await one.sign_in()
+                assert await other.ask() == 200
+                site.instead["/mcp"] = Reply(401)
+                for _ in range(5):
+                    assert (await one.ask(), await other.ask()) == (401, 401)
+            assert len(site.asked("/token")) <= 3
 
     asyncio.run(run())

@@ -228,9 +228,10 @@ def test_calls_go_on_with_a_token_while_it_is_renewed(server: Guarded, clock: Cl
         (None, 10**9, None),
         (3600, 3599, 3600),
         ("90", 89, 90),
-        (0, None, 0),
-        (-5, None, 0),
+        (0, 0.8, 1),  # a moment, or every call would ask for one
+        (-5, 0.8, 1),
         (10**30, 10**9, None),
+        (10**500, 10**9, None),
         (True, 10**9, None),
     ],
 )

@@ -232,3 +232,25 @@ def test_no_representation_shows_what_is_kept(tmp_path: Path) -> None:
     vault = Vault(tmp_path, KEYED)
     vault.write("one", TOKENS)
     assert KEYED["MCPX_KEY"] not in repr((vault, vault._secret)) and CANARY not in repr(vault)
+
+
+def test_what_a_killed_process_left_half_written_goes_with_what_it_was_for(tmp_path: Path) -> None:
+    vault = Vault(tmp_path, {})
+    vault.write("one", TOKENS)
+    (file,) = files(tmp_path)
+    old, young = (file.with_name(f".{file.stem}-{end}") for end in ("old", "young"))
+    for left in (old, young):
+        left.write_text(CANARY)
+    os.utime(old, (0, 0))
+    vault.write("one", TOKENS)
+    assert (old.exists(), young.exists()) == (False, True)  # another gateway may be at the young one
+    file.with_suffix(".unreadable").write_text(CANARY)
+    assert vault.delete("one") is None
+    assert CANARY.encode() not in everything(tmp_path)
+
+
+def test_a_key_may_be_any_bytes(tmp_path: Path) -> None:
+    keyed = {"MCPX_KEY": os.fsdecode(b"\xff\xfe key")}
+    Vault(tmp_path, keyed).write("one", TOKENS)
+    assert CANARY.encode() not in everything(tmp_path)
+    assert Vault(tmp_path, keyed).read("one") == TOKENS

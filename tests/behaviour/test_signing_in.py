@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from auth.authserver import PRM, AuthServer, Reply, open_as_browser, wait_until
+from auth.authserver import PRM, AuthServer, Reply, Seen, open_as_browser, wait_until
 from behaviour.compact import next_notice, replace
 from behaviour.raw import Json, Pipe, Session, health, text_of
 from fixtures.gateway import Gateway
@@ -379,3 +379,68 @@ def test_a_refused_sign_in_is_said_and_can_be_tried_again() -> None:
         assert answer["ok"] and answer["auth_url"] != url
         assert open_as_browser(answer["auth_url"])[0] == 200
         wait_until(is_connected(gateway))
+
+
+class Insatiable(AuthServer):
+    """Wants another scope with every call."""
+
+    def _mcp(self, one: Seen) -> Reply:
+        if one.method == "POST" and one.json.get("method") == "tools/call":
+            scope = f'scope="s{len(self.seen)}"'
+            return Reply(403, {}, self._challenge('error="insufficient_scope"', scope))
+        return super()._mcp(one)
+
+
+def test_a_server_that_always_wants_other_rights_does_not_have_everybody_asked_without_end() -> None:
+    """Each asking is a registration, and ends the page that somebody may have open."""
+    with Insatiable() as site, Gateway(config(entry(site))) as gateway:
+        sign_in(gateway)
+        site.seen.clear()
+        client = Session(gateway.port)
+        for _ in range(100):
+            assert "mcpx auth login guarded" in client.call("guarded_whoami")["error"]["message"]
+        assert 1 <= len(site.asked("/register")) <= 4
+        assert open_as_browser(told(gateway)["auth_url"])[0] == 200
+
+
+def test_who_signs_out_is_told_when_it_will_not_last() -> None:
+    with AuthServer() as site, Gateway(config(entry(site))) as gateway:
+        sign_in(gateway)
+        for file in (state_of(gateway) / "auth").glob("*.json"):
+            file.unlink()
+            (file / "in the way").mkdir(parents=True)  # which not even root may unlink
+        answer = asked(gateway, "auth.logout", name="guarded")
+        assert not answer["ok"] and "cannot be deleted" in answer["error"]
+        assert "Traceback" not in gateway.stderr()
+        where(gateway)
+
+
+class Hall(AuthServer):
+    """Greets everybody, and shows what it offers to who has signed in."""
+
+    free = ("initialize", "notifications/initialized")
+
+    def _mcp(self, one: Seen) -> Reply:
+        if one.method != "POST" or one.json.get("method") not in self.free or "authorization" in one.headers:
+            return super()._mcp(one)
+        self.tokens[""] = ""  # for this one request
+        try:
+            return super()._mcp(one)
+        finally:
+            del self.tokens[""]
+
+
+@pytest.mark.parametrize("free", [(), ("ping",)])
+def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(free: tuple[str, ...]) -> None:
+    """LIF-3: it is not down, and not tried again and again."""
+    with Hall() as site:
+        site.free = (*Hall.free, *free)
+        with Gateway(config(entry(site))) as gateway:
+            url = where(gateway)
+            server = told(gateway)
+            assert server["last_error"].endswith("; sign in: mcpx auth login guarded")
+            assert server["restarts"] == 0
+            assert len([one for one in site.asked("/mcp", "POST") if one.json["method"] == "tools/list"]) == 1
+            assert open_as_browser(url)[0] == 200
+            wait_until(is_connected(gateway))
+            assert Session(gateway.port).tools() == ["guarded_whoami"]

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from mcpx.auth.vault import Vault
+from mcpx.model.call import as_list
 from mcpx.model.errors import Unproved
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.http_server import HttpServer, Limits
@@ -101,7 +102,7 @@ class Callback:
 
     async def _open(self) -> None:
         kept: Any = (self._vault().read(PORTS) or {}).get("ports")
-        ports = [port for port in kept if isinstance(port, int) and 1024 <= port < 65536] if kept else []
+        ports = [port for port in as_list(kept) if isinstance(port, int) and 1024 <= port < 65536]
         if self._port and self._port not in ports:
             ports.insert(0, self._port)
         server = HttpServer(self._asked, LIMITS)

@@ -34,6 +34,8 @@ MARGIN = 60.0
 """Seconds before the end of a token in which it is renewed; a tenth of its life, if that is less."""
 LONGEST_WISH = 300.0
 """Seconds of a token server's `Retry-After` that are believed."""
+SHORTEST_LIFE = 1.0
+"""Seconds for which a token is used, however soon it is said to end: else every call would ask for one."""
 LONGEST_LIFE = 1e12
 """Seconds: what is longer is for ever all the same."""
 OURS = ("grant_type", "client_id", "client_secret", "scope")
@@ -228,6 +230,6 @@ def _seconds(given: Any) -> float:
     """Of life; for ever, if that is not said."""
     if isinstance(given, str):
         given = whole_number(given)
-    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
         return math.inf
-    return float(max(0, min(given, LONGEST_LIFE)))
+    return float(max(SHORTEST_LIFE, min(given, LONGEST_LIFE)))

@@ -92,15 +92,20 @@ class Once(Generic[T]):
         try:
             result = await self._work()
         except Failed as failure:
-            self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
-            self._until = monotonic() + max(self._pause, failure.wait)
-            self._failure = failure
+            self._rest(failure)
             raise
         except Exception as error:
             log.exception("%s: renewing it failed", self._name)
-            raise Failed(f"{self._name}: failed inside the gateway: {type(error).__name__}") from None
+            failure = Failed(f"{self._name}: failed inside the gateway: {type(error).__name__}")
+            self._rest(failure)
+            raise failure from None
         self._pause, self._failure = 0.0, None
         return result
+
+    def _rest(self, failure: Failed) -> None:
+        self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
+        self._until = monotonic() + max(self._pause, failure.wait)
+        self._failure = failure
 
     async def close(self) -> None:
         await self._tasks.close()

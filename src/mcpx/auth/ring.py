@@ -4,6 +4,7 @@ An auth config whose type is `per_server` has one for each server that refers to
 two accounts. Where a server has none, and wants somebody to sign in, its credentials stand under no name (`OWN`).
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -88,8 +89,7 @@ class Ring:
             if (key[0] != OWN and auths.get(key[0]) != auth) or (key[1] is not None and key[1] not in servers)
         ]
         closing, self._replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)], []
-        for credentials in closing:
-            await credentials.close()
+        await asyncio.gather(*(credentials.close() for credentials in closing))  # each may take its time
 
     async def close(self) -> None:
         await self.keep({}, ())

@@ -3,7 +3,8 @@
 Promised: a file is whole or not there, 0600 from its first moment; encrypted when there is a key (`MCPX_KEY`, else one
 in the system's keyring). What another gateway wrote into the same folder is seen with the next reading. A file that
 cannot be read counts as absent, and is said once with what to do; what is written in its place leaves it aside. What
-cannot be written is kept in memory, and said. Without a folder everything is in memory.
+cannot be written is kept in memory, and said; what cannot be deleted counts as absent. Without a folder everything is
+in memory.
 No promise: that nobody who can read this process's memory or environment can read it.
 """
 
@@ -13,6 +14,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +32,9 @@ LARGEST = 2**20
 """Bytes of a file; a grant with its registration has some kilobytes."""
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 """40 ms and 16 MB, once for each salt: so much a guess at a passphrase costs too."""
+ASIDE = ".unreadable"
+LEFT = 60.0
+"""Seconds after which what is half written was left so: by a process that was killed."""
 PATIENCE = 3.0
 """Seconds a keyring may take: one that is locked asks a person, and everybody else waits meanwhile."""
 
@@ -52,6 +57,8 @@ class Vault:
         self._environ = environ
         self._seen: dict[str, tuple[object, bytes]] = {}
         """What was last read or written, and the mark of the file it was in; no mark: it is in no file."""
+        self._buried: dict[str, object] = {}
+        """Marks of files that were to be deleted, and could not be."""
         self._keys: dict[tuple[str, bytes], bytes] = {}
         self._salts: dict[str, bytes] = {}
         """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
@@ -78,6 +85,8 @@ class Vault:
 
     def _read(self, key: str) -> Json | None:
         mark = self._mark(key)
+        if mark is not None and mark == self._buried.get(key):
+            return None
         seen = self._seen.get(key)
         if seen is None or (seen[0] != mark and seen[0] is not None):
             if mark is None:
@@ -104,17 +113,39 @@ class Vault:
             private_folder(self._folder)
             self._set_aside(key)
             self._replace(self._file(key), self._closed(key, plain))
+            for left in self._left(self._file(key)):
+                with suppress(OSError):
+                    if left.lstat().st_mtime < time.time() - LEFT:
+                        left.unlink()
         except OSError as error:
             self._say(f"sign-ins cannot be kept: {error}; the next start will ask for them again")
         else:
             self._seen[key] = self._mark(key), plain
 
-    def delete(self, key: str) -> None:
+    def is_absent(self, key: str) -> bool:
+        """Whether there is nothing, not even a file that cannot be read; where the whole folder is gone, nobody meant
+        this one."""
+        with self._turn:
+            held = self._seen.get(key)
+            if held is not None and held[0] is None:
+                return False
+            return self._folder is None or (self._folder.is_dir() and self._mark(key) is None)
+
+    def delete(self, key: str) -> str | None:
+        """With what was set aside for it, or left half written. What cannot be deleted counts as absent from now on,
+        and is said."""
         with self._turn:
             self._seen.pop(key, None)
-            if self._folder is not None:
-                with suppress(FileNotFoundError):
-                    self._file(key).unlink()
+            if self._folder is None:
+                return None
+            file = self._file(key)
+            try:
+                for each in (file, file.with_suffix(ASIDE), *self._left(file)):
+                    each.unlink(missing_ok=True)
+            except OSError as error:
+                self._buried[key] = self._mark(key)
+                return f"a kept sign-in cannot be deleted: {error}"
+            return None
 
     # Files -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +221,7 @@ class Vault:
         try:
             self._open(key)
         except _Sealed:
-            aside = file.with_suffix(".unreadable")
+            aside = file.with_suffix(ASIDE)
             with suppress(FileNotFoundError):
                 file.replace(aside)
                 log.warning("a new sign-in takes the place of one that cannot be read, which is left as %s", aside)
@@ -206,6 +237,10 @@ class Vault:
             with suppress(OSError):
                 fresh.unlink()
             raise
+
+    def _left(self, file: Path) -> list[Path]:
+        """What was begun to be written in its place."""
+        return [] if self._folder is None else list(self._folder.glob(f".{file.stem}-*"))
 
     def _say(self, problem: str) -> None:
         if problem not in self._said:
@@ -226,7 +261,9 @@ class Vault:
     def _derived(self, secret: _Secret, salt: bytes) -> bytes:
         known = self._keys.get((secret.source, salt))
         if known is None:
-            known = hashlib.scrypt(secret.text.encode(), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT)
+            known = hashlib.scrypt(
+                secret.text.encode(errors="surrogateescape"), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT
+            )
             if len(self._keys) > 64:
                 self._keys.clear()
             self._keys[secret.source, salt] = known

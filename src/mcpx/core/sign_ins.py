@@ -106,7 +106,10 @@ class SignIns:
         if upstream.signing is None:
             return {**self._about(upstream), "ok": False, "error": "nobody signs in to it"}
         was = self._about(upstream)["state"]
-        await upstream.signing.forget()
+        try:
+            await upstream.signing.forget()
+        except Unproved as error:
+            return {**self._about(upstream), "ok": False, "error": error.reason}
         return {**self._about(upstream), "was": was}
 
     def _unknown(self, name: str) -> Json:

@@ -15,6 +15,7 @@ from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError
 from mcpx.model.offer import Kind, Offers
 from mcpx.model.slices import Work, in_slices
+from mcpx.transports.refusals import about_us
 from mcpx.upstreams.budget import SHARED, Account, Reading, weight
 from mcpx.upstreams.link import Link
 from mcpx.wire import codec, era
@@ -61,13 +62,17 @@ async def read(
     known: Offers | None = None,
     capabilities: Mapping[str, Any] | None = None,
 ) -> Listed:
-    """A list that cannot be read is left out, and does not cost the server its others.
+    """A list that cannot be read is left out, and does not cost the server its others. A server that shows none of
+    them to who has not signed in raises that it wants it.
 
     `whose`: who is offered that; None is everybody. `known`: what everybody was offered up to now.
     `capabilities`: what a modern server offers to a client with these, instead of to us."""
     lists = [_List(link, kind, account.read((whose, kind)), whose, known or {}) for kind in kinds]
     try:
         ends = await asyncio.gather(*(one.read(capabilities) for one in lists), return_exceptions=True)
+        asked = [end for one, end in zip(lists, ends, strict=True) if one.offered]
+        if asked and all(end is not None and about_us(end) for end in asked) and asked[0] is not None:
+            raise asked[0]
         offers: Offers = {}
         notes: dict[Kind, tuple[str, ...]] = {}
         for one, end in zip(lists, ends, strict=True):
@@ -103,9 +108,13 @@ class _List:
         }
         self._left_out: Counter[str] = Counter()
 
+    @property
+    def offered(self) -> bool:
+        return self._capability in self._link.terms.capabilities
+
     async def read(self, capabilities: Mapping[str, Any] | None) -> None:
         link, loop = self._link, asyncio.get_running_loop()
-        if self._capability not in link.terms.capabilities:
+        if not self.offered:
             return
         end = loop.time() + link.server.timeout
         cursors: set[int] = set()

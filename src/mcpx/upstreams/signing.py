@@ -27,6 +27,8 @@ NOTHING = Proof()
 SIGN_IN, CANNOT = "sign in: mcpx auth login ", "nobody can sign in: "
 PAUSE = 60.0
 """Seconds before it is tried again to find out where to sign in."""
+MOST_WISHES = 4
+"""For more rights, within that time."""
 
 
 class Signing:
@@ -52,6 +54,8 @@ class Signing:
         """Nobody has signed in: requests go out without a proof."""
         self._asked: Refusal | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._wanted, self._wanted_since = 0, float("-inf")
+        """Times that more rights were asked for, and from when on they are counted."""
         self._failed = float("-inf")
         """When it could not be found out where to sign in."""
         self._said = f"{name}: wants the gateway to sign in"
@@ -96,13 +100,22 @@ class Signing:
     def _ask(self, inner: SignIn, refusal: Refusal) -> None:
         if not self._asks or (self._asking is not None and not self._asking.done()):
             return
-        more = refusal.status == 403 and refusal != self._asked
+        more = refusal.status == 403 and refusal != self._asked and self._may_want_more()
         if inner.auth_url is not None and not more:
             return  # somebody may be about to answer it
         if time.monotonic() < self._failed + PAUSE and not more:
             return
         self._asked = refusal
         self._asking = self._tasks.start(self._find_out(inner, refusal))
+
+    def _may_want_more(self) -> bool:
+        """Else a server that thinks of another scope for every call would have us ask, and register, without end, and
+        nobody could answer in time."""
+        moment = time.monotonic()
+        if moment > self._wanted_since + PAUSE:
+            self._wanted_since, self._wanted = moment, 0
+        self._wanted += 1
+        return self._wanted <= MOST_WISHES
 
     async def _find_out(self, inner: SignIn, refusal: Refusal) -> None:
         try:

@@ -54,6 +54,12 @@ class Client:
             return {"client_id": self.id, "client_secret": self.secret}, None
         return {"client_id": self.id}, None
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """In every form in which a server may say them back."""
+        fields, authorization = self.proof()
+        return (self.secret, *fields.values(), authorization or "") if self.secret else ()
+
     def to_json(self) -> Json:
         kept = {"id": self.id, "secret": self.secret, "method": self.method}
         return {**kept, "expires": self.expires, "scope": self.scope}

@@ -125,8 +125,8 @@ def _endpoint(about: Json, name: str) -> str | None:
     url = about.get(name)
     if not isinstance(url, str) or not url:
         return None
-    checked(url)
-    return url.partition("#")[0]
+    address = checked(url)
+    return url.partition("#")[0] if url.isascii() else address.url  # which goes to people's terminals
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ Not promised: that a server keeps its word; what it wants again and again is ask
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ YOUNG = 60.0
 """Seconds in which a server that refuses a token that was renewed for it has something else against us."""
 PAUSE = 5.0
 """Seconds before a renewal that failed is tried again, of a token that is still good."""
+SOONEST = 1.0
+"""Seconds for which a renewed token is used, however soon it is said to end: else every call would renew it."""
 GRACE = 5.0
 """Seconds that a renewal may take when everything ends: a new refresh token that is not kept is lost."""
 REPEATS = 1
@@ -61,6 +64,9 @@ class OAuthCredentials:
         self._young_until = 0.0
         """The present token came because the one before was refused: until then another refusal is not about it."""
         self._lock = asyncio.Lock()
+        self._safe = asyncio.Event()
+        """Not set while a refresh token is on its way, which may be used up by now."""
+        self._safe.set()
         self._tasks = Tasks(f"{purpose.name}: sign-in")
         self._renewal: asyncio.Task[None] | None = None
 
@@ -85,8 +91,9 @@ class OAuthCredentials:
         return await self._whatever_happens(self._refused(proof, refusal))
 
     async def close(self) -> None:
-        if self._renewal is not None and not self._renewal.done():
-            await asyncio.wait([self._renewal], timeout=GRACE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await self._safe.wait()
         self._stop_asking()
         await self._tasks.close()
 
@@ -98,7 +105,7 @@ class OAuthCredentials:
         return await self._whatever_happens(self._begin(refusal))
 
     async def forget(self) -> None:
-        """Sign out; the issuer is told, if it can be."""
+        """Sign out; the issuer is told, if it can be. Raises `Unproved` when the next start would not know of it."""
         await self._whatever_happens(self._forget())
 
     def describe(self) -> Json:
@@ -134,7 +141,12 @@ class OAuthCredentials:
 
     async def _reload(self) -> bool:
         """Look at what is kept; True: it is something else than we had, and worth a try."""
-        kept = await asyncio.to_thread(self._purpose.vault().read, self._key)
+        vault = self._purpose.vault()
+        kept = await asyncio.to_thread(vault.read, self._key)
+        if kept is None and self._kept is not None and vault.is_absent(self._key):
+            self._take(None)  # somebody signed out elsewhere: what is renewed now would undo that
+            self._kept = None
+            self._purpose.changed()
         if kept is None or kept == self._kept:
             return False
         self._kept = kept
@@ -172,6 +184,7 @@ class OAuthCredentials:
                 return
             try:
                 await self._renew(grant, grant.tokens)
+                self._renew_at = max(self._renew_at, time.time() + SOONEST)
             except Refused:
                 pass  # and nobody is signed in now
             except Unproved:
@@ -183,16 +196,21 @@ class OAuthCredentials:
     async def _renew(self, grant: Grant, held: tokens.Tokens) -> None:
         if await self._reload():
             return
+        if self._grant is None:
+            raise Refused("somebody has signed out", "")
         web = Web(self._purpose.fetcher, self._server())
+        self._safe.clear()
         try:
             fresh = await tokens.renewed(web, grant.token, grant.client, held, grant.resource)
+            await self._keep(replace(grant, tokens=fresh))
         except Refused as error:
             if await self._reload():  # another gateway was quicker, and ours was used up
                 return
             await self._drop_client(error, grant.client, grant.issuer, grant.redirect)
             await self._keep(replace(grant, tokens=None))
             raise
-        await self._keep(replace(grant, tokens=fresh))
+        finally:
+            self._safe.set()
 
     async def _drop_client(self, error: Refused, client: clients.Client, issuer: str, redirect: str) -> bool:
         if not client.registered or error.error not in ("invalid_client", "unauthorized_client"):
@@ -208,7 +226,9 @@ class OAuthCredentials:
                 return self._proof is not None  # there is another by now
             if refusal.status != 401:
                 return False
+            young = self._young_until
             if await self._reload():
+                self._young_until = young  # else two gateways would renew in turns, for a server that takes nothing
                 return True
             grant = self._grant
             if grant is None or grant.tokens is None or not grant.tokens.refresh:
@@ -320,18 +340,10 @@ class OAuthCredentials:
         self._stop_asking()
         async with self._lock:
             issuer, client = asking.found.issuer, asking.client
+            what, where = asking.found.resource, asking.redirect
             try:
-                web = Web(self._purpose.fetcher, self._server())
-                held = await tokens.exchange(
-                    web,
-                    issuer,
-                    client,
-                    asking.code(query),
-                    asking.verifier,
-                    asking.redirect,
-                    asking.found.resource,
-                    asking.scope,
-                )
+                web, code = Web(self._purpose.fetcher, self._server()), asking.code(query)
+                held = await tokens.exchange(web, issuer, client, code, asking.verifier, where, what, asking.scope)
             except Unproved as error:
                 if isinstance(error, Refused) and await self._drop_client(
                     error, client, issuer.issuer, asking.redirect
@@ -342,7 +354,6 @@ class OAuthCredentials:
                 self.problem = error.reason
                 self._purpose.changed()
                 raise
-            what, where = asking.found.resource, asking.redirect
             grant = Grant(issuer.issuer, what, issuer.token, issuer.revoke, where, client, asking.scope, held)
             await self._keep(grant)
             self._stop_asking_for(grant)  # begun while this one was on its way
@@ -361,17 +372,16 @@ class OAuthCredentials:
             self._take(None)
             self._kept = self.problem = self._why = None
             self._repeats = 0
-            await asyncio.to_thread(self._purpose.vault().delete, self._key)
+            left = await asyncio.to_thread(self._purpose.vault().delete, self._key)
             self._purpose.changed()
-            if grant is None or grant.tokens is None or grant.revoke is None:
-                return
-            web = Web(self._purpose.fetcher, self._server())
-            for token, hint in ((grant.tokens.refresh, "refresh_token"), (grant.tokens.access, "access_token")):
-                if token:
-                    try:
-                        await tokens.revoke(web, grant.revoke, grant.client, token, hint)
-                    except Unproved:
-                        return  # it ends by itself
+            if grant is not None and grant.tokens is not None and grant.revoke is not None:
+                with suppress(Unproved):  # they end by themselves
+                    web = Web(self._purpose.fetcher, self._server())
+                    for token, hint in ((grant.tokens.refresh, "refresh_token"), (grant.tokens.access, "access_token")):
+                        if token:
+                            await tokens.revoke(web, grant.revoke, grant.client, token, hint)
+            if left is not None:
+                raise Unproved(f"signed out until the next start only: {left}; delete that file")
 
     async def _whatever_happens(self, work: Coroutine[Any, Any, T]) -> T:
         """To the end, even if who waits for it gives up: a code or a refresh token can be used once."""

@@ -79,21 +79,25 @@ async def renewed(web: Web, place: str, client: Client, old: Tokens, resource: s
 
 async def revoke(web: Web, place: str, client: Client, token: str, hint: str) -> None:
     own, authorization = client.proof()
-    await web.form(place, {"token": token, "token_type_hint": hint, **own}, authorization, "to revoke a token")
+    fields = {"token": token, "token_type_hint": hint, **own}
+    await web.form(place, fields, authorization, "to revoke a token", client.secrets)
 
 
 async def _ask(web: Web, place: str, client: Client, fields: dict[str, str], what: str, before: Tokens) -> Tokens:
     own, authorization = client.proof()
-    given = await web.form(place, {**fields, **own}, authorization, what)
+    secrets = (*fields.values(), *client.secrets)
+    given = await web.form(place, {**fields, **own}, authorization, what, secrets)
     host = checked(place).host
-    if "error" in given:  # some say so with 200
+    if given.get("error"):  # some say so with 200
         error = str(given["error"])
-        raise Refused(f"{host} refused {what}: {printable(without(fields.values(), error))}", error)
+        raise Refused(f"{host} refused {what}: {printable(without(secrets, error))}", error)
     access, kind = given.get("access_token"), given.get("token_type", "bearer")
     if not isinstance(access, str) or len(access) > LONGEST or not _TOKEN.fullmatch(access):
         raise Unproved(f"{host} gave no token that could be sent")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise Unproved(f"{host} gave a token of a type that mcpx does not know: {printable(str(kind))}")
+        raise Unproved(
+            f"{host} gave a token of a type that mcpx does not know: {printable(without(secrets, str(kind)))}"
+        )
     refresh, scope = given.get("refresh_token"), given.get("scope")
     refresh = refresh if isinstance(refresh, str) and 0 < len(refresh) <= LONGEST else before.refresh
     scope = scope if isinstance(scope, str) and len(scope) <= LONGEST else before.scope  # RFC 6749, 5.1

@@ -55,15 +55,17 @@ class Web:
             raise self._refusal("the registration of mcpx", url, answer)
         return _object(answer.body)
 
-    async def form(self, url: str, fields: Mapping[str, str], authorization: str | None, what: str) -> Json:
-        """What a token endpoint says to this. Raises `Refused` for what it does not take."""
+    async def form(
+        self, url: str, fields: Mapping[str, str], authorization: str | None, what: str, secrets: Iterable[str] = ()
+    ) -> Json:
+        """What a token endpoint says to this; `secrets` are not told, nor what was sent. Raises `Refused` for what
+        it does not take."""
         headers = [("content-type", "application/x-www-form-urlencoded")]
         if authorization is not None:
             headers.append(("authorization", authorization))
         answer = await self._fetch(url, "POST", headers, urlencode(fields).encode())
         if answer.status not in (200, 201):
-            secrets = (*fields.values(), *([] if authorization is None else [authorization]))
-            raise self._refusal(what, url, answer, secrets)
+            raise self._refusal(what, url, answer, (*fields.values(), *secrets))
         return _object(answer.body)
 
     def _checked(self, url: str) -> Address:

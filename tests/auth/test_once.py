@@ -1,0 +1,28 @@
+"""Work that is done once for all who want it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from mcpx.auth.once import Failed, Once
+
+
+def test_a_bug_in_the_work_is_not_run_into_again_by_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    runs = 0
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        raise OverflowError("canary")
+
+    async def run() -> None:
+        once = Once("a token", work)
+        for _ in range(10):
+            with pytest.raises(Failed, match="a token: failed inside the gateway: OverflowError"):
+                await once.outcome()
+        await once.close()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run())
+    assert runs == len(caplog.records) == 1
