@@ -344,3 +344,38 @@ def test_what_an_error_says_is_text_without_orders_to_a_terminal() -> None:
         with besieged(http("it", f"{api.url}/x")) as (gateway, _):
             said = text(Visitor(gateway.port).use("it"))
             assert said.isprintable() and "gone" in said and len(said) < 2200
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "unicode_escape", "rot13", "no-such-thing"])
+def test_an_answer_in_an_encoding_that_is_none_for_texts_is_read_as_utf8_at_once(charset: str) -> None:
+    """SEC-4, SRC-8: of Python's encodings one takes minutes for a megabyte, others raise or give half characters."""
+    bodies = {"/json": b'{"a":"+2AA-"}', "/text": b"a-" + b"b" * MIB, "/error": b"a-" + b"b" * MIB}
+    with Api() as api:
+        api.otherwise(
+            lambda asked: Said(
+                bodies[asked.path],
+                400 if asked.path == "/error" else 200,
+                {"Content-Type": f"text/plain; charset={charset}"},
+            )
+        )
+        with besieged(*(http(path[1:], f"{api.url}{path}") for path in bodies)) as (gateway, _):
+            client = Visitor(gateway.port)
+            began = time.monotonic()
+            assert client.use("json")["structuredContent"] == {"a": "+2AA-"}
+            assert text(client.use("text")) == bodies["/text"].decode()
+            assert "400 Bad Request: a-bbb" in text(client.use("error"))
+            assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("levels", [200, 500, 900, 990, 1_020, 10_000])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_json_of_any_depth_is_an_answer(levels: int, end: str) -> None:
+    """SRC-3: as data where it can be written again, else as the text it is."""
+    body = ('{"a":' * levels + "1" + "}" * levels + end).encode()
+    with Api() as api:
+        api.otherwise(lambda asked: Said(body, headers={"Content-Type": "application/json"}))
+        with besieged(http("it", f"{api.url}/x")) as (gateway, _):
+            result = Visitor(gateway.port).use("it")
+            assert not result.get("isError")
+            assert text(result).strip() == body.decode().strip()
+            assert ("structuredContent" in result) or levels > 800

@@ -349,6 +349,59 @@ def test_only_what_changed_is_replaced_and_a_call_that_runs_goes_on() -> None:
             assert "Traceback" not in gateway.stderr()
 
 
+def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile() -> None:
+    """SRC-6, CFG-5: twice, the second time with the auth config gone."""
+    asked, release = threading.Semaphore(0), threading.Event()
+
+    def token(request: Asked) -> Json:
+        asked.release()
+        release.wait(30)
+        return {"access_token": f"for-{request.get('authorization')}".replace(" ", "-"), "expires_in": 3600}
+
+    def whole(secret: str | None) -> Json:
+        auth = {} if secret is None else {"auth": {"ref": "o"}}
+        client = {"client_id": "i", "client_secret": secret, "token_url": f"{tokens.url}/token"}
+        auths = [] if secret is None else [{"name": "o", "type": "oauth2", "oauth2": client}]
+        return {"commands": [http("it", f"{api.url}/it", **auth)], "auth_configs": auths, "global": QUICK}
+
+    def basic(secret: str) -> str:
+        return f"Bearer for-Basic-{b64encode(f'i:{secret}'.encode()).decode()}"
+
+    with Api() as api, Api() as tokens:
+        api.on("GET", "/it", lambda request: {"proof": request.get("authorization")})
+        tokens.on("POST", "/token", token)
+        with Gateway(whole("first")) as gateway, ThreadPoolExecutor(4) as pool:
+            first = [pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(3)]
+            assert asked.acquire(timeout=30)
+            replace(gateway, whole("second"))
+            eventually(lambda: "reloaded" in gateway.stderr())
+            second = pool.submit(lambda: Visitor(gateway.port).use("it"))
+            assert asked.acquire(timeout=30)
+            replace(gateway, whole(None))
+            eventually(lambda: gateway.stderr().count("reloaded") == 2)
+            assert Visitor(gateway.port).use("it")["structuredContent"] == {"proof": None}
+            release.set()
+            assert [each.result(30)["structuredContent"]["proof"] for each in first] == 3 * [basic("first")]
+            assert second.result(30)["structuredContent"]["proof"] == basic("second")
+            assert "Traceback" not in gateway.stderr()
+
+
+def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
+    """SRC-6, CFG-5: 1, true and 1.0 are not the same in JSON."""
+    with Api() as api:
+        api.on("POST", "/it", lambda asked: {"took": asked.body.decode()})
+
+        def whole(value: Any) -> Json:
+            it = http("it", f"{api.url}/it", method="POST", body={"v": value})
+            return {"commands": [it], "global": QUICK}
+
+        with Gateway(whole(1)) as gateway:
+            client = Visitor(gateway.port)
+            for value, sent in ((True, "true"), (1.0, "1.0"), (1, "1")):
+                replace(gateway, whole(value))
+                eventually(lambda sent=sent: client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}')
+
+
 def test_a_variable_that_is_not_set_switches_only_its_command_off(api: Api) -> None:
     """SRC-6, CFG-3."""
     two = [http("off", "${NOT_SET_ANYWHERE}/x"), http("on", f"{api.url}/weather")]

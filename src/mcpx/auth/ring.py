@@ -80,15 +80,19 @@ class Ring:
 
         return Callback(lambda: self.vault)
 
-    async def keep(self, auths: Mapping[str, Auth], servers: Collection[tuple[str, str]]) -> None:
-        """Close what no configuration refers to any more; who still uses it goes on with what there is. `servers`:
-        their names and URLs."""
+    async def keep(
+        self, auths: Mapping[str, Auth], servers: Collection[tuple[str, str]], used: Collection[object] = ()
+    ) -> None:
+        """Close what no configuration refers to any more, but for what is `used` until the next time: a call that runs
+        may yet need a token. `servers`: their names and URLs."""
         gone = [
             key
             for key, (auth, _) in self._kept.items()
             if (key[0] != OWN and auths.get(key[0]) != auth) or (key[1] is not None and key[1] not in servers)
         ]
-        closing, self._replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)], []
+        replaced = [*self._replaced, *(self._kept.pop(key)[1] for key in gone)]
+        self._replaced = [credentials for credentials in replaced if credentials in used]
+        closing = [credentials for credentials in replaced if credentials not in used]
         await asyncio.gather(*(credentials.close() for credentials in closing))  # each may take its time
 
     async def close(self) -> None:

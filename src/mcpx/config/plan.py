@@ -11,6 +11,7 @@ from typing import Any
 from mcpx.config.schema import Config, Server
 from mcpx.config.sections import AuthConfig, Command
 from mcpx.config.tree import shorten
+from mcpx.model.same import same
 
 RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 """Keys of a server that its connections are made with; all others can be changed while they live."""
@@ -85,7 +86,7 @@ def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfi
 
 def _changed_commands(old: Config, new: Config) -> list[str]:
     before, after = _callable(old), _callable(new)
-    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return [name for name in {**before, **after} if not same(before.get(name), after.get(name))]
 
 
 def _callable(config: Config) -> dict[str, tuple[Command, AuthConfig | None]]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
     from mcpx.auth.ring import Ring
     from mcpx.core.caching import Answers
-    from mcpx.core.local import LocalCommands
+    from mcpx.core.local import LocalCommands, Tool
     from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,8 @@ class Gateway:
         self._applying = asyncio.Lock()
         self._aside: set[Upstream] = set()
         """Servers that are started for the next generation, or drained after the last."""
+        self._leaving: set[Tool] = set()
+        """Commands that finish what they were asked."""
         self._started = False
         self._solo: Caller | None = None
         self.catalogs = Catalogs(lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks)
@@ -208,15 +210,31 @@ class Gateway:
             if before.local is not None:
                 for tool in before.local.replaced_by(local):
                     self._forget_answers(tool)
-                    self._tasks.start(tool.drain(DRAIN))
-            if "ring" in vars(self):
-                auths = {entry.name: entry.auth for entry in config.auth_configs}
-                await self.ring.keep(auths, {(u.name, u.address) for u in self._all()})
+                    self._leaving.add(tool)
+                    self._tasks.start(self._let_finish(tool))
+            await self._keep_credentials()
             return plan
 
     async def _drain(self, upstream: Upstream) -> None:
         await upstream.drain(DRAIN)
         self._aside.discard(upstream)
+        await self._keep_credentials()
+
+    async def _let_finish(self, tool: "Tool") -> None:
+        await tool.drain(DRAIN)
+        self._leaving.discard(tool)
+        self._forget_answers(tool)  # a call that began before the reload may have left one
+        await self._keep_credentials()
+
+    async def _keep_credentials(self) -> None:
+        """Those that the configuration has, and those that somebody still uses."""
+        if "ring" not in vars(self):
+            return
+        generation = self.generation
+        tools = {*self._leaving, *(generation.local.tools if generation.local is not None else ())}
+        used = {each.credentials for each in (*self._all(), *tools)}
+        auths = {entry.name: entry.auth for entry in generation.config.auth_configs}
+        await self.ring.keep(auths, {(u.name, u.address) for u in self._all()}, used)
 
     async def _prune(self) -> None:
         """Let go of what was known of servers that are long gone."""

@@ -8,11 +8,12 @@ wrong in a command is told as a tool error that begins with its name.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.auth import Auth
+from mcpx.auth.credentials import Credentials
 from mcpx.auth.ring import Ring
 from mcpx.commands.parameters import with_defaults
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
@@ -20,6 +21,7 @@ from mcpx.config import Command, Config
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, NotFound, RpcError
 from mcpx.model.offer import Offers
+from mcpx.model.same import same
 from mcpx.upstreams.life import Status
 from mcpx.wire.fetch import Fetcher
 
@@ -52,6 +54,8 @@ class Tool:
         self.command = command
         self.schema = command.schema
         self._means = means
+        self.credentials: Credentials | None = None
+        """What it proves itself with, once it has been called."""
         self._work: Work | None = None
         self._running = 0
         self._rest = asyncio.Event()
@@ -72,12 +76,14 @@ class Tool:
         if self._work is None:
             command, auth, paths = self.made_of
             means = self._means
+            if auth is not None:
+                self.credentials = means.ring.of(*auth)
             bench = Bench(
                 name=command.name,
                 schema=self.schema,
                 environ=means.environ,
                 fetcher=means.fetcher,
-                credentials=None if auth is None else means.ring.of(*auth),
+                credentials=self.credentials,
                 script_paths=paths,
             )
             self._work = command.action.prepare(bench)
@@ -147,10 +153,9 @@ class LocalCommands:
             auth = None if command.auth is None else (command.auth, auths[command.auth])
             fresh = Tool(command, auth, config.global_.script_paths, means)
             kept = former.get(command.name)
-            self._tools[command.name] = kept if kept is not None and kept.made_of == fresh.made_of else fresh
+            self._tools[command.name] = kept if kept is not None and same(kept.made_of, fresh.made_of) else fresh
         self._offers: Offers = {"tools": [tool.definition for tool in self._tools.values()]}
-        same = before is not None and before._offers == self._offers
-        if same and before is not None:
+        if before is not None and before._offers == self._offers:
             self._offers = before._offers  # the same object: nothing has to be built anew
         self.status = Status("connected", time.time()) if before is None else before.status
         self.settled = asyncio.Event()
@@ -159,6 +164,10 @@ class LocalCommands:
     @property
     def enabled(self) -> bool:
         return bool(self._tools)
+
+    @property
+    def tools(self) -> Collection[Tool]:
+        return self._tools.values()
 
     def offers(self, caller: Caller | None) -> Offers:
         return self._offers
@@ -191,8 +200,8 @@ class LocalCommands:
 
     def replaced_by(self, successor: "LocalCommands | None") -> list[Tool]:
         """The commands that do not go on there."""
-        going_on: set[Tool] = set() if successor is None else set(successor._tools.values())
-        return [tool for tool in self._tools.values() if tool not in going_on]
+        going_on: set[Tool] = set() if successor is None else set(successor.tools)
+        return [tool for tool in self.tools if tool not in going_on]
 
     async def close(self) -> None:
         await asyncio.gather(*(tool.close() for tool in self._tools.values()))

@@ -24,6 +24,8 @@ SHOWN = 2_000
 """Characters of the body of a failure that are told."""
 LARGE = 256 * 1024
 """Bytes from which selecting is done beside everything else."""
+DEEP = 200
+"""Levels that can always be written."""
 NOTHING_FOUND = "null (nothing in the response matches the 'result' expression of this command)"
 LEAST_SECRET = 4
 """Characters from which a secret is looked for in what a server said; fewer stand in every text."""
@@ -36,6 +38,7 @@ _TEXTUAL = re.compile(
 _KIND = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 _PRIVATE = frozenset({"set-cookie", "connection", "keep-alive", "transfer-encoding", "date", "proxy-authenticate"})
 """Headers nobody has to know."""
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _JSON_BEGINS = b'{["-0123456789tfn'
 
 
@@ -103,7 +106,8 @@ async def read(answer: Answer, how: Reading) -> Json:
             except codec.BadJson:
                 pass
             else:
-                return await _selected(value, how, data, large=len(data) > LARGE)
+                if how.result is not None or _is_flat(data) or codec.is_writable([[value]]):
+                    return await _selected(value, how, data, large=len(data) > LARGE)
     elif how.format == "xml":
         from mcpx.commands.requests.markup import BadMarkup, converted
         from mcpx.model.slices import in_slices
@@ -147,10 +151,22 @@ def as_result(value: Any, body: bytes | None) -> Json:
 
 
 def _in_utf8(body: bytes, content_type: str) -> bytes:
-    charset = charset_of(content_type).lower() if "charset" in content_type else "utf-8"
+    charset = charset_of(content_type).lower() if "charset" in content_type.lower() else "utf-8"
     if charset not in ("utf-8", "utf8", "us-ascii", "ascii"):
-        return body.decode(charset, "replace").encode()
+        return body.decode(charset, "replace").encode("utf-8", "replace")
     return body.removeprefix(b"\xef\xbb\xbf")
+
+
+def _is_flat(data: bytes) -> bool:
+    """Whether it is certainly not nested so deeply that it can be read, but not written: then it is a text."""
+    if len(data) < 2 * DEEP:
+        return True
+    brackets = data.translate(None, _NO_BRACKETS)
+    for _ in range(4):  # what stands side by side is gone after a few
+        if len(brackets) < 2 * DEEP:
+            return True
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+    return len(brackets) < 2 * DEEP
 
 
 def _unread(answer: Answer, kind: str, content_type: str, how: Reading) -> Json:

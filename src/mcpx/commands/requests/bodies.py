@@ -6,6 +6,8 @@ goes into the body (`api_key` with `location: body`) is a field of its JSON obje
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote_plus
 
@@ -34,6 +36,12 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 TEXT = "text/plain; charset=utf-8"
 _CHARSET = re.compile(r"(?i)charset\s*=\s*\"?([\w.:-]{1,40})")
+_CHARSETS = (frozenset(aliases.values()) | {"cp737", "cp874", "koi8_t", "koi8_u", "utf_8_sig"}) - {
+    *("base64_codec", "bz2_codec", "hex_codec", "quopri_codec", "rot_13", "uu_codec", "zlib_codec", "mbcs", "utf_7")
+}
+"""Those that texts are written in. Of the others that Python knows one takes minutes for a megabyte (punycode), some
+refuse to be lenient or give halves of characters (idna, utf-7); and whatever it does not know it looks for on the disk
+and remembers for ever."""
 
 
 class Body(Protocol):
@@ -56,15 +64,12 @@ def is_xml(content_type: str) -> bool:
 
 
 def charset_of(content_type: str, default: str = "utf-8") -> str:
-    """That Python knows."""
+    """One that can be read here, whatever is said."""
     found = _CHARSET.search(content_type)
     if found is None:
         return default
-    try:
-        "".encode(found[1])
-    except (LookupError, UnicodeError):
-        return default
-    return found[1]
+    name = normalize_encoding(found[1]).lower()
+    return found[1] if aliases.get(name, name) in _CHARSETS else default
 
 
 def format_of(body: Any, said: Format | None, content_type: str) -> Format:
