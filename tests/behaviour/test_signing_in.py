@@ -444,3 +444,24 @@ def test_a_server_that_greets_everybody_and_lists_nothing_needs_a_sign_in(free: 
             assert open_as_browser(url)[0] == 200
             wait_until(is_connected(gateway))
             assert Session(gateway.port).tools() == ["guarded_whoami"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "tool", "arguments"),
+    [
+        ("search", "mcp_list_services", {}),
+        ("search", "mcp_search_tools", {"service_name": "guarded"}),
+        ("search", "mcp_execute_tool", {"tool_name": "guarded_whoami", "arguments": {}}),
+        ("inspect", "inspect", {"server_name": "guarded"}),
+        ("describe", "describe", {"method": "guarded"}),
+        ("describe", "call", {"method": "guarded.whoami", "arguments": {}}),
+    ],
+)
+def test_a_model_that_asks_for_the_tools_of_a_server_is_told_how_to_sign_in(
+    mode: str, tool: str, arguments: Json
+) -> None:
+    """SUR-9: whichever way it asks, the whole command is there to be passed on."""
+    with AuthServer() as site, Gateway(config(entry(site, description="Issues"), mode=mode)) as gateway:
+        where(gateway)
+        said = Session(gateway.port).call(tool, **arguments)
+        assert "mcpx auth login guarded" in said["result"]["content"][0]["text"], said

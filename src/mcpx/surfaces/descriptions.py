@@ -81,8 +81,8 @@ async def describe_server(
     about = cut(one_line(service.instructions or service.description), INSTRUCTIONS)
     count = how_many(len(offers), service.name, starting)
     lines = [f"{service.name} ({service.status}, {count}){f': {about}' if about else ''}"]
-    if service.status == "disconnected" and service.reason:
-        lines.append(f"It is down: {cut(one_line(service.reason), INSTRUCTIONS)}")
+    if service.trouble is not None and service.reason:
+        lines.append(f"It {service.trouble}: {cut(one_line(service.reason), INSTRUCTIONS)}")
     pace = Pace()  # there may be thousands of them
     told: list[_Listed] = []
     tools: list[Json] = []

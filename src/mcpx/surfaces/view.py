@@ -28,6 +28,11 @@ class Service:
         """Its last error, without the name that it begins with."""
         return (self.last_error or "").removeprefix(f"{self.name}: ")
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it is of no use now, in a few words; `reason` has more."""
+        return {"disconnected": "is down", "needs_auth": "needs a sign-in"}.get(self.status)
+
 
 class View(Protocol):
     async def prepare(self) -> Catalog:

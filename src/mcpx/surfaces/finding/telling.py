@@ -97,13 +97,13 @@ class Telling:
 
     def _lines(self, page: Page) -> Iterator[str]:
         service = page.service
-        is_down = service is not None and service.status == "disconnected"
-        if service is not None and is_down:
+        trouble = None if service is None else service.trouble
+        if service is not None and trouble is not None:
             reason = cut(one_line(service.reason), LONGEST_REASON)
             unknown = "" if page.count else ", its tools are not known"
-            yield f"{one_line(service.name)} is down{unknown}{f': {reason}' if reason else '.'}"
+            yield f"{one_line(service.name)} {trouble}{unknown}{f': {reason}' if reason else '.'}"
         if not page.tools:
-            if page.count or not is_down:
+            if page.count or trouble is None:
                 yield self._nothing(page)
             return
         fits = not page.query or page.strong > 0 or page.offset > 0

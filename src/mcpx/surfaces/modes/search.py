@@ -166,7 +166,10 @@ def _service_line(service: Service, count: int, words: str, starting: Sequence[s
     """Of one that is connected nothing is said of its state."""
     state = str(count)
     if service.status != "connected":
-        reason = short(service.reason)
+        reason = service.reason
+        if service.status == "needs_auth":
+            reason = reason.rpartition("; ")[2]  # what to do comes last
+        reason = short(reason)
         state = f"{service.status}{f': {reason}' if reason else ''}, {how_many(count, service.name, starting)}"
     said = fitting(words, service.name, MANY_WORDS)
     return f"{one_line(service.name)} ({state}){f': {said}' if said else ''}"
