@@ -225,6 +225,9 @@ def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in cast(Mapping[str, Any], value).items():
             yield from _secrets_in(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in cast(Sequence[Any], value):
+            yield from _secrets_in(item, name)
     elif isinstance(value, str) and _SECRET.search(name) and not value.startswith("{"):
         yield value
 
