@@ -379,3 +379,15 @@ def test_json_of_any_depth_is_an_answer(levels: int, end: str) -> None:
             assert not result.get("isError")
             assert text(result).strip() == body.decode().strip()
             assert ("structuredContent" in result) or levels > 800
+
+
+def test_a_secret_in_a_list_of_the_body_is_not_told_back() -> None:
+    """SEC-4: an API that says the body back in its error."""
+    with Api() as api:
+        api.otherwise(lambda asked: Said(b"you said " + asked.body, 400))
+        bodies: list[Any] = [[{"token": CANARY}], {"keys": [CANARY]}]
+        made = [http(f"c{at}", f"{api.url}/x", method="POST", body=body) for at, body in enumerate(bodies)]
+        with besieged(*made) as (gateway, _):
+            for command in made:
+                said = text(Visitor(gateway.port).use(command["name"]))
+                assert "you said" in said and CANARY not in said

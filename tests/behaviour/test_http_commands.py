@@ -402,6 +402,23 @@ def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
                 eventually(lambda sent=sent: client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}')
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"p": {}}, "required": ["p"]}}},
+        {"allOf": [{"properties": {"p": {}}}], "required": ["p"]},
+        {"type": "object", "additionalProperties": True},
+    ],
+)
+def test_an_argument_of_the_address_is_one_of_the_body_too(schema: Json) -> None:
+    """SRC-3, SRC-5: wherever the schema names it."""
+    with Api() as api:
+        api.on("POST", "/x/v", lambda asked: {"took": asked.json})
+        it = http("it", f"{api.url}/x/{{p}}", method="POST", body={"v": "{p}", "w": "{id}"}, input_schema=schema)
+        with Gateway({"commands": [it]}) as gateway:
+            assert Visitor(gateway.port).use("it", p="v")["structuredContent"] == {"took": {"v": "v", "w": "{id}"}}
+
+
 def test_a_variable_that_is_not_set_switches_only_its_command_off(api: Api) -> None:
     """SRC-6, CFG-3."""
     two = [http("off", "${NOT_SET_ANYWHERE}/x"), http("on", f"{api.url}/weather")]

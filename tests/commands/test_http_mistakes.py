@@ -1,5 +1,6 @@
 """SRC-3, SEC-4: what is wrong with an HTTP command is told when the file is read, with its place."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,33 @@ def test_a_command_that_declares_no_parameters_takes_what_its_placeholders_name(
         "additionalProperties": False,
         "required": ["a", "city"],
     }
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "what"),
+    [
+        ({"parameters": [{"name": "p", "pattern": "(("}]}, "parameters[0]", "no JSON Schema that can be checked"),
+        ({"parameters": [{"name": "p", "pattern": "^(?!x)"}]}, "parameters[0]", "no JSON Schema that can be checked"),
+        ({"parameters": [{"name": "p", "type": "array", "items": {"type": "odd"}}]}, "parameters[0]", "no JSON Schema"),
+        ({"parameters": [{"name": "p", "pattern": "^a$", "default": "b"}]}, "parameters[0].default", "the default is"),
+        ({"parameters": [{"name": "p", "type": "integer", "max": 9, "default": 10}]}, "default", "beyond 'min' or"),
+        ({"input_schema": {"properties": {"p": {"pattern": "(("}}}}, "input_schema", "no JSON Schema that can be"),
+        ({"input_schema": {"properties": {"p": {"$ref": "#/no"}}}}, "input_schema", "refers to what is not in it"),
+        ({"input_schema": {"$ref": "#"}}, "input_schema", "goes in circles"),
+    ],
+)
+def test_a_rule_that_could_not_be_checked_is_told(
+    command: dict[str, Any], place: str, what: str, tmp_path: Path
+) -> None:
+    """SRC-5: it would let everything through."""
+    file = tmp_path / "config.json"
+    it = {"name": "it", "type": "http", "http": {"url": "https://api.example/x"}, **command}
+    file.write_text(json.dumps({"commands": [it]}))
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    assert what in str(refused.value) and place in str(refused.value)
+
+
+def test_a_number_that_is_not_finite_is_told() -> None:
+    wrong = told(method="POST", body={"a": [1.0, float("nan")]})
+    assert wrong == [("a number that is not finite, which JSON has not", ("body",), "")]

@@ -433,3 +433,14 @@ def test_what_is_too_much_is_cut_until_it_fits() -> None:
     large = made({f"/a{n}": {"post": operation} for n in range(100)})
     assert not small.shortened and large.shortened and fits(large) and len(large.commands) == 100
     assert len(large.commands[0]["description"]) < len(small.commands[0]["description"]) <= DETAILS[0].text
+
+
+def test_rules_that_cannot_be_checked_are_left_out_and_told(tmp_path: Path) -> None:
+    asks = [
+        parameter("p", "query", {"type": "string", "pattern": "^(?!x)"}),
+        parameter("q", "query", {"type": "integer", "minimum": 1}),
+    ]
+    found = made({"/a": {"get": {"parameters": asks}}})
+    assert any("patterns cannot be checked" in note for note in found.notes)
+    taken = command({"parameters": asks}, tmp_path)["input_schema"]["properties"]
+    assert "pattern" not in taken["p"] and taken["q"]["minimum"] == 1

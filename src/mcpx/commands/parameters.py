@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import inf, isfinite
+from typing import Any, Literal, cast
+from urllib.parse import unquote
 
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.kinds import Mistake
 
+MOST_PARTS = 200
+"""Of a schema that are looked into for names."""
 _BOUNDS: dict[str, tuple[str, str]] = {
     "number": ("minimum", "maximum"),
     "integer": ("minimum", "maximum"),
@@ -60,6 +64,10 @@ class Parameter:
         for value, path in given:
             if not isinstance(value, _TYPES[self.type]) or (isinstance(value, bool) and self.type != "boolean"):
                 yield Mistake(f"not of type {self.type}", path)
+            elif isinstance(value, float) and not isfinite(value):
+                yield Mistake("a number that is not finite, which JSON has not", path)
+            elif (size := _size(value)) is not None and not self._least <= size <= self._most:
+                yield Mistake("beyond 'min' or 'max'", path)
         for key, kinds in (("pattern", ("string",)), ("items", ("array",)), ("properties", ("object",))):
             if getattr(self, key) is not None and self.type not in kinds:
                 yield Mistake(f"'{key}' goes with 'type: {kinds[0]}'", (key,), at="key")
@@ -68,6 +76,19 @@ class Parameter:
                 yield Mistake(f"'{key}' does not go with 'type: {self.type}'", (key,), at="key")
         if self.min is not None and self.max is not None and self.min > self.max:
             yield Mistake("'min' is more than 'max'", ("min",))
+
+    @property
+    def _least(self) -> float:
+        return -inf if self.min is None else self.min
+
+    @property
+    def _most(self) -> float:
+        return inf if self.max is None else self.max
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its schema holds what was not checked above."""
+        return any(given is not None for given in (self.pattern, self.items, self.properties))
 
     @property
     def schema(self) -> Json:
@@ -87,6 +108,15 @@ class Parameter:
         return made
 
 
+def _size(value: Any) -> float | None:
+    """What `min` and `max` are about."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value
+    return len(cast("str | list[Any]", value)) if isinstance(value, str | list | dict) else None
+
+
 def schema_of(parameters: Sequence[Parameter]) -> Json:
     """What the arguments of a command must be."""
     known = {parameter.name: parameter.schema for parameter in parameters}
@@ -95,6 +125,29 @@ def schema_of(parameters: Sequence[Parameter]) -> Json:
     if required := [p.name for p in parameters if p.required and p.default is None]:
         made["required"] = required
     return made
+
+
+def names_in(schema: Json) -> list[str]:
+    """The arguments that a schema names, also where it refers to its own parts."""
+    found: dict[str, None] = {}
+    waiting: list[Any] = [schema]
+    seen: list[Any] = []
+    while waiting and len(seen) < MOST_PARTS:
+        part = as_object(waiting.pop(0))
+        if any(part is each for each in seen):
+            continue
+        seen.append(part)
+        found.update(dict.fromkeys(as_object(part.get("properties"))))
+        for key in ("allOf", "anyOf", "oneOf"):
+            waiting += as_list(part.get(key))
+        waiting += [part[key] for key in ("if", "then", "else") if key in part]
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            target: Any = schema
+            for step in reference[2:].split("/"):
+                target = as_object(target).get(unquote(step).replace("~1", "/").replace("~0", "~"))
+            waiting.append(target)
+    return list(found)
 
 
 def with_defaults(schema: Json, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -205,7 +205,27 @@ class Command:
             listed = as_object(self.input_schema.get("properties"))
             closed = self.input_schema.get("additionalProperties") is False
             names = {name: _may_be_missing(self.input_schema, name) for name in listed} if closed else None
+        yield from self._schema_mistakes()
         yield from _told(self.action, lambda: self.action.mistakes(names))
+
+    def _schema_mistakes(self) -> Iterator[Mistake]:
+        """Of rules that are written freely: what cannot be checked would not be, and a `pattern` is there to guard."""
+        schemas: list[tuple[tuple[str | int, ...], Json]] = [
+            (("parameters", index), {"type": "object", "properties": {parameter.name: parameter.schema}})
+            for index, parameter in enumerate(self.parameters)
+            if parameter.is_free
+        ]
+        if self.input_schema is not None and self.input_schema.get("type", "object") == "object":
+            schemas.append((("input_schema",), dict(self.input_schema)))
+        for path, schema in schemas:
+            from mcpx.surfaces.checking.schemas import holds, unjudged
+
+            if (why := unjudged(schema)) is not None:
+                yield Mistake(f"the schema {why}", path)
+                continue
+            for name, its in as_object(schema.get("properties")).items() if self.input_schema is None else ():
+                if "default" in its and not holds(schema, 2020, {name: its["default"]}):
+                    yield Mistake("the default is not what the parameter takes", (*path, "default"))
 
 
 def _told(part: Part, mistakes: Callable[[], Iterable[Mistake]]) -> list[Mistake]:

@@ -14,7 +14,7 @@ from mcpx.imports.arguments import Arguments, Request, Skipped
 from mcpx.imports.document import BadReference, Document
 from mcpx.imports.made import Imported, Reference
 from mcpx.imports.names import Unique, safe
-from mcpx.imports.schemas import Detail
+from mcpx.imports.schemas import Detail, checkable
 from mcpx.imports.security import Security
 from mcpx.imports.servers import NoServer, address, checked, is_private
 from mcpx.imports.texts import clean, joined, one_line
@@ -178,7 +178,8 @@ class _Import:
         if operation.method != "head":
             self._arguments.body(request, raw)
         auth, reason = (self._wishes.auth, None) if self._wishes.auth is not None else self._security.of(raw)
-        notes = [*request.notes, *([reason] if reason else [])]
+        schema, less = checkable(request.schema) if request.properties else (None, None)
+        notes = [*request.notes, *filter(None, (reason, less))]
         self._made.notes += [f"{operation.title}: {note}" for note in notes]
         http: Json = {"method": operation.method.upper(), "url": _url(server, request.path)}
         for key, value in (("params", request.params), ("headers", request.headers)):
@@ -200,7 +201,7 @@ class _Import:
             "description": told or one_line(operation.title),
             "type": "http",
             "http": http,
-            **({"input_schema": request.schema} if request.properties else {}),
+            **({"input_schema": schema} if schema is not None else {}),
         }
 
 

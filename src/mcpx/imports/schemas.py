@@ -253,3 +253,18 @@ def _is_count(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def checkable(schema: Json) -> tuple[Json, str | None]:
+    """What arguments can be held against, and what had to be left out for that: a configuration takes no other."""
+    from mcpx.surfaces.checking.schemas import lenient, unjudged
+
+    if unjudged(schema) is None:
+        return schema, None
+    plain = lenient(schema)
+    if unjudged(plain) is None:
+        return plain, "some of its patterns cannot be checked; all are left out"
+    told = {name: as_object(its).get("description") for name, its in as_object(schema.get("properties")).items()}
+    names = {name: {"description": text} if text else Json() for name, text in told.items()}
+    bare = {key: value for key, value in schema.items() if key in ("type", "required", "additionalProperties")}
+    return {**bare, "properties": names}, "what its arguments must be cannot be checked; only their names are"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from encodings import normalize_encoding
 from encodings.aliases import aliases
+from math import isfinite
 from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote_plus
 
@@ -87,6 +88,8 @@ def body_mistakes(
         if said is not None:
             yield Mistake("'body_format' without a 'body'", ("body_format",), at="key")
         return
+    if not isinstance(body, str) and _holds_odd_numbers(body):
+        yield Mistake("a number that is not finite, which JSON has not", ("body",))
     if method == "HEAD":
         yield Mistake("a HEAD request has no body", ("body",), "leave it out", "key")
         return
@@ -112,6 +115,14 @@ def body_mistakes(
         except codec.BadJson as wrong:
             hint = f"{wrong}; a mapping or a list needs no quotes around it"
             yield Mistake("the body is no JSON text", ("body",), hint)
+
+
+def _holds_odd_numbers(value: Any) -> bool:
+    if is_object(value):
+        return any(map(_holds_odd_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_odd_numbers, cast(Sequence[Any], value)))
+    return isinstance(value, float) and not isfinite(value)
 
 
 def body_of(body: Any, said: Format | None, content_type: str, names: Sequence[str], method: str) -> Body:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from mcpx.auth.credentials import Credentials, Proof, Refusal
+from mcpx.commands.parameters import names_in
 from mcpx.commands.requests.answers import Reading, failure, read, selection
 from mcpx.commands.requests.bodies import body_of
 from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in_header, placeholders
 from mcpx.commands.work import Bench, CommandFailed, Progress
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
 from mcpx.wire.address import LONGEST_TARGET
 from mcpx.wire.exchange import retry_after
@@ -98,8 +99,11 @@ def _with(proof: Proof, lines: Headers, own: "set[str] | frozenset[str]" = froze
 class HttpWork:
     def __init__(self, how: "HttpRequest", bench: Bench) -> None:
         schema = bench.schema
-        names = list(as_object(schema.get("properties")))
-        pattern = placeholders(names, others=schema.get("additionalProperties") is not False)
+        names = names_in(schema)
+        closed = schema.get("additionalProperties") is False
+        pattern = placeholders(names, others=not closed)
+        if not closed:  # what is an argument in the address is one in the body
+            names = list(dict.fromkeys((*names, *how.placeholders)))
         parts = split(how.url)
         assert parts is not None, "an address that no configuration lets through"
         self._how = how
@@ -221,6 +225,9 @@ def _secrets_in(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in cast(Mapping[str, Any], value).items():
             yield from _secrets_in(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in cast(Sequence[Any], value):
+            yield from _secrets_in(item, name)
     elif isinstance(value, str) and _SECRET.search(name) and not value.startswith("{"):
         yield value
 

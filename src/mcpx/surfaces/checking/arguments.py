@@ -56,14 +56,18 @@ class Checker:
         self._schemas = Schemas()
 
     def check(self, schema: object, arguments: object, *, mend: bool = True) -> Checked:
-        """`mend`: whether what is wrong may be repaired; else it is refused as it is."""
-        compiled = self._schemas.compiled(schema)
+        """`mend`: whether what is wrong may be repaired; else it is refused as it is, and so is what cannot be judged:
+        nobody else will."""
+        compiled = self._schemas.compiled(schema, own=not mend)
         if not mend:
             given: object = Json() if arguments is None else arguments
             if not is_object(given):
                 return Checked({}, problems=(f"arguments: expected an object, got {spelled(given)}",))
-            if compiled.passes(given):
+            judged = compiled.judges(given)
+            if judged:
                 return Checked(given)
+            if judged is None:
+                return Checked(given, problems=("arguments: too large, or nested too deeply, to be checked",))
             return Checked(given, problems=problems_text(compiled.schema, find_faults(compiled, given)))
         if is_object(arguments):
             return Checked(arguments) if compiled.passes(arguments) else _mended(compiled, arguments, [])

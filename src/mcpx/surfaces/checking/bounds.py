@@ -11,6 +11,7 @@ never judged.
 
 import re
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 from urllib.parse import unquote
 
@@ -34,6 +35,12 @@ MOST_TO_TELL_APART = 1_000
 """Values in arguments of which some must differ: lists and objects among them are compared each with each."""
 MOST_WORK = 1_000_000
 """Rules times the values they are held against, at 10 to 20 ns each."""
+PATIENCE = 100
+"""What is worth so many times as much: arguments that nobody else will judge, for a schema that no stranger wrote."""
+DEEPEST_AT_ALL = 200
+"""Levels of those; the validator's own limit is 255."""
+_EXACTLY = 1_000
+"""A comparison of odd numbers counts as so many."""
 _PATTERN = 64
 """A pattern counts as so many rules, …"""
 _FRACTION = 500
@@ -49,7 +56,8 @@ _INNER_MAPS = frozenset(("properties", "patternProperties"))
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _LISTED = frozenset(("const", "enum", "required"))
 _COMPARES = frozenset((*_BOUNDS, "const", "enum", "uniqueItems"))
-_NEVER = frozenset(("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"))
+_UNFORESEEN = frozenset(("$dynamicRef", "$recursiveRef"))
+_NEVER = _UNFORESEEN | {"unevaluatedProperties", "unevaluatedItems"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +114,23 @@ class Bounds:
             return False
         if "uniqueItems" in self.words and size.nodes > MOST_TO_TELL_APART:
             return False
+        return self._work(size) <= MOST_WORK
+
+    def bear(self, arguments: Json) -> bool:
+        """The same with patience: who asks refuses what is not judged."""
+        size = measure(arguments, PATIENCE * MOST_ARGUMENTS)
+        if size is None or size.depth > DEEPEST_AT_ALL:
+            return False
+        if "uniqueItems" in self.words and size.nodes > 4 * MOST_TO_TELL_APART:
+            return False
+        exactly = size.odd and not self.words.isdisjoint(_COMPARES)
+        return self._work(size) * (_EXACTLY if exactly else 1) <= PATIENCE * MOST_WORK
+
+    def _work(self, size: Size) -> float:
         if size.depth not in self._rules:
             self._rules[size.depth] = self._written_out(size.depth)
         rules = self._rules[size.depth]
-        return rules is not None and rules * (size.nodes + size.text // 16 * bool(self.patterns)) <= MOST_WORK
+        return inf if rules is None else rules * (size.nodes + size.text // 16 * bool(self.patterns))
 
     def _written_out(self, levels: int) -> int | None:
         """How many rules there are for a value of so many levels; None: too many."""
@@ -138,9 +159,9 @@ class Bounds:
         return count
 
 
-def bounds_of(root: Json) -> Bounds | None:
-    """None when the schema is too large, or may do what cannot be foreseen."""
-    size = measure(root, MOST_NODES)
+def bounds_of(root: Json, *, own: bool = False) -> Bounds | None:
+    """None when the schema is too large, or may do what cannot be foreseen. `own`: no stranger wrote it."""
+    size = measure(root, MOST_NODES * (4 if own else 1))
     if size is None or size.odd or size.depth > DEEPEST:
         return None
     seen: dict[int, Json] = {id(root): root}
@@ -159,10 +180,13 @@ def bounds_of(root: Json) -> Bounds | None:
             if is_object(each) and id(each) not in seen:
                 seen[id(each)] = each
                 waiting.append(each)
-    if words & _NEVER or len(patterns) > MOST_PATTERNS or sum(map(len, patterns)) > MOST_PATTERN_TEXT:
+    many = 20 if own else 1
+    if len(patterns) > many * MOST_PATTERNS or sum(map(len, patterns)) > many * MOST_PATTERN_TEXT:
+        return None
+    if words & (_UNFORESEEN if own else _NEVER):
         return None
     bounds = Bounds(root, size.nodes, frozenset(words), len(patterns))
-    return bounds if bounds.allow({}) else None  # circles that never get further down
+    return bounds if (bounds.bear({}) if own else bounds.allow({})) else None  # circles that never get further down
 
 
 def _own(schema: Json) -> int:

@@ -10,6 +10,7 @@ Patterns that the linear regular expressions cannot do are left out. Formats are
 Not promised: words about what is wrong (`faults`), and a second look: a definition is taken as it was first seen.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,16 @@ class Compiled:
             return False
         return _accepts(self.is_valid, arguments)
 
+    def judges(self, arguments: Json) -> bool | None:
+        """The same, of a schema whose author nobody doubts and for arguments that nobody else judges; None: it cannot
+        be said."""
+        if self.bounds is None or self.is_valid is None or not self.bounds.bear(arguments):
+            return None
+        if self.known is not None and not arguments.keys() <= self.known:
+            return False
+        judged = _attempted(self.is_valid, arguments)
+        return _attempted(self.is_valid, _tame(arguments)) if judged is None else judged
+
 
 OPEN = Compiled({})
 
@@ -76,15 +87,16 @@ class Schemas:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def compiled(self, schema: object) -> Compiled:
-        key = id(schema)
+    def compiled(self, schema: object, *, own: bool = False) -> Compiled:
+        """`own`: no stranger wrote it."""
+        key = -id(schema) if own else id(schema)
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
             return found[1]
         if not is_object(schema):
             return OPEN
-        made = compile_schema(schema)
+        made = compile_schema(schema, own=own)
         weight = MOST_NODES if made.bounds is None else made.bounds.nodes
         self._kept[key] = (schema, made, weight)
         self._weight += weight
@@ -93,11 +105,11 @@ class Schemas:
         return made
 
 
-def compile_schema(schema: Json) -> Compiled:
+def compile_schema(schema: Json, *, own: bool = False) -> Compiled:
     kinds = schema.get("type")
     if kinds is not None and kinds != "object" and not (is_array(kinds) and "object" in kinds):
         return OPEN  # arguments are always an object: this schema means something else
-    draft, bounds = draft_of(schema), bounds_of(schema)
+    draft, bounds = draft_of(schema), bounds_of(schema, own=own)
     if bounds is None:
         return OPEN
     validator = None if draft <= 7 and bounds.words & _CONTENT else _validator(schema, draft)
@@ -105,6 +117,33 @@ def compile_schema(schema: Json) -> Compiled:
         schema = cast(Json, _lenient(schema))
         validator = _validator(schema, draft)
     return OPEN if validator is None else Compiled(schema, draft, _known(schema), validator.is_valid, bounds)
+
+
+def unjudged(schema: Json) -> str | None:
+    """Why arguments cannot be held against all of a schema, if that is so."""
+    import json
+
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return "holds what JSON has not (a date, a number that is not finite)"
+    compiled = compile_schema(schema, own=True)
+    if compiled.is_valid is not None:
+        return None if compiled.schema is schema else _wrong_with(schema)
+    if bounds_of(schema, own=True) is None:
+        return "is too large, goes in circles, refers to what is not in it, or uses what is not checked here"
+    return _wrong_with(schema)
+
+
+def _wrong_with(schema: Json) -> str:
+    import jsonschema_rs as rs
+
+    try:
+        rs.Draft202012Validator(schema, offline=True, pattern_options=rs.RegexOptions(size_limit=_PATTERN_BYTES))
+    except Exception as error:  # noqa: BLE001 - no list of what it raises is known
+        said = str(error).splitlines()
+        return f"is no JSON Schema that can be checked here: {said[0][:200]}" if said else "is no JSON Schema"
+    return "is no JSON Schema that can be checked here"
 
 
 def draft_of(schema: Json) -> int:
@@ -140,6 +179,19 @@ def _attempted(work: Callable[..., Made], *given: object, **options: object) -> 
         raise
 
 
+def _tame(value: Any) -> Any:
+    """The same without what the validator cannot take: half an emoji, an integer beyond 64 bits."""
+    if is_object(value):
+        return {_tame(key): _tame(each) for key, each in value.items()}
+    if is_array(value):
+        return [_tame(each) for each in value]
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value) if abs(value) < 2**1000 else math.copysign(1e300, value)
+    return value
+
+
 def _validator(schema: Json, draft: int) -> "Validator | None":
     import jsonschema_rs as rs  # 30 ms, and only a compact surface that is called needs it
 
@@ -154,6 +206,11 @@ def _known(schema: Json) -> frozenset[str] | None:
     """No properties at all says that nobody wrote the names down, not that there are none."""
     names = as_object(schema.get("properties"))
     return None if not names or schema.keys() & _MORE_NAMES else frozenset(names)
+
+
+def lenient(schema: Json) -> Json:
+    """The schema without its patterns: they may be written for another kind of regular expressions."""
+    return cast(Json, _lenient(schema))
 
 
 def _lenient(node: object) -> object:
