@@ -285,10 +285,11 @@ def test_a_cache_that_keeps_nothing_is_a_warning(keys: str, told: bool, loaded: 
     assert [warning.startswith("the 'cache_ttl' of command 'a' has no effect") for warning in warnings] == [True] * told
 
 
-def test_a_pattern_that_cannot_be_checked_is_a_warning(loaded: Loaded) -> None:
+def test_a_pattern_that_cannot_be_checked_is_refused(refused: Callable[..., str]) -> None:
+    """SRC-5: it would guard nothing."""
     url = "type: http, http: {url: 'https://x.example/{q}'}"
-    (warning,) = odd(loaded(f"commands: [{{name: a, {url}, parameters: [{{name: q, pattern: '[a-'}}]}}]"))
-    assert warning.startswith("the 'pattern' of parameter 'q' of 'a' is not checked: unterminated character set")
+    told = refused(f"commands: [{{name: a, {url}, parameters: [{{name: q, pattern: '[a-'}}]}}]")
+    assert "no JSON Schema that can be checked here" in told and "(commands[0].parameters[0])" in told
 
 
 @pytest.mark.parametrize(

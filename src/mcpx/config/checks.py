@@ -201,8 +201,6 @@ class _Checks:
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")
-        for _, parameter in maps_in(command.get("parameters")):
-            self._pattern(_text(parameter.get("pattern")), f"{parameter.get('name')!r} of {command.get('name')!r}")
         section = as_map(command.get(str(command.get("type")).lower()))
         if section is not None:
             below = (*path, str(command.get("type")).lower())
@@ -220,13 +218,6 @@ class _Checks:
             file = _text(script.get("path"))
             if file and "\0" not in file:
                 self._script_file(file, str(command.get("name")))
-
-    def _pattern(self, pattern: str | None, whose: str) -> None:
-        """Not a mistake: JSON Schema's expressions are those of JavaScript, and clients get them as they are."""
-        try:
-            re.compile(pattern or "")
-        except (re.error, OverflowError, RecursionError) as error:
-            self._warnings.append(f"the 'pattern' of parameter {whose} is not checked: {str(error)[:100]}")
 
     def _idle_cache(self, command: Tree, section: Tree) -> None:
         """Answers of what may change something are not kept, which nobody would notice."""
