@@ -97,6 +97,9 @@ async def serving(script: Script, *, ssl_context: ssl.SSLContext | None = None, 
             await script(Visit(site, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
+        except RuntimeError:  # what uvloop says of a transport that is closed already
+            if not writer.transport.is_closing():
+                raise
         finally:
             site.open -= 1
             writer.close()
