@@ -21,7 +21,7 @@ from mcpx.wire.exchange import Headers
 from mcpx.wire.fields import FRAMING, HEADER_NAME
 from mcpx.wire.http_client import Forbidden, Pool
 from mcpx.wire.reach import Guard
-from mcpx.wire.receipt import Receipt
+from mcpx.wire.receipt import Receipt, TooLarge
 from mcpx.wire.unpack import ACCEPTED
 
 if TYPE_CHECKING:
@@ -89,13 +89,17 @@ class Answer:
 class FetchFailed(Exception):
     """There is no answer; says why in words that hold nothing of the URL but its host."""
 
-    def __init__(self, reason: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False, too_large: bool = False
+    ) -> None:
         super().__init__(reason)
         self.sent = sent
         """The server may have acted on the request."""
         self.timed_out = timed_out
         self.forbidden = forbidden
         """It may not be reached: a private address, an odd redirect."""
+        self.too_large = too_large
+        """There is one, and it is larger than was allowed."""
 
 
 class Fetcher:
@@ -214,7 +218,8 @@ def _failure(receipt: Receipt, host: str, timeout: float, sent: bool) -> FetchFa
         return FetchFailed(f"{host} did not answer within {timeout:g} s", sent=sent, timed_out=True)
     if isinstance(error, Forbidden):
         return FetchFailed(str(error), sent=sent, forbidden=True)
-    return FetchFailed(str(error) if host in str(error) else f"{host}: {error}", sent=sent)
+    said = str(error) if host in str(error) else f"{host}: {error}"
+    return FetchFailed(said, sent=sent, too_large=isinstance(error, TooLarge))
 
 
 def _redirected(request: Fetch, host: str, receipt: Receipt) -> Fetch:

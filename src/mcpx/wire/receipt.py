@@ -23,7 +23,11 @@ FOLLOWED: Final = frozenset((301, 302, 303, 307, 308))
 
 
 class BadBody(ConnectionError):
-    """Too large, or not packed as its head says."""
+    """Not packed as its head says."""
+
+
+class TooLarge(BadBody):
+    """Larger than was allowed, as it came or unpacked."""
 
 
 class Receipt:
@@ -111,7 +115,9 @@ class Receipt:
             self._unpacking.give(data)
             try:
                 self._work(self._unpacking)
-            except (BadBody, BadPacking) as error:
+            except TooLarge as error:
+                self.give_up(error)
+            except BadPacking as error:
                 self.give_up(BadBody(str(error)))
         else:
             self._add(data)
@@ -132,7 +138,7 @@ class Receipt:
         while unpacking.more:
             made = unpacking.step()
             if self._size + len(made) > self._limit:
-                raise BadBody(f"{self._too_large()} unpacked")
+                raise self._too_large(" unpacked")
             if made:
                 self._add(made)
             if time.perf_counter() - began > TURN:
@@ -149,8 +155,8 @@ class Receipt:
             self._body = whole
         self._body.write(data)  # and what it holds is taken from it without a copy
 
-    def _too_large(self) -> BadBody:
-        return BadBody(f"the answer is larger than {self._limit:,} bytes")
+    def _too_large(self, how: str = "") -> TooLarge:
+        return TooLarge(f"the answer is larger than {self._limit:,} bytes{how}")
 
     def _over(self, error: Exception | None) -> None:
         if not self.done.done():

@@ -213,7 +213,7 @@ class HttpWork:
     def _told(self, error: FetchFailed) -> tuple[CommandFailed, bool]:
         """What is said of it, and whether another try may fare better and do no harm."""
         said = str(error)
-        if f"larger than {self._how.max_response:,} bytes" in said:
+        if error.too_large:
             return CommandFailed(f"{said}; 'max_response' in the command's 'http' section sets the limit"), False
         if error.forbidden and "'allow_private: true'" in said:
             said += " in the command's 'http' section"
