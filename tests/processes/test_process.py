@@ -982,3 +982,16 @@ asyncio.run(main())
     command = [*inside("--pid", "--fork"), sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False [-15]\n", "")
+
+
+@pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
+def test_the_process_started_last_is_a_runaway_only_if_it_is_of_the_tree() -> None:
+    """LIF-7: nothing else is ever signalled."""
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            tree = descendants.Tree(1, 0, b"some-token")
+            assert stranger.pid not in descendants.runaway(tree)
+            descendants.chase(tree, 0.05)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()

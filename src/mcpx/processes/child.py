@@ -157,9 +157,11 @@ class Child:
             descendants.send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
             await self._until_gone(loop.time() + TERM_GRACE)
             await self._look()
-        while tree.alive and loop.time() < deadline:
+        while (tree.alive or descendants.runaway(tree)) and loop.time() < deadline:
             descendants.send(tree.alive, signal.SIGKILL)
             await self._until_gone(min(loop.time() + 0.2, deadline))
+            if descendants.runaway(tree):
+                await loop.run_in_executor(None, descendants.chase, tree, 0.2)
             await self._look()  # whoever was forked meanwhile
         if tree.alive:
             _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))

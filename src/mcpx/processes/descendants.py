@@ -263,6 +263,31 @@ def has_forked(pid: int) -> bool:
         return True
 
 
+def runaway(tree: Tree) -> dict[int, int]:
+    """The process that was started last, if it is of this tree: of a chain in which each forks and ends the only one
+    that matters, and no survey is quick enough for it."""
+    try:
+        last = _read(_LOAD).split()[-1:] if _tells_last() else []
+        pid = int(last[0]) if last and last[0].isdigit() else 0
+        stat = read_stat(pid) if pid and pid != tree.pid else None
+        if stat is None or not stat.alive or stat.start < tree.start:
+            return {}
+        ours = tree.token in tokens(pid) or (tree.brand and read_brand(pid) == tree.brand)
+    except OSError:  # it cannot be looked at now
+        return {}
+    return {pid: stat.start} if ours else {}
+
+
+def chase(tree: Tree, seconds: float) -> None:
+    """Kill such a chain: sooner or later its head is hit between two forks. Blocking."""
+    end = time.monotonic() + seconds
+    missed = 0
+    while time.monotonic() < end and missed < 20:
+        found = runaway(tree)
+        send(found, signal.SIGKILL)
+        missed = 0 if found else missed + 1
+
+
 @functools.cache
 def _tells_last() -> bool:
     """Whether the kernel itself speaks there. What containers put over it (lxcfs) says it seconds late."""

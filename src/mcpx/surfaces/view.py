@@ -30,7 +30,10 @@ class Service:
 
     @property
     def trouble(self) -> str | None:
-        """Why it is of no use now, in a few words; `reason` has more."""
+        """Why it is of no use now, in a few words; `reason` has more. One that failed and is being tried again is down
+        until that has gone well."""
+        if self.status == "connecting" and self.last_error is not None:
+            return "is down"
         return {"disconnected": "is down", "needs_auth": "needs a sign-in"}.get(self.status)
 
 
