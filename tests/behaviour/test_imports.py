@@ -1,9 +1,6 @@
 """SRC-7: what `mcpx import` writes is called through the program, against an API on this machine."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +11,9 @@ from behaviour.raw import Session, text_of
 from fixtures.api import Api, Asked
 from fixtures.gateway import Gateway
 from fixtures.node import NPM, NotInstalledError
-from fixtures.process import START
+from fixtures.process import mcpx
 
 Json = dict[str, Any]
-
-
-def mcpx(folder: Path, *args: str, stdin: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
-    return subprocess.run(
-        [sys.executable, "-m", "mcpx", *args],
-        cwd=folder,
-        env={**ours, "MCPX_STATE_DIR": str(folder / "state"), **environ},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=START,
-        check=False,
-    )
 
 
 def imported(folder: Path, *args: str) -> Json:

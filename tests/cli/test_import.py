@@ -1,15 +1,12 @@
 """SRC-7: `mcpx import` on the command line: what it writes, says and refuses."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from fixtures.process import START
+from fixtures.process import mcpx
 
 DOCUMENT = """\
 openapi: 3.1.0
@@ -23,20 +20,6 @@ paths:
     post: {operationId: makePet, requestBody: {content: {multipart/form-data: {}}}}
   /old: {get: {operationId: old, deprecated: true}}
 """
-
-
-def mcpx(folder: Path, *args: str, stdin: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
-    return subprocess.run(
-        [sys.executable, "-m", "mcpx", *args],
-        cwd=folder,
-        env={**ours, "MCPX_STATE_DIR": str(folder / "state"), **environ},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=START,
-        check=False,
-    )
 
 
 @pytest.fixture

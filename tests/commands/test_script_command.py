@@ -674,10 +674,10 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run:
     async def go() -> tuple[str, str]:
         work = shop.work(shop.script(quick, args=("{slow}",), concurrency=1, timeout=1.0))
         slow = asyncio.create_task(work.run({"slow": "yes"}, None))
-        await asyncio.sleep(0)
+        await eventually(lambda: work._turns._own.locked())
         waiting = asyncio.create_task(work.run({}, None))
         cancelled = asyncio.create_task(work.run({}, None))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: work._turns._waiting == 2)
         cancelled.cancel()
         messages: list[str] = []
         for call in (slow, waiting):
@@ -726,7 +726,7 @@ def test_all_scripts_together_are_bounded(run: Run, monkeypatch: pytest.MonkeyPa
         await several[0].take()
         await several[1].take()
         third = asyncio.create_task(several[2].take())
-        await asyncio.sleep(0.01)
+        await eventually(lambda: several[2]._waiting == 1)
         assert not third.done()
         several[0].give_back()
         await third

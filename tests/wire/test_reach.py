@@ -123,10 +123,12 @@ def test_a_name_of_one_word_is_not_left_to_a_proxy() -> None:
 def test_all_who_want_the_same_name_ask_once() -> None:
     async def main() -> None:
         asked: list[str] = []
-        answered = asyncio.Event()
+        both, answered = asyncio.Event(), asyncio.Event()
 
         async def look_up(host: str) -> list[str]:
             asked.append(host)
+            if len(asked) == 2:
+                both.set()
             await answered.wait()
             if host == "bad.example":
                 raise OSError("Name or service not known")
@@ -136,7 +138,8 @@ def test_all_who_want_the_same_name_ask_once() -> None:
         waiting = [
             asyncio.create_task(guard(host, False)) for host in ("good.example", "bad.example") for _ in range(50)
         ]
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            await both.wait()
         waiting[0].cancel()
         answered.set()
         results = await asyncio.gather(*waiting, return_exceptions=True)
