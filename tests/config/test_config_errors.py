@@ -291,3 +291,16 @@ def test_choices_are_read_in_any_case(loaded: Callable[..., Config]) -> None:
     config = loaded("global: {log_level: debug}\nmcp_servers: [{name: a, connection: {type: STDIO, command: x}}]")
     assert config.global_.log_level == "DEBUG"
     assert len(config.mcp_servers) == 1
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "commands: [{name: a, type: http, htpp: {url: 'https://x.example'}}]",
+        "auth_configs: [{name: a, type: bearer_token, bearer_tokn: {token: t}}]",
+    ],
+)
+def test_a_misspelt_section_is_told_once_and_not_missed_as_well(entry: str, refused: Callable[..., str]) -> None:
+    """CFG-4."""
+    told = refused(entry)
+    assert "did you mean" in told and "1 error in" in told and "missing key" not in told

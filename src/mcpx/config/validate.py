@@ -129,7 +129,7 @@ class _Builder:
         built: dict[str, Any] = {}
         for key, (field, kind) in shape.items():
             if key in parts:
-                built[field.name] = self._of_its_type(parts[key].classes, table, path)
+                built[field.name] = self._of_its_type(parts[key].classes, table, path, spelled)
                 continue
             written = spelled.get(key, key)
             given = table.get(written)
@@ -158,8 +158,8 @@ class _Builder:
                 self._findings.add(wrong.what, (*path, *wrong.path), hint=wrong.hint, at=wrong.at)
         return entry
 
-    def _of_its_type(self, classes: Mapping[str, type], table: Tree, path: KeyPath) -> Any:
-        """The section that `type` names: `type: http` comes with `http` and no other."""
+    def _of_its_type(self, classes: Mapping[str, type], table: Tree, path: KeyPath, spelled: Mapping[str, str]) -> Any:
+        """The section that `type` names: `type: http` comes with `http` and no other; `spelled` has misspelt keys."""
         given = table.get("type")
         if given is None or isinstance(given, Unresolved):
             name = next((name for name in classes if name in table), None)
@@ -176,10 +176,11 @@ class _Builder:
                 hint = f"this one is 'type: {name}'"
                 self._findings.add(f"'{other}' goes with 'type: {other}'", (*path, other), hint=hint, at="key")
         cls = classes[name]
-        if table.get(name) is None and _required_keys(cls):
+        written = spelled.get(name, name)
+        if table.get(written) is None and _required_keys(cls):
             self._findings.add(f"missing key '{name}'", path, hint=f"it goes with 'type: {name}'")
             return _INVALID
-        return self._object(cls, table.get(name) or {}, (*path, name))
+        return self._object(cls, table.get(written) or {}, (*path, written))
 
     def _match_keys(
         self,
