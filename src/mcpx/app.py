@@ -63,6 +63,8 @@ class Run:
     """Reads the configuration again; None where there is no file."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
+    profile: str | None = None
+    """The named view that a client over stdio gets; None: everything."""
     itself: str = ""
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
 
@@ -148,8 +150,11 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
 def _log_call(call: CallFinished) -> None:
     """Who called what, how long it took and how it ended; never what was said."""
     ended = call.outcome if call.code is None else f"{call.outcome} {call.code}"
-    client = call.caller.client.get("name") or call.caller.principal
-    log.debug("[%s] %s %s for %s: %s, %.1f ms", call.server, call.method, call.name, client, ended, call.seconds * 1000)
+    passage, milliseconds = call.passage, call.seconds * 1000
+    client = passage.caller.client.get("name") or passage.caller.principal
+    log.debug(
+        "[%s] %s %s for %s: %s, %.1f ms", passage.server, passage.method, passage.name, client, ended, milliseconds
+    )
 
 
 def _listen_for_signals(stop: asyncio.Event, upkeep: "Upkeep") -> None:
@@ -240,8 +245,11 @@ class Upkeep:
 
 async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
     from mcpx.front.stdio import StdioFront
+    from mcpx.front.visitor import Visitor
 
-    front = StdioFront(dispatcher, run.config.global_.max_request)
+    visitor = Visitor("local", run.profile)
+    mode = next((profile.mode for profile in run.config.profiles if profile.name == run.profile), None)
+    front = StdioFront(dispatcher, run.config.global_.max_request, visitor, mode)
     await front.start()
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()

@@ -67,7 +67,7 @@ def test_the_files_of_a_folder_are_one_configuration_in_the_order_of_their_names
     assert (config.server.host, config.server.port) == ("h", 1)
     assert [server.call_timeout for server in config.mcp_servers] == [7, 7]
     assert [profile.name for profile in config.profiles] == ["p"]
-    assert config.warnings == ("not applied by this version yet, without effect: profiles",)
+    assert config.warnings == ()
 
 
 def test_a_name_two_files_give_is_an_error_that_names_both_places(write: Write) -> None:

@@ -100,7 +100,7 @@ def test_an_answer_is_given_again_and_recorded_for_whoever_asked(caller: Any, er
     async def test(desk: Desk) -> None:
         assert [await desk.look(caller()), await desk.look(caller())] == ["1", "1"]
         assert len(desk.counter.calls) == 1
-        assert [(event.name, event.outcome) for event in desk.finished] == [("look", "ok")] * 2
+        assert [(event.passage.name, event.outcome) for event in desk.finished] == [("look", "ok")] * 2
 
     with_desk(test, era)
 

@@ -11,6 +11,7 @@ from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, RpcError
 from mcpx.wire import codec, era
@@ -33,7 +34,7 @@ class Client:
         self.connection = ClientConversation(
             Dispatcher(self.gateway),
             self._received,
-            principal="local",
+            visitor=Visitor("local"),
             solo=solo,
             congested=lambda: self.congested,
             on_first=self._first,

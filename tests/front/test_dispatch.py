@@ -11,6 +11,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.front import dispatch
 from mcpx.front.audience import ListenStream, Session
 from mcpx.front.dispatch import Dispatcher
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
 from mcpx.wire import era
@@ -60,7 +61,7 @@ class Office:
         await self.gateway.close()
 
     def greet(self, **params: Any) -> Json:
-        return self.dispatcher.greet(params, self.session, "ann", Tape(), solo=False)
+        return self.dispatcher.greet(params, self.session, Visitor("ann"), Tape(), solo=False)
 
     async def ask(self, method: str, **params: Any) -> Json:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -144,7 +145,7 @@ def test_a_modern_caller_is_what_its_own_envelope_says(level: Any, taken: str | 
     async def main() -> None:
         meta = {era.VERSION_KEY: "2026-07-28", era.CAPABILITIES_KEY: {"roots": {}}, era.LEVEL_KEY: level}
         voice = Tape()
-        caller = Office().dispatcher.modern_caller({"params": {"_meta": meta}}, "bob", voice, solo=False)
+        caller = Office().dispatcher.modern_caller({"params": {"_meta": meta}}, Visitor("bob"), voice, solo=False)
         assert (caller.principal, caller.modern, caller.session) == ("bob", True, None)
         assert (caller.capabilities, caller.client, caller.log_level) == ({"roots": {}}, {}, taken)
         assert caller.voice is voice
@@ -162,7 +163,7 @@ def test_who_came_first_is_remembered_by_a_name_of_bounded_length() -> None:
         async with Office() as office:
             for name in ("x" * 1_000_000, ["x"] * 1_000_000, None):
                 meta = {era.CLIENT_KEY: {"name": name}}
-                office.dispatcher.modern_caller({"params": {"_meta": meta}}, "ann", Tape(), solo=False)
+                office.dispatcher.modern_caller({"params": {"_meta": meta}}, Visitor("ann"), Tape(), solo=False)
             known = office.dispatcher._seen  # pyright: ignore[reportPrivateUsage]
             assert sorted(len(name) for _, name in known) == [0, 200]
 
@@ -457,7 +458,7 @@ def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> N
             for mode, told in (("direct", True), ("auto", True), ("search", False), ("inspect", False), (None, True)):
                 text: str = office.dispatcher.discover(modern(mode=mode))["instructions"]
                 assert text.endswith("\n\ntoy: Be kind.") == told, mode
-                greeting = office.dispatcher.greet({}, office.session, "ann", Tape(), solo=False, mode=mode)
+                greeting = office.dispatcher.greet({}, office.session, Visitor("ann"), Tape(), solo=False, mode=mode)
                 assert greeting["instructions"] == text
 
     run(main())

@@ -9,6 +9,7 @@ from fixtures.parts import Clock, forever, run, until
 from mcpx.front import http_session, sessions
 from mcpx.front.http_session import HttpSession
 from mcpx.front.sessions import Sessions
+from mcpx.front.visitor import Visitor
 from mcpx.wire import jsonrpc
 from mcpx.wire.exchange import Exchange, Headers
 
@@ -21,12 +22,12 @@ class Hall:
         self.sessions = Sessions(self.ended.append)
 
     def begin(self, address: str = "10.0.0.1", principal: str = "ann", weight: int = 0) -> HttpSession:
-        owner = self.sessions.begin(principal, address, weight)
+        owner = self.sessions.begin(Visitor(principal, address=address), weight)
         assert owner is not None
         return owner
 
     def use(self, owner: HttpSession) -> HttpSession:
-        found = self.sessions.find(owner.session.id, owner.principal)
+        found = self.sessions.find(owner.session.id, owner.visitor)
         assert found is owner
         return owner
 
@@ -100,7 +101,7 @@ def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch
         fresh = hall.begin()
         assert not hall.is_open(hall.ended[-1]) and hall.is_open(fresh)
         hall.use(fresh).running["1"] = call
-        assert hall.sessions.begin("ann", "10.0.0.1", 0) is None
+        assert hall.sessions.begin(Visitor("ann", address="10.0.0.1")) is None
         call.cancel()
 
     run(main())
@@ -117,7 +118,7 @@ def test_what_clients_say_of_themselves_is_bounded_for_all_together(monkeypatch:
             hall.begin(weight=300)
         assert len(hall.sessions) == 4
         assert hall.is_open(used)
-        assert hall.sessions.begin("ann", "10.0.0.1", 5000) is None
+        assert hall.sessions.begin(Visitor("ann", address="10.0.0.1"), 5000) is None
 
     run(main())
 

@@ -15,6 +15,7 @@ from mcpx.front import http_session, sessions
 from mcpx.front import streamable as module
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.streamable import Streamable
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     GATEWAY_ENDING,
@@ -117,7 +118,7 @@ async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
     streamable = Streamable(Dispatcher(gateway), tasks)
 
     def handle(exchange: Exchange) -> None:
-        streamable.handle(exchange, exchange.headers.get("x-who") or "")
+        streamable.handle(exchange, Visitor(exchange.headers.get("x-who") or ""))
 
     gateway.start()
     async with serving(handle) as web:
@@ -431,14 +432,14 @@ def test_a_cancellation_that_arrives_with_its_request_still_ends_the_post() -> N
             await ann.ask("ping").over.wait()
             handle = at.streamable.handle
             held: list[Exchange] = []
-            at.streamable.handle = lambda exchange, principal: held.append(exchange)  # type: ignore[method-assign]
+            at.streamable.handle = lambda exchange, visitor: held.append(exchange)  # type: ignore[method-assign]
             hanging = ann.call("hang", 5)
             await until(lambda: len(held) == 1)
             ann.notify("notifications/cancelled", requestId=5)
             await until(lambda: len(held) == 2)
             at.streamable.handle = handle  # type: ignore[method-assign]
             for exchange in held:
-                handle(exchange, "ann")
+                handle(exchange, Visitor("ann"))
             assert error_of(await hanging.json()) == REQUEST_CANCELLED
             assert at.open == 0
 
@@ -753,8 +754,8 @@ def test_a_connection_closed_in_the_same_turn_leaves_nothing_behind() -> None:
             handle = at.streamable.handle
             handled = asyncio.Event()
 
-            def handle_and_hang_up(exchange: Exchange, principal: str) -> None:
-                handle(exchange, principal)
+            def handle_and_hang_up(exchange: Exchange, visitor: Visitor) -> None:
+                handle(exchange, visitor)
                 exchange.lost()  # as the connection tells it
                 handled.set()
 

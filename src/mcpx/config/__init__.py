@@ -11,6 +11,7 @@ from mcpx.config.problems import Refused
 from mcpx.config.programs import program_warnings
 from mcpx.config.schema import Config, Dialect, Global, Mode, Profile, Server, ToolProxy
 from mcpx.config.sections import (
+    Audit,
     AuthConfig,
     Command,
     FrontAuth,
@@ -21,9 +22,11 @@ from mcpx.config.sections import (
     PolicyRule,
     Tls,
     Token,
+    Traces,
 )
 
 __all__ = [
+    "Audit",
     "AuthConfig",
     "Command",
     "Config",
@@ -45,6 +48,7 @@ __all__ = [
     "Tls",
     "Token",
     "ToolProxy",
+    "Traces",
     "find",
     "load",
     "plan",

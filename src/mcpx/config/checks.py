@@ -58,10 +58,12 @@ class _Checks:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             what = f"command {names[0]!r}{more} will not reach {host}, which is not public"
             self._warnings.append(f"{what}, without 'allow_private: true' in the 'http' section")
-        known = _names(self._tree.get("mcp_servers"))
+        known = [*_names(self._tree.get("mcp_servers")), "commands"]
         for index, profile in maps_in(self._tree.get("profiles")):
-            for position, name in enumerate(as_list(profile.get("servers")) or ()):
-                self._known(name, known, "server", ("profiles", index, "servers", position))
+            for position, pattern in enumerate(as_list(profile.get("servers")) or ()):
+                if (name := _text(pattern)) is not None and not re.search(r"[*?\[]", name):
+                    path = ("profiles", index, "servers", position)
+                    self._known(name.removeprefix("!"), known, "server", path)
         rules = (as_map(self._tree.get("policy")) or {}).get("rules")
         for index, rule in maps_in(rules):
             for position, name in enumerate(as_list(rule.get("profiles")) or ()):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mcpx.catalog.naming import Naming
-from mcpx.config.sections import AuthConfig, Command, FrontServer, Limits, Policy
+from mcpx.config.sections import Audit, AuthConfig, Command, FrontServer, Limits, Policy, Traces
 from mcpx.formats import SchemaFormatName, ValueFormatName
-from mcpx.model.kinds import NOT_APPLIED, NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
+from mcpx.model.kinds import NOT_IN_FILE, AuthRef, Count, Pause, Seconds, Size, Tagged
 from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
@@ -57,7 +57,7 @@ class PerServer:
     """Whether compact surfaces send `structuredContent` beside the text."""
     result_limit: Size = 16_000
     """Bytes of text from which a result is kept back and replaced by a preview and a handle."""
-    trust: Literal["open", "pin", "quarantine"] = field(default="open", metadata=NOT_APPLIED)
+    trust: Literal["open", "pin", "quarantine"] = "open"
     """Definitions are taken as they come, held back once they change, or held back until somebody approves them."""
 
 
@@ -97,7 +97,7 @@ class Server(PerServer):
     """Seconds a result of a read-only tool may be answered again; absent: never."""
     auth: AuthRef | None = None
     """Name of the auth config used towards it."""
-    limits: Limits | None = field(default=None, metadata=NOT_APPLIED)
+    limits: Limits | None = None
     """How much of it may be used at a time; absent: no more limits than everywhere."""
     switched_off: str | None = field(default=None, metadata=NOT_IN_FILE)
     """Why it is disabled though its file has it on: an unset variable, say, with its place."""
@@ -110,17 +110,19 @@ class Profile:
     name: str
     """Its name and path; unique."""
     servers: tuple[str, ...] | None = None
-    """Servers that are seen; absent: all."""
+    """Patterns of servers that are seen, `!` before one leaves out; absent: all."""
     tools: tuple[str, ...] | None = None
     """Patterns of tools that are seen, `!` before one leaves out; absent: all."""
+    read_only: bool = False
+    """Only tools are seen that say of themselves that they change nothing."""
     prompts: tuple[str, ...] | None = None
-    """Patterns of prompts that are seen; absent: all."""
+    """Patterns of prompts that are seen, `!` before one leaves out; absent: all."""
     resources: tuple[str, ...] | None = None
-    """Patterns of resource URIs that are seen; absent: all."""
+    """Patterns of resource URIs that are seen, `!` before one leaves out; absent: all."""
     mode: Mode | None = None
     """How it is shown; absent: as everywhere."""
-    tokens: tuple[str, ...] = field(default=(), repr=False)
-    """Tokens that are let in."""
+    tokens: tuple[str, ...] | None = None
+    """Names of tokens that are let in; absent: all that are bound to no other profile."""
     limits: Limits | None = None
     """How much its callers may use at a time; absent: no more limits than everywhere."""
 
@@ -151,6 +153,8 @@ class Global(PerServer):
     """Most seconds a first list waits for servers that were never seen; a third of it after the last that came."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least serious log line that is written."""
+    log_format: Literal["text", "json"] = "text"
+    """How log lines are written: for people, or one JSON object each."""
     log_file: str | None = None
     """File for the log, relative to the config's folder; stderr keeps the warnings."""
     hot_reload: bool = True
@@ -171,6 +175,10 @@ class Global(PerServer):
     """Largest request taken from a client, in bytes."""
     script_paths: tuple[str, ...] = ()
     """Folders scripts may stand in; the config's own where it says nothing."""
+    audit: Audit | None = None
+    """The trail of who called what; absent: none is kept."""
+    traces: Traces | None = None
+    """Where traces of calls go (OpenTelemetry); absent: none are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +197,9 @@ class Config:
     """Local tools."""
     auth_configs: tuple[AuthConfig, ...] = ()
     """How the gateway proves itself, by name."""
-    profiles: tuple[Profile, ...] = field(default=(), metadata=NOT_APPLIED)
+    profiles: tuple[Profile, ...] = ()
     """Named views."""
-    policy: Policy = field(default_factory=Policy, metadata=NOT_APPLIED)
+    policy: Policy = field(default_factory=Policy)
     """Rules over callers and tools."""
     global_: Global = Global()
     """What counts for the whole gateway, and for servers that say nothing themselves."""
@@ -203,3 +211,13 @@ class Config:
     """Files and folders, absolute, that were read or looked for: a change there may change the outcome."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """What is odd but not wrong, ready to print."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether anything stands between callers and what is offered: a profile, a rule, a limit."""
+        return bool(
+            self.profiles
+            or self.policy != Policy()
+            or self.server.limits is not None
+            or any(server.limits is not None for server in self.mcp_servers)
+        )

@@ -22,6 +22,7 @@ from mcpx.model.kinds import (
     OfType,
     Pause,
     Port,
+    Rule,
     Seconds,
     Size,
 )
@@ -55,9 +56,9 @@ class Token:
     """Who it stands for in logs and policy."""
     token: NonEmpty = field(repr=False)
     """The token itself."""
-    profile: str | None = field(default=None, metadata=NOT_APPLIED)
-    """The view its bearer gets; absent: the one of the path."""
-    expires: Moment | None = field(default=None, metadata=NOT_APPLIED)
+    profile: str | None = None
+    """The only profile its bearer gets, at any path; absent: the one of the path."""
+    expires: Moment | None = None
     """Date, or date and time, from which it is refused; absent: never."""
 
 
@@ -69,12 +70,14 @@ class FrontAuth:
     """Tokens that stand here, or those an authorization server signs."""
     tokens: tuple[Token, ...] = ()
     """With `type: bearer`: tokens that are let in."""
-    issuer: str | None = field(default=None, metadata=NOT_APPLIED)
+    issuer: str | None = None
     """With `type: jwt`: whose tokens are let in."""
-    audience: str | None = field(default=None, metadata=NOT_APPLIED)
+    audience: str | None = None
     """With `type: jwt`: whom they must be meant for; absent: this gateway's own address."""
-    jwks_url: str | None = field(default=None, metadata=NOT_APPLIED)
+    jwks_url: str | None = None
     """With `type: jwt`: where the issuer's keys are; absent: where its metadata says."""
+    scopes: Mapping[str, str] | None = None
+    """With `type: jwt`: the profile that a scope of the token gives; absent: `profile:NAME` gives that of the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +106,46 @@ class FrontServer:
     """What clients must show; absent: nothing, and only loopback may be bound."""
     tls: Tls | None = None
     """Absent: plain HTTP."""
-    allowed_hosts: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
+    allowed_hosts: tuple[str, ...] = ()
     """Names clients may call it by, beside the address it is bound to."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may use it beside its own: `https://app.example:8443`."""
-    trusted_proxies: tuple[str, ...] = field(default=(), metadata=NOT_APPLIED)
+    trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks whose word on a client's address is taken."""
-    limits: FrontLimits | None = field(default=None, metadata=NOT_APPLIED)
+    limits: FrontLimits | None = None
     """How much one client may use at a time; absent: the built-in limits."""
+    metrics: bool = True
+    """Whether `/metrics` tells figures in the form of Prometheus."""
     store: str | None = field(default=None, repr=False, metadata=NOT_APPLIED)
     """Address of the store replicas share (`redis://…`); absent: everything is in one process."""
     drain: Pause | None = field(default=None, metadata=NOT_APPLIED)
     """Seconds it goes on serving after it was told to end, so that a load balancer notices; absent: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The trail of who called what, one JSON object a line."""
+
+    file: str | None = None
+    """Where, relative to the config's folder; absent: under the state folder."""
+    arguments: Literal["none", "shape", "values"] = "shape"
+    """What is written of arguments: nothing, their names and types, or their values without what is secret."""
+    max_bytes: Size = 10 * 1024 * 1024
+    """Size from which a new file is begun."""
+    keep: Count = 5
+    """Full files that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """Where traces of calls go; needs the extra `otel`."""
+
+    endpoint: str
+    """Of the collector, OTLP over HTTP: `http://localhost:4318`."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Sent along, for collectors that want a key."""
+    sample: Annotated[float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1")] = 1.0
+    """Share of the calls that are traced when the client does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
     from mcpx.core.caching import Answers
     from mcpx.core.local import LocalCommands, Tool
+    from mcpx.policy.sight import Sight
+    from mcpx.policy.state import PolicyState
+    from mcpx.policy.warden import Warden
     from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class Gateway:
         the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used."""
         self.itself = itself
         self.bus = Bus()
-        self.relay = Relay(self.bus)
+        self.relay = Relay(self.bus, lambda: self.generation.warden)
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
         gate = Gate(STARTS_AT_ONCE)
@@ -85,7 +88,8 @@ class Gateway:
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
         local = self._commands(config, None)
-        self.generation = Generation(config, upstreams, self._surface_state.surfaces(config), local)
+        surfaces = self._surface_state.surfaces(config)
+        self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
         self._applying = asyncio.Lock()
         self._aside: set[Upstream] = set()
         """Servers that are started for the next generation, or drained after the last."""
@@ -121,6 +125,25 @@ class Gateway:
 
         means = Means(self._environ, lambda: self.fetcher, lambda: self._surface_state.checker, self.ring)
         return LocalCommands(config, means, before)
+
+    def _warden(self, config: Config) -> "Warden | None":
+        if not config.guarded:
+            return None
+        from mcpx.policy.warden import Warden
+
+        return Warden(config, self.policy_state)
+
+    @cached_property
+    def policy_state(self) -> "PolicyState":
+        """What of policy outlives a reload."""
+        from mcpx.policy.state import PolicyState
+
+        return PolicyState(self._state)
+
+    def sight(self, caller: Caller) -> "Sight | None":
+        """What this caller sees; None: everything."""
+        warden = self.generation.warden
+        return None if warden is None else warden.sight(caller)
 
     @cached_property
     def fetcher(self) -> "Fetcher":
@@ -195,7 +218,7 @@ class Gateway:
                 surfaces = self._surface_state.surfaces(config)
             self._announcements.menus_changed(changed_menus(before.config, config))
             local = self._commands(config, before.local)
-            self.generation = Generation(config, upstreams, surfaces, local)
+            self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
             self.catalogs.changed()
             self._announcements.look()
             for name, upstream in before.upstreams.items():

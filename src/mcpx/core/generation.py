@@ -11,6 +11,7 @@ from mcpx.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
     from mcpx.core.local import LocalCommands
+    from mcpx.policy.warden import Warden
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Generation:
     surfaces: Surfaces
     local: "LocalCommands | None" = None
     """The commands of the configuration; None when it has none."""
+    warden: "Warden | None" = None
+    """Who guards it; None when there is nothing to guard."""
 
     @property
     def sources(self) -> Iterable[Source]:

@@ -1,16 +1,21 @@
 """The one way through the middle: every call, read, subscription and completion goes through here.
 
-The order is decide, limit, deadline, forward, record. Today a call is forwarded and recorded (`CallFinished`); whoever
-adds the steps before that adds them here, and no way round exists. The gateway's own tools go through it as well.
+The order is decide, limit, forward, record. The warden of the configuration decides and limits; without one, and with
+nobody who listens, a call is forwarded and nothing else. No way round exists: the gateway's own tools take it too.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from mcpx.model.call import Call, Json
-from mcpx.model.errors import RpcError
-from mcpx.model.events import Bus, CallFinished, Outcome
+from mcpx.model.errors import Denied, RpcError
+from mcpx.model.events import Bus, CallFinished, Outcome, Passage
+from mcpx.model.offer import Offer
+
+if TYPE_CHECKING:
+    from mcpx.policy.warden import Warden
 
 OURS = "mcpx"
 """The server that the gateway's own tools belong to."""
@@ -19,22 +24,32 @@ Forward = Callable[[], Awaitable[Json]]
 
 
 class Relay:
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, warden: "Callable[[], Warden | None]") -> None:
+        """`warden`: that of the configuration of now; a rule counts from the moment it is taken up."""
         self._bus = bus
+        self._warden = warden
 
-    def __call__(self, server: str, name: str, call: Call, forward: Forward) -> Awaitable[Json]:
+    def __call__(
+        self, server: str, name: str, call: Call, params: Json, forward: Forward, offer: Offer | None = None
+    ) -> Awaitable[Json]:
         """`name` is what the server itself calls the target; the real one, not the tool of a surface that led to it."""
-        return self._recorded(server, name, call, forward) if self._bus.heard(CallFinished) else forward()
+        warden = self._warden()
+        if warden is None and not self._bus.heard(CallFinished):
+            return forward()
+        return self._passing(warden, Passage(server, name, offer, call, params), forward)
 
-    async def _recorded(self, server: str, name: str, call: Call, forward: Forward) -> Json:
+    async def _passing(self, warden: "Warden | None", passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
         outcome: Outcome = "ok"
         code: int | None = None
         try:
-            result = await forward()
+            result = await (forward() if warden is None else warden.guard(passage, forward))
             if result.get("isError") is True:
                 outcome = "tool_error"
             return result
+        except Denied as error:
+            outcome, code = "denied", error.code
+            raise
         except RpcError as error:
             outcome, code = "error", error.code
             raise
@@ -45,5 +60,5 @@ class Relay:
             outcome = "error"
             raise
         finally:
-            seconds = time.perf_counter() - began
-            self._bus.publish(CallFinished(server, call.method, name, call.caller, seconds, outcome, code))
+            if self._bus.heard(CallFinished):
+                self._bus.publish(CallFinished(passage, time.perf_counter() - began, outcome, code))

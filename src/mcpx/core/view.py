@@ -123,24 +123,28 @@ class CallersView:
         if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
             answers = self._gateway.answers
             return self._gateway.relay(
-                offer.server, offer.name, call, lambda: answers.of(source, offer.name, ttl, call, params)
+                offer.server, offer.name, call, params, lambda: answers.of(source, offer.name, ttl, call, params), offer
             )
         return self._gateway.relay(
-            offer.server, offer.name, call, lambda: source.call(call, params, repeatable=harmless)
+            offer.server, offer.name, call, params, lambda: source.call(call, params, repeatable=harmless), offer
         )
 
     def send(self, server: str, call: Call, params: Json) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
         name = str(params.get("uri", ""))
-        return self._gateway.relay(server, name, call, lambda: source.call(call, params, repeatable=True))
+        return self._gateway.relay(server, name, call, params, lambda: source.call(call, params, repeatable=True))
 
     def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
-        return self._gateway.relay(OURS, name, call, work)
+        return self._gateway.relay(OURS, name, call, call.params, work)
 
     def subscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
-        return self._gateway.relay(server, uri, call, lambda: source.subscribe(self._caller, uri, call.params))
+        return self._gateway.relay(
+            server, uri, call, call.params, lambda: source.subscribe(self._caller, uri, call.params)
+        )
 
     def unsubscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)
-        return self._gateway.relay(server, uri, call, lambda: source.unsubscribe(self._caller, uri, call.params))
+        return self._gateway.relay(
+            server, uri, call, call.params, lambda: source.unsubscribe(self._caller, uri, call.params)
+        )

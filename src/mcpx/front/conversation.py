@@ -10,6 +10,7 @@ from collections.abc import Callable
 from mcpx.front.audience import ListenStream, Session
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.notices import DROPPABLE, Notice
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import era, jsonrpc
@@ -24,15 +25,17 @@ class ClientConversation:
         dispatcher: Dispatcher,
         transmit: Callable[[bytes], None],
         *,
-        principal: str,
+        visitor: Visitor,
         solo: bool = False,
+        mode: str | None = None,
         congested: Callable[[], bool] = lambda: False,
         on_first: Callable[[Caller], None] = lambda caller: None,
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._principal = principal
+        self._visitor = visitor
         self._solo = solo
+        self._mode = mode
         self._congested = congested
         self._on_first = on_first
         self._on_shutdown = on_shutdown
@@ -61,7 +64,7 @@ class ClientConversation:
     def _initialize(self, params: Json) -> Json:
         if self._greeted:
             raise RpcError(INVALID_REQUEST, "initialize was already answered")
-        reply = self._dispatcher.greet(params, self.session, self._principal, self, solo=self._solo)
+        reply = self._dispatcher.greet(params, self.session, self._visitor, self, solo=self._solo, mode=self._mode)
         self._greeted = True
         self._dispatcher.audience.join(self.session)
         self._begin(self.session.caller)
@@ -69,10 +72,10 @@ class ClientConversation:
 
     async def _modern(self, message: Json) -> Json:
         era.check_envelope(message, None)
-        caller = self._dispatcher.modern_caller(message, self._principal, self, solo=self._solo)
+        caller = self._dispatcher.modern_caller(message, self._visitor, self, solo=self._solo, mode=self._mode)
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
-            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell)
+            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell, caller.mode)
             return await self._dispatcher.listen(stream, caller, self._ending)
         return await self._dispatcher.serve_modern(message, caller)
 

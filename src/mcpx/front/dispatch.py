@@ -13,6 +13,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.instructions import instructions
 from mcpx.front.notices import encoded
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
 from mcpx.wire import era, jsonrpc
@@ -49,12 +50,14 @@ class Dispatcher:
     # Greetings -----------------------------------------------------------------------------------------------
 
     def greet(
-        self, params: Json, session: Session, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
+        self, params: Json, session: Session, visitor: Visitor, voice: Voice, *, solo: bool, mode: str | None = None
     ) -> Json:
         """Answer `initialize` and make the session's caller."""
         weight_of(params)
         session.caller = Caller(
-            principal=principal,
+            principal=visitor.principal,
+            profile=visitor.profile,
+            address=visitor.address,
             client=as_object(params.get("clientInfo")),
             version=era.negotiate(params.get("protocolVersion")),
             mode=mode,
@@ -87,13 +90,15 @@ class Dispatcher:
         return instructions(sources, direct=direct)
 
     def modern_caller(
-        self, message: Json, principal: str, voice: Voice, *, solo: bool, mode: str | None = None
+        self, message: Json, visitor: Visitor, voice: Voice, *, solo: bool, mode: str | None = None
     ) -> Caller:
         """The caller of one modern request, from its own envelope."""
         meta: Json = message["params"]["_meta"]
         level = meta.get(era.LEVEL_KEY)
         return Caller(
-            principal=principal,
+            principal=visitor.principal,
+            profile=visitor.profile,
+            address=visitor.address,
             client=as_object(meta.get(era.CLIENT_KEY)),
             version=era.LATEST_MODERN,
             modern=True,
@@ -102,7 +107,7 @@ class Dispatcher:
             capabilities=as_object(meta.get(era.CAPABILITIES_KEY)),
             log_level=level if level in era.LOG_LEVELS else None,
             voice=voice,
-            since=self._first_seen(principal, meta),
+            since=self._first_seen(visitor.principal, meta),
         )
 
     def _first_seen(self, principal: str, meta: Json) -> float:

@@ -1,13 +1,13 @@
 """The network front: one HTTP server, its routes, and the guard before every one of them.
 
 `/mcp` and a path below it for each mode speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05,
-`/ws` WebSocket; `/health` and `/ready` are for whoever looks after the process.
+`/ws` WebSocket, all of them also below `/p/<profile>`; `/health` and `/ready` are for whoever looks after the process.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from urllib.parse import parse_qs
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qs, quote, unquote
 
 from mcpx import __version__
 from mcpx.front.conversation import ClientConversation
@@ -15,6 +15,7 @@ from mcpx.front.dispatch import Dispatcher
 from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
+from mcpx.front.visitor import Visitor
 from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
@@ -31,8 +32,16 @@ PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
 
 
+Page = Callable[[], tuple[bytes, str]]
+"""A body and its content type, made when it is asked for."""
+
+
 class HttpFront:
-    def __init__(self, dispatcher: Dispatcher, guard: Guard, *, max_request: int) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, guard: Guard, *, max_request: int, pages: Mapping[str, Page] | None = None
+    ) -> None:
+        """`pages`: what else is shown, by path, to whoever is let in."""
+        self._pages = pages or {}
         self._dispatcher = dispatcher
         self._guard = guard
         self._limit = max_request
@@ -95,23 +104,45 @@ class HttpFront:
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
         principal = self._guard.principal(exchange.headers)
-        path = exchange.path
-        if path in ("/health", "/ready"):
+        path, profile = exchange.path, None
+        if path.startswith("/p/"):
+            name, slash, rest = path[3:].partition("/")
+            path, profile = slash + rest, unquote(name)
+        if path in ("/health", "/ready") and profile is None:
             self._tell_health(exchange, path, principal)
         elif principal is None:
             exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
+        else:
+            address = exchange.client[0] if exchange.client else ""
+            self._enter(exchange, path, Visitor(principal, profile, address))
+
+    def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
+        """`path`: behind that of the profile."""
+        profiles = self._dispatcher.gateway.generation.config.profiles
+        profile = next((profile for profile in profiles if profile.name == visitor.profile), None)
+        mode = None if profile is None else profile.mode
+        if visitor.profile is not None and profile is None:
+            exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif path == "/mcp":
-            self._streamable.handle(exchange, principal, None)
+            self._streamable.handle(exchange, visitor, mode)
         elif path.startswith("/mcp/") and path[5:] in SURFACES:
-            self._streamable.handle(exchange, principal, path[5:])
+            self._streamable.handle(exchange, visitor, path[5:])
         elif path == "/sse":
-            self._open_legacy(exchange, principal)
+            self._open_legacy(exchange, visitor, mode)
         elif path == "/messages":
-            self._post_legacy(exchange, principal)
+            self._post_legacy(exchange, visitor)
         elif path == "/ws":
-            self._open_socket(exchange, principal)
+            self._open_socket(exchange, visitor, mode)
+        elif visitor.profile is None and (page := self._pages.get(path)) is not None:
+            self._show(exchange, *page())
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
+
+    def _show(self, exchange: Exchange, body: bytes, kind: str) -> None:
+        if exchange.method in ("GET", "HEAD"):
+            exchange.reply(200, body, kind)
+        else:
+            exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
 
     def _tell_health(self, exchange: Exchange, path: str, principal: str | None) -> None:
         if exchange.method not in ("GET", "HEAD"):
@@ -129,28 +160,29 @@ class HttpFront:
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 
-    def _open_legacy(self, exchange: Exchange, principal: str) -> None:
+    def _open_legacy(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
         if exchange.method != "GET":
             exchange.reply(405, b"", None, [("allow", "GET")])
             return
-        stream = _LegacyStream(self._dispatcher, exchange, principal)
+        stream = _LegacyStream(self._dispatcher, exchange, visitor, mode)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
-        endpoint = f"/messages?session={stream.connection.session.id}"
+        base = "" if visitor.profile is None else f"/p/{quote(visitor.profile, safe='')}"
+        endpoint = f"{base}/messages?session={stream.connection.session.id}"
         exchange.write(sse_frame(endpoint.encode(), event="endpoint"))
 
     def _drop_legacy(self, stream: "_LegacyStream") -> None:
         self._legacy.pop(stream.connection.session.id, None)
         self._tasks.start(stream.connection.close())
 
-    def _post_legacy(self, exchange: Exchange, principal: str) -> None:
+    def _post_legacy(self, exchange: Exchange, visitor: Visitor) -> None:
         if exchange.method != "POST":
             exchange.reply(405, b"", None, [("allow", "POST")])
             return
         wanted = parse_qs(exchange.query).get("session", [""])[0]
         stream = self._legacy.get(wanted)
-        if stream is None or stream.principal != principal:
+        if stream is None or not visitor.owns(stream.visitor):
             exchange.reply(404, b"unknown session", "text/plain")
             return
         if stream.exchange.congested:  # what it asks for would be put on top of what it has not read
@@ -169,7 +201,7 @@ class HttpFront:
 
     # WebSocket -------------------------------------------------------------------------------------------------
 
-    def _open_socket(self, exchange: Exchange, principal: str) -> None:
+    def _open_socket(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
         pending: list[bytes] = []
         connection: ClientConversation | None = None
 
@@ -191,7 +223,8 @@ class HttpFront:
         connection = ClientConversation(
             self._dispatcher,
             socket.send,
-            principal=principal,
+            visitor=visitor,
+            mode=mode,
             congested=lambda: socket.congested,
             on_shutdown=socket.close,
         )
@@ -204,13 +237,14 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, principal: str) -> None:
+    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
         self.exchange = exchange
-        self.principal = principal
+        self.visitor = visitor
         self.connection = ClientConversation(
             dispatcher,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
-            principal=principal,
+            visitor=visitor,
+            mode=mode,
             congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

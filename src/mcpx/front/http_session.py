@@ -8,6 +8,7 @@ from mcpx.front.audience import Session
 from mcpx.front.notices import DROPPABLE, Notice, Parcel
 from mcpx.front.streams import PostStream, PushStream, Shelf
 from mcpx.front.turns import Turns
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, OVERLOADED, RpcError
 from mcpx.wire import jsonrpc
@@ -32,12 +33,12 @@ class HttpSession:
     """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
     __slots__ = (
-        *("_ended", "_finished", "_streams_made", "client", "fresh", "moved", "principal", "pushes", "questions"),
-        *("running", "seen", "session", "shelf", "streams", "weight"),
+        *("_ended", "_finished", "_streams_made", "client", "fresh", "moved", "pushes", "questions"),
+        *("running", "seen", "session", "shelf", "streams", "visitor", "weight"),
     )
 
-    def __init__(self, principal: str, client: "Client", shelf: Shelf, weight: int = 0) -> None:
-        self.principal = principal
+    def __init__(self, visitor: Visitor, client: "Client", shelf: Shelf, weight: int = 0) -> None:
+        self.visitor = visitor
         self.client = client
         self.shelf = shelf
         self.weight = weight

@@ -14,6 +14,7 @@ from ipaddress import IPv6Address, ip_address
 
 from mcpx.front.http_session import HttpSession
 from mcpx.front.streams import Shelf
+from mcpx.front.visitor import Visitor
 
 MOST = 10_000
 IDLE = 1800.0
@@ -70,9 +71,9 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, principal: str, address: str = "", weight: int = 0) -> HttpSession | None:
+    def begin(self, visitor: Visitor, weight: int = 0) -> HttpSession | None:
         """A new session; None when there are too many and all are in use."""
-        key = (principal, _place(address))
+        key = (visitor.principal, place_of(visitor.address))
         client = self._clients.get(key) or Client(key)
         for _ in range(LOOKS):
             if len(self._open) < MOST and self._weight + weight <= MOST_WEIGHT:
@@ -81,7 +82,7 @@ class Sessions:
                 return None
         else:
             return None
-        owner = HttpSession(principal, client, self._shelf, weight)
+        owner = HttpSession(visitor, client, self._shelf, weight)
         self._open[owner.session.id] = owner
         self._clients[key] = client
         self._weight += weight
@@ -89,10 +90,10 @@ class Sessions:
         self._measure(client)
         return owner
 
-    def find(self, id: str, principal: str) -> HttpSession | None:
-        """The session of that id, if it is this principal's; it is in use from now on."""
+    def find(self, id: str, visitor: Visitor) -> HttpSession | None:
+        """The session of that id, if it is this visitor's; it is in use from now on."""
         owner = self._open.get(id)
-        if owner is None or owner.principal != principal:
+        if owner is None or not visitor.owns(owner.visitor):
             return None
         owner.seen = now = self._loop.time()
         if owner.fresh:
@@ -162,7 +163,7 @@ class Sessions:
         return None
 
 
-def _place(address: str) -> str:
+def place_of(address: str) -> str:
     """What counts as one address: of IPv6 the network, for one machine has as many addresses there as it likes."""
     if ":" not in address:
         return address

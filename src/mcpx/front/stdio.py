@@ -15,6 +15,7 @@ from typing import IO, cast
 
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
+from mcpx.front.visitor import Visitor
 from mcpx.model.errors import INVALID_REQUEST, RpcError
 from mcpx.wire import jsonrpc
 from mcpx.wire.flow import Intake
@@ -27,7 +28,7 @@ CHUNK = 65536
 
 
 class StdioFront:
-    def __init__(self, dispatcher: Dispatcher, limit: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, limit: int, visitor: Visitor, mode: str | None = None) -> None:
         self.ended = asyncio.Event()
         """The client closed its end, or asked for the shutdown."""
         self._gateway = dispatcher.gateway
@@ -40,8 +41,9 @@ class StdioFront:
         self._connection = ClientConversation(
             dispatcher,
             self._transmit,
-            principal="local",
+            visitor=visitor,
             solo=True,
+            mode=mode,
             congested=lambda: self._congested,
             on_first=dispatcher.gateway.start,
             on_shutdown=self.ended.set,

@@ -19,6 +19,7 @@ from mcpx.front.notices import encoded
 from mcpx.front.sessions import Sessions
 from mcpx.front.streams import PostStream
 from mcpx.front.turns import Turns
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import (
     HEADER_MISMATCH,
@@ -58,22 +59,22 @@ class Streamable:
         self._ending = asyncio.Event()
         self._upkeep = Turns()
 
-    def handle(self, exchange: Exchange, principal: str, mode: str | None = None) -> None:
+    def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None) -> None:
         """`mode`: the surface that the path asks for."""
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
         match exchange.method:
             case "POST":
-                self._post(exchange, principal, modern, mode)
+                self._post(exchange, visitor, modern, mode)
             case "GET" if not modern:
-                self._get(exchange, principal)
+                self._get(exchange, visitor)
             case "DELETE" if not modern:
-                self._delete(exchange, principal)
+                self._delete(exchange, visitor)
             case _:
                 exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
 
     # POST ----------------------------------------------------------------------------------------------------
 
-    def _post(self, exchange: Exchange, principal: str, modern: bool, mode: str | None) -> None:
+    def _post(self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None) -> None:
         headers = exchange.headers
         if not _accepts(headers.get("accept"), "application/json", "text/event-stream"):
             text = "Accept must allow application/json and text/event-stream"
@@ -92,9 +93,9 @@ class Streamable:
                 return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
             case "request":
                 if modern:
-                    self._modern_request(exchange, message, principal, mode)
+                    self._modern_request(exchange, message, visitor, mode)
                 else:
-                    self._older_request(exchange, message, principal, mode)
+                    self._older_request(exchange, message, visitor, mode)
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -104,18 +105,18 @@ class Streamable:
                 text = "a response cannot be posted in this revision"
                 return _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, text))
             case kind:
-                owner = self._session(exchange, principal)
+                owner = self._session(exchange, visitor)
                 if owner is not None:
                     exchange.reply(202)
                     self._answered(owner, message) if kind == "response" else self._notified(owner, message)
 
-    def _session(self, exchange: Exchange, principal: str) -> HttpSession | None:
+    def _session(self, exchange: Exchange, visitor: Visitor) -> HttpSession | None:
         """The session this request belongs to; answers the request itself when there is none."""
         wanted = exchange.headers.get("mcp-session-id")
         if wanted is None:
             _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"))
             return None
-        owner = self._sessions.find(wanted, principal)
+        owner = self._sessions.find(wanted, visitor)
         if owner is None:
             # 404 tells the client to initialise again; somebody else's session reads exactly the same.
             _refuse(exchange, 404, None, RpcError(INVALID_REQUEST, "unknown or expired session"))
@@ -123,11 +124,11 @@ class Streamable:
 
     # Older requests --------------------------------------------------------------------------------------------
 
-    def _older_request(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
+    def _older_request(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
         if message["method"] == "initialize" and "mcp-session-id" not in exchange.headers:
-            self._initialize(exchange, message, principal, mode)
+            self._initialize(exchange, message, visitor, mode)
             return
-        owner = self._session(exchange, principal)
+        owner = self._session(exchange, visitor)
         if owner is None:
             return
         rid, method = message["id"], message["method"]
@@ -172,19 +173,19 @@ class Streamable:
         if owner.running.get(rid) is task:
             del owner.running[rid]
 
-    def _initialize(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
+    def _initialize(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
         params = jsonrpc.params_of(message)
         try:
             weight = weight_of(params)
         except RpcError as error:
             exchange.reply(200, encoded(jsonrpc.failure(message["id"], error)))
             return
-        owner = self._sessions.begin(principal, exchange.client[0] if exchange.client else "", weight)
+        owner = self._sessions.begin(visitor, weight)
         if owner is None:
             text = "too many sessions, and all of them are in use; end one (DELETE), or try again later"
             _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, text))
             return
-        result = self._dispatcher.greet(params, owner.session, principal, PostVoice(owner), solo=False, mode=mode)
+        result = self._dispatcher.greet(params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode)
         self._dispatcher.audience.join(owner.session)
         body = encoded(jsonrpc.result(message["id"], result))
         exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])
@@ -214,10 +215,10 @@ class Streamable:
 
     # GET and DELETE --------------------------------------------------------------------------------------------
 
-    def _get(self, exchange: Exchange, principal: str) -> None:
+    def _get(self, exchange: Exchange, visitor: Visitor) -> None:
         if not _accepts(exchange.headers.get("accept"), "text/event-stream"):
             return _refuse(exchange, 406, None, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
-        owner = self._session(exchange, principal)
+        owner = self._session(exchange, visitor)
         if owner is None:
             return
         name, _, position = (exchange.headers.get("last-event-id") or "").rpartition("-")
@@ -229,15 +230,15 @@ class Streamable:
         else:
             owner.pushes.attach(exchange, at if name == "push" else None)
 
-    def _delete(self, exchange: Exchange, principal: str) -> None:
-        owner = self._session(exchange, principal)
+    def _delete(self, exchange: Exchange, visitor: Visitor) -> None:
+        owner = self._session(exchange, visitor)
         if owner is not None:
             self._sessions.end(owner)
             exchange.reply(200)
 
     # Modern requests -------------------------------------------------------------------------------------------
 
-    def _modern_request(self, exchange: Exchange, message: Json, principal: str, mode: str | None) -> None:
+    def _modern_request(self, exchange: Exchange, message: Json, visitor: Visitor, mode: str | None) -> None:
         headers = exchange.headers
         rid = message["id"]
         try:
@@ -246,7 +247,7 @@ class Streamable:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
             stream = PostStream(exchange, "", request=rid)
-            caller = self._dispatcher.modern_caller(message, principal, ModernVoice(stream), solo=False, mode=mode)
+            caller = self._dispatcher.modern_caller(message, visitor, ModernVoice(stream), solo=False, mode=mode)
             self._check_params(message, exchange, caller)
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)

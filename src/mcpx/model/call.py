@@ -50,6 +50,10 @@ class Caller:
     """Who asks. Built by the front edge once per session (older protocol) or per request (modern)."""
 
     principal: str = "anonymous"
+    profile: str | None = None
+    """The named view they came in through; None: everything."""
+    address: str = ""
+    """Of the machine they call from; empty where there is no network between."""
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`clientInfo` as the client sent it; empty when unknown."""
     version: str = "2025-11-25"

@@ -3,6 +3,7 @@
     McpxError
     ├── RpcError               what goes back to a client as a JSON-RPC error; an upstream's own error is one
     │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
+    │   ├── Denied             a rule, a person or a limit does not let this call pass
     │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
     ├── Unproved               credentials that cannot be had; caught by whoever needs them for a request
     ├── CommandFailed          (commands/work) a local command that did not work out; caught where commands are called
@@ -13,6 +14,7 @@
 on purpose; whatever else reaches the front is a bug and is answered as an internal error.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +38,10 @@ SERVER_TOO_LARGE = -33004
 SERVER_GARBAGE = -33005
 OVERLOADED = -33006
 GATEWAY_ENDING = -33007
+DENIED = -33008
+"""Policy refuses the call; its `reason` is in the message."""
+NEEDS_APPROVAL = -33009
+"""A person has to approve the call first; asked again after that, it passes."""
 
 _PASSING = (SERVER_DOWN, SERVER_TIMEOUT, SERVER_DIED, OVERLOADED)
 _NOT_NOW = (408, 425, 429)
@@ -104,6 +110,19 @@ class NotFound(RpcError):
         told = name if len(name) <= ECHOED else name[:ECHOED] + "…"
         said = f"Unknown {noun}: {told}. {hint}" if hint else f"Unknown {noun}: {told}"
         super().__init__(code, said, {"uri": told} if noun == "resource" else None)
+
+
+class Denied(RpcError):
+    """Not let through, and certainly not acted on: by a rule, a person, or a limit."""
+
+    def __init__(
+        self, code: int, message: str, data: dict[str, Any] | None = None, *, retry_after: float | None = None
+    ) -> None:
+        if retry_after is not None:
+            data = {**(data or {}), "retry_after": math.ceil(retry_after)}
+        super().__init__(code, message, data)
+        self.retry_after = retry_after
+        """Seconds after which it may well pass; over HTTP also a `Retry-After`."""
 
 
 class Unavailable(RpcError):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mcpx.model.call import Caller, Json
-from mcpx.model.offer import Kind
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.offer import Kind, Offer
 
 log = logging.getLogger(__name__)
 
@@ -49,23 +49,45 @@ class UpstreamChanged:
     server: str
 
 
+@dataclass(slots=True)
+class Passage:
+    """One call, read, subscription or completion on its way through the middle; made only where somebody guards or
+    listens."""
+
+    server: str
+    """Its configured name; `mcpx` for what the gateway answers itself."""
+    name: str
+    """The tool, prompt or URI as its own server calls it."""
+    offer: Offer | None
+    """What is called; None for a URI, and for what the gateway answers itself."""
+    call: Call
+    params: Json
+    """As they go to the server: the real target's, not those of a surface's tool that led to it."""
+    rule: str | None = None
+    """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be decided."""
+
+    @property
+    def caller(self) -> Caller:
+        return self.call.caller
+
+    @property
+    def method(self) -> str:
+        return self.call.method
+
+
 @dataclass(frozen=True, slots=True)
 class CallFinished:
     """One call, read, subscription or completion is over, however it ended."""
 
-    server: str
-    """Its configured name; `mcpx` for what the gateway answers itself."""
-    method: str
-    name: str
-    """The tool, prompt or URI as its own server calls it."""
-    caller: Caller
+    passage: Passage
     seconds: float
     outcome: "Outcome"
     code: int | None = None
     """Of the JSON-RPC error it ended with."""
 
 
-Outcome = Literal["ok", "tool_error", "error", "cancelled"]
+Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
+"""`denied`: a rule, a person or a limit refused it, so no server heard of it."""
 Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished
 Listener = Callable[[Any], None]
 

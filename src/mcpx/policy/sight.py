@@ -1,0 +1,22 @@
+"""What of everything some callers see."""
+
+from typing import Protocol
+
+from mcpx.model.offer import Offer
+
+
+class Sight(Protocol):
+    """Whatever it says no to reads as if it did not exist. Callers who see the same have the same object, so that what
+    is made for one (a narrowed catalog, a menu) is there for all of them."""
+
+    def server(self, name: str) -> bool:
+        """Whether anything of that server may be known: its name, its state, its words."""
+        ...
+
+    def offer(self, offer: Offer) -> bool:
+        """A tool, prompt, resource or template."""
+        ...
+
+    def resource(self, server: str, uri: str) -> bool:
+        """A resource by the server's own URI, listed or not."""
+        ...
