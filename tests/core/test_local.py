@@ -244,7 +244,8 @@ def test_calls_of_commands_are_recorded_like_any_other() -> None:
             house.gateway.bus.subscribe(heard.append, CallFinished)
             await house.call("greet")
             await house.call("exec", {"server_name": "commands", "tool_name": "greet"}, mode="inspect")
-            assert [(call.passage.server, call.passage.name, call.outcome) for call in heard] == [("commands", "greet", "ok")] * 2
+            told = [(call.passage.server, call.passage.name, call.outcome) for call in heard]
+            assert told == [("commands", "greet", "ok")] * 2
 
     run(main())
 

@@ -370,7 +370,11 @@ def test_each_call_is_recorded_as_the_tool_it_is() -> None:
         plant = Plant()
         async with house(plant) as gateway:
             seen: list[tuple[str, str, str]] = []
-            gateway.bus.subscribe(lambda event: seen.append((event.passage.server, event.passage.name, event.outcome)), CallFinished)
+
+            def note(event: CallFinished) -> None:
+                seen.append((event.passage.server, event.passage.name, event.outcome))
+
+            gateway.bus.subscribe(note, CallFinished)
             items = [item("search", "write", id="w"), item("search", "boom", id="b"), item("search", "look", id="l")]
             await calls(gateway, "search", *items, **{"continue": True})
             assert sorted(seen) == [("p", "boom", "tool_error"), ("p", "look", "ok"), ("p", "write", "ok")]
