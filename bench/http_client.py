@@ -78,11 +78,12 @@ class Connections:
 class HttpClient(Client):
     """One session (older era) or none (modern) of streamable HTTP."""
 
-    def __init__(self, era: Era, port: int, path: str = "/mcp") -> None:
+    def __init__(self, era: Era, port: int, path: str = "/mcp", token: str | None = None) -> None:
         super().__init__(era)
         self._connections = Connections(port)
         self._path = path
         self._session = ""
+        self._token = "" if token is None else f"authorization: Bearer {token}\r\n"
 
     async def _exchange(self, message: Json) -> Json:
         status, head, body = await self._post(message)
@@ -103,7 +104,7 @@ class HttpClient(Client):
             raise Refused(f"HTTP {status}: {body[:300]!r}")
 
     async def _post(self, message: Json) -> tuple[int, str, bytes]:
-        headers = f"accept: application/json, text/event-stream\r\n{self._headers(message)}"
+        headers = f"accept: application/json, text/event-stream\r\n{self._token}{self._headers(message)}"
         return await self._connections.send("POST", self._path, headers, orjson.dumps(message))
 
     def _headers(self, message: Json) -> str:
@@ -113,7 +114,7 @@ class HttpClient(Client):
         return f"mcp-protocol-version: {VERSION['modern']}\r\nmcp-method: {message['method']}\r\n{named}"
 
     async def end_session(self) -> None:
-        await self._connections.send("DELETE", self._path, self._session, b"")
+        await self._connections.send("DELETE", self._path, self._token + self._session, b"")
 
     async def close(self) -> None:
         self._connections.close()

@@ -186,6 +186,11 @@ One HTTP command against a local API that says a text back as JSON, and one scri
 the same request by aiohttp, and `asyncio.create_subprocess_exec` of the same script. *ms a call* is wall time by the
 number of calls, CPU that of mcpx itself, without the scripts it starts.
 """,
+    "guard": """\
+Streamable HTTP in front of one stdio upstream. *Guarded*: three profiles, fifty rules of which two look at the arguments
+and the last lets the call pass, a pinned server, limits for the client, the profile and the server, a bearer token,
+`/metrics` and an audit trail. *Plain*: none of them.
+""",
     "faults": """\
 Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
 answers again, the server's own start included. *Error in flight*: until the caller of that call knows. *Runs*: how

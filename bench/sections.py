@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench import commands, faults, growth, hot, listing, memory, start
+from bench import commands, faults, growth, guard, hot, listing, memory, start
 from bench.turns import Plan
 from bench.upstream import Json
 
@@ -22,5 +22,6 @@ SECTIONS = {
     "memory": Section("Memory and sessions", memory.measure, memory.tables),
     "growth": Section("Growth", growth.measure, growth.tables),
     "commands": Section("Local commands", commands.measure, commands.tables),
+    "guard": Section("The guard", guard.measure, guard.tables),
     "faults": Section("A server is killed", faults.measure, faults.tables),
 }

@@ -183,3 +183,14 @@ def test_commands_are_measured_beside_what_they_wrap(tmp_path: Path) -> None:
         assert (rows[key]["errors"], rows[key]["problem"]) == ([], "")
         assert all(turn["calls"] for turns in rows[key]["turns"].values() for turn in turns)
     assert "CPU ms a call @16" in printed
+
+
+def test_a_guarded_call_is_measured_beside_a_plain_one(tmp_path: Path) -> None:
+    sections, printed = measured(tmp_path / "numbers.json", "--only", "guard")
+
+    rows = {(row["era"], row["name"]): row for row in sections["guard"]["rows"]}
+    assert rows.keys() == {(era, name) for era in ("older", "modern") for name in ("plain", "guarded")}
+    for row in rows.values():
+        assert (row["errors"], row["problem"]) == ([], "")
+        assert all(turn["calls"] for turns in row["turns"].values() for turn in turns)
+    assert "× plain" in printed
