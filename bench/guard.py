@@ -1,8 +1,8 @@
 """guard: what a call costs with everything that guards it, against a gateway that guards nothing.
 
 Both run side by side in front of the same kind of upstream and take turns. *guarded* has three profiles, fifty rules
-(some look at arguments, the one that lets the call pass is the last), a pinned server, limits for the client, the profile
-and the server, `/metrics` and an audit trail; *plain* has none of it, `/metrics` neither.
+(some look at arguments, the one that lets the call pass is the last), a pinned server, limits for the client, the
+profile and the server, `/metrics` and an audit trail; *plain* has none of it, `/metrics` neither.
 """
 
 import json

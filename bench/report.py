@@ -187,9 +187,9 @@ the same request by aiohttp, and `asyncio.create_subprocess_exec` of the same sc
 number of calls, CPU that of mcpx itself, without the scripts it starts.
 """,
     "guard": """\
-Streamable HTTP in front of one stdio upstream. *Guarded*: three profiles, fifty rules of which two look at the arguments
-and the last lets the call pass, a pinned server, limits for the client, the profile and the server, a bearer token,
-`/metrics` and an audit trail. *Plain*: none of them.
+Streamable HTTP in front of one stdio upstream. *Guarded*: three profiles, fifty rules of which two look at the
+arguments and the last lets the call pass, a pinned server, limits for the client, the profile and the server, a bearer
+token, `/metrics` and an audit trail. *Plain*: none of them.
 """,
     "faults": """\
 Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
