@@ -76,6 +76,24 @@ class Counter:
         rate = self.bound.per_minute
         return not self.running and not self.waiting and (rate is None or self.spent * 60 <= (now - self.at) * rate)
 
+    def is_free(self, now: float) -> bool:
+        """Whether one more call may pass at once."""
+        bound = self.bound
+        most, rate = bound.in_flight, bound.per_minute
+        if most is not None and (self.running >= most or self.waiting):
+            return False
+        if rate is None:
+            return True
+        left = self.spent - (now - self.at) * rate / 60
+        self.spent, self.at = (left if left > 0 else 0.0), now
+        return left + 1 <= rate
+
+    def enter(self) -> None:
+        """One call passes: all of those it meets are free."""
+        self.running += 1
+        if self.bound.per_minute is not None:
+            self.spent += 1
+
     # Calls a minute ------------------------------------------------------------------------------------------
 
     def wait_for_rate(self, now: float) -> float:
@@ -86,6 +104,11 @@ class Counter:
         left = self.spent - (now - self.at) * rate / 60
         self.spent, self.at = (left if left > 0 else 0.0), now
         return max(0.0, (self.spent + 1 - rate) * 60 / rate)
+
+    def spend(self, calls: int) -> None:
+        """So many are made; or were not made after all."""
+        if self.bound.per_minute is not None:
+            self.spent = max(0.0, self.spent + calls)
 
     # Calls at a time -----------------------------------------------------------------------------------------
 

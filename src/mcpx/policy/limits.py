@@ -71,15 +71,30 @@ class Limiter:
         caller = passage.caller
         who = (caller.principal, place_of(caller.address))
         met = self._met(passage, who)
+        now = self._counters.clock()
+        for counter in met:
+            if not counter.is_free(now):
+                return await self._later(passage, forward, who, met)
+        for counter in met:
+            counter.enter()
+        try:
+            return await forward()
+        finally:
+            for counter in met:
+                counter.leave()
+
+    async def _later(
+        self, passage: Passage, forward: Callable[[], Awaitable[Json]], who: Hashable, met: list[Counter]
+    ) -> Json:
+        """One of them does not let it pass at once: it is refused, or waits for its turn."""
         self._look(met, who)
         for counter in met:
-            if counter.bound.per_minute is not None:
-                counter.spent += 1
-        held, until = 0, None
+            counter.spend(1)
+        until = asyncio.get_running_loop().time() + self._patience.get(passage.server, self._otherwise)
+        held = 0
         try:
             for counter in met:
                 if not counter.take():
-                    until = until or asyncio.get_running_loop().time() + self._patience_with(passage.server)
                     await self._wait(counter, until, who, met)
                 held += 1
             return await forward()
@@ -109,14 +124,11 @@ class Limiter:
         now = self._counters.clock()
         for counter in met:
             bound = counter.bound
-            if bound.per_minute is not None and (seconds := counter.wait_for_rate(now)) > 0:
+            if (seconds := counter.wait_for_rate(now)) > 0:
                 text = f"{bound.whose} may make {bound.per_minute:,} calls a minute; try again in {_told(seconds)}"
                 raise self._refused(counter, "per_minute", text, seconds)
             if not counter.has_room(who):
                 raise self._full(counter)
-
-    def _patience_with(self, server: str) -> float:
-        return self._patience.get(server, self._otherwise)
 
     async def _wait(self, counter: Counter, until: float, who: Hashable, met: list[Counter]) -> None:
         try:
@@ -132,7 +144,7 @@ class Limiter:
                 raise self._full(counter) from None
         except Denied:
             for each in met:  # a call that was not made
-                each.spent = max(0.0, each.spent - 1)
+                each.spend(-1)
             raise
 
     def _full(self, counter: Counter) -> Denied:
