@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from mcpx.front.audience import ListenStream
@@ -56,6 +56,7 @@ class Streamable:
         """`beside`: how many clients are served on carriers of their own."""
         self._dispatcher = dispatcher
         self._tasks = tasks
+        self._admission = dispatcher.admission
         self._sessions = Sessions(
             lambda owner: self._tasks.start(dispatcher.leave(owner.session)), self._most_sessions, beside
         )
@@ -107,10 +108,11 @@ class Streamable:
                 text = "the body must be one JSON-RPC 2.0 message"
                 return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
             case "request":
-                if modern:
-                    self._modern_request(exchange, message, visitor, mode)
+                begin = self._modern_request if modern else self._older_request
+                if self._admission.calm:
+                    begin(exchange, message, visitor, mode)
                 else:
-                    self._older_request(exchange, message, visitor, mode)
+                    self._admission.line_up(exchange, message, partial(begin, exchange, message, visitor, mode))
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -159,6 +161,7 @@ class Streamable:
             self._turn_away(exchange, rid, "client.built_in", _too_many(owner))
             return
         owner.client.running += 1
+        self._admission.running += 1
         stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
         task = self._tasks.start(self._serve_older(owner, stream, message))
@@ -183,6 +186,7 @@ class Streamable:
     def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
         owner.client.running -= 1
+        self._admission.running -= 1
         self._open.pop(stream, None)
         if task.cancelled():
             stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
@@ -212,6 +216,8 @@ class Streamable:
             task = owner.running.pop(rid, None) if jsonrpc.is_id(rid) else None
             if task is not None:
                 task.cancel()
+            elif jsonrpc.is_id(rid):
+                self._admission.cancel(owner.session.id, rid)
         else:
             self._dispatcher.notification(owner.session, method, params)
 
@@ -275,7 +281,12 @@ class Streamable:
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
-        task.add_done_callback(lambda _: self._open.pop(stream, None))
+        self._admission.running += 1
+        task.add_done_callback(lambda _: self._finished(stream))
+
+    def _finished(self, stream: PostStream) -> None:
+        self._admission.running -= 1
+        self._open.pop(stream, None)
 
     def _check_params(self, message: Json, exchange: Exchange, caller: Caller) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
@@ -332,6 +343,7 @@ class Streamable:
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
         self._ending.set()
+        self._admission.close(gateway_ending())
         if self._open:
             await asyncio.wait(self._open.values(), timeout=grace)
         for stream, task in list(self._open.items()):
