@@ -25,7 +25,7 @@ AT_ONCE: Final = 64
 """Requests in flight below which nobody waits in line."""
 PER_TURN: Final = 16
 """Of those in line, begun in one turn of the loop."""
-LONGEST_WAIT: Final = 2.0
+LONGEST_WAIT: Final = 5.0
 """Seconds in line of the first one, from which on nobody else is let in."""
 IN_ALL: Final = 10_000
 """Requests in flight of all clients together."""
