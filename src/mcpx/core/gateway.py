@@ -6,6 +6,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Hashable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -79,6 +80,8 @@ class Gateway:
         the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used."""
         self.itself = itself
         self.bus = Bus()
+        self.refused: Counter[str] = Counter()
+        """What was refused at the door, by limit."""
         self.relay = Relay(self.bus, lambda: self.generation.warden)
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
@@ -128,6 +131,8 @@ class Gateway:
 
     def _warden(self, config: Config) -> "Warden | None":
         if not config.guarded:
+            if "policy_state" in vars(self):
+                self.policy_state.lift_limits()
             return None
         from mcpx.policy.warden import Warden
 
@@ -139,6 +144,14 @@ class Gateway:
         from mcpx.policy.state import PolicyState
 
         return PolicyState(self._state)
+
+    def queued(self) -> Mapping[str, int]:
+        """Calls that wait for their turn, by the kind of limit that has them wait: `client`, `profile`, `server`."""
+        return self.policy_state.counters.depth() if self.generation.warden is not None else {}
+
+    def refusals(self) -> Mapping[str, int]:
+        """How many calls each limit has refused: `client.per_minute`, `server.in_flight`, `gateway.in_flight` …"""
+        return self.policy_state.counters.refused + self.refused if "policy_state" in vars(self) else self.refused
 
     def sight(self, caller: Caller) -> "Sight | None":
         """What this caller sees; None: everything."""

@@ -48,6 +48,14 @@ class ClientConversation:
     # What the client says --------------------------------------------------------------------------------------
 
     async def request(self, message: Json) -> Json:
+        admission = self._dispatcher.admission
+        admission.enter()
+        try:
+            return await self._answer(message)
+        finally:
+            admission.leave()
+
+    async def _answer(self, message: Json) -> Json:
         if era.is_modern_message(message):
             return await self._modern(message)
         method = message["method"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
+from mcpx.front.admission import Admission
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.instructions import instructions
 from mcpx.front.notices import encoded
@@ -44,6 +45,7 @@ class Dispatcher:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.audience = Audience()
+        self.admission = Admission(gateway.refused)
         self._seen: dict[tuple[str, str], float] = {}
         self.audience.listen_to(gateway.bus)
 

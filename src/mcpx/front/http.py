@@ -46,7 +46,7 @@ class HttpFront:
         self._guard = guard
         self._limit = max_request
         self._tasks = Tasks("front")
-        self._streamable = Streamable(dispatcher, self._tasks)
+        self._streamable = Streamable(dispatcher, self._tasks, lambda: len(self._legacy) + len(self._sockets))
         connections = min(MOST_CLIENTS, descriptors.soft_limit() // 2)
         self._server = HttpServer(self._handle, Limits(body_bytes=max_request, connections=connections))
         self._legacy: dict[str, _LegacyStream] = {}
@@ -164,6 +164,8 @@ class HttpFront:
         if exchange.method != "GET":
             exchange.reply(405, b"", None, [("allow", "GET")])
             return
+        if not self._streamable.admits(exchange, visitor):
+            return
         stream = _LegacyStream(self._dispatcher, exchange, visitor, mode)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
@@ -202,6 +204,8 @@ class HttpFront:
     # WebSocket -------------------------------------------------------------------------------------------------
 
     def _open_socket(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+        if not self._streamable.admits(exchange, visitor):
+            return
         pending: list[bytes] = []
         connection: ClientConversation | None = None
 

@@ -10,15 +10,15 @@ They live in this process. This is the one place that knows so: replicas that sh
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from ipaddress import IPv6Address, ip_address
 
 from mcpx.front.http_session import HttpSession
 from mcpx.front.streams import Shelf
 from mcpx.front.visitor import Visitor
+from mcpx.wire.address import place_of
 
 MOST = 10_000
 IDLE = 1800.0
-"""SEC-6: so many sessions, and so long without a word."""
+"""SEC-6: so many sessions unless `server.limits.sessions` says otherwise, and so long without a word."""
 UNUSED = 60.0
 """Seconds until the word after `initialize`; clients say it at once."""
 MOST_WEIGHT = 64 << 20
@@ -52,7 +52,16 @@ class Client:
 
 
 class Sessions:
-    def __init__(self, on_end: Callable[[HttpSession], object]) -> None:
+    def __init__(
+        self,
+        on_end: Callable[[HttpSession], object],
+        most: Callable[[], int | None] = lambda: None,
+        beside: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`most`: what the configuration of now allows; None: `MOST`. `beside`: conversations on carriers of their
+        own, which count too."""
+        self._most = most
+        self._beside = beside
         self._open: dict[str, HttpSession] = {}
         self._fresh: Queue = OrderedDict()
         self._used: Queue = OrderedDict()
@@ -73,22 +82,37 @@ class Sessions:
 
     def begin(self, visitor: Visitor, weight: int = 0) -> HttpSession | None:
         """A new session; None when there are too many and all are in use."""
-        key = (visitor.principal, place_of(visitor.address))
-        client = self._clients.get(key) or Client(key)
-        for _ in range(LOOKS):
-            if len(self._open) < MOST and self._weight + weight <= MOST_WEIGHT:
-                break
-            if not self._make_room(client):
-                return None
-        else:
+        client = self._client_of(visitor)
+        if not self._has_room(client, weight):
             return None
         owner = HttpSession(visitor, client, self._shelf, weight)
         self._open[owner.session.id] = owner
-        self._clients[key] = client
+        self._clients[client.key] = client
         self._weight += weight
         client.fresh[owner] = self._fresh[owner] = None
         self._measure(client)
         return owner
+
+    def room_beside(self, visitor: Visitor) -> bool:
+        """Whether one more conversation may begin that is none of these."""
+        return self._has_room(self._client_of(visitor), 0)
+
+    def _client_of(self, visitor: Visitor) -> Client:
+        key = (visitor.principal, place_of(visitor.address))
+        return self._clients.get(key) or Client(key)
+
+    @property
+    def most(self) -> int:
+        return self._most() or MOST
+
+    def _has_room(self, client: Client, weight: int) -> bool:
+        """For one more; another one goes for it if need be."""
+        for _ in range(LOOKS):
+            if len(self._open) + self._beside() < self.most and self._weight + weight <= MOST_WEIGHT:
+                return True
+            if not self._make_room(client):
+                break
+        return False
 
     def find(self, id: str, visitor: Visitor) -> HttpSession | None:
         """The session of that id, if it is this visitor's; it is in use from now on."""
@@ -130,7 +154,7 @@ class Sessions:
             self.end(owner)
 
     def _measure(self, client: Client) -> None:
-        if client.holds > MOST // SHARE:
+        if client.holds > self.most // SHARE:
             self._large.add(client)
         else:
             self._large.discard(client)
@@ -161,16 +185,3 @@ class Sessions:
                 return owner
             self._move(owner, now)
         return None
-
-
-def place_of(address: str) -> str:
-    """What counts as one address: of IPv6 the network, for one machine has as many addresses there as it likes."""
-    if ":" not in address:
-        return address
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(found, IPv6Address):
-        return address
-    return str(found.ipv4_mapped) if found.ipv4_mapped is not None else f"{int(found) >> 64:x}"

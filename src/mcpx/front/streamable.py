@@ -8,8 +8,8 @@ modern era's: no session, a closed connection is the cancellation, an error trav
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from mcpx.front.audience import ListenStream
@@ -17,7 +17,7 @@ from mcpx.front.dispatch import Dispatcher, weight_of
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
 from mcpx.front.notices import encoded
 from mcpx.front.sessions import Sessions
-from mcpx.front.streams import PostStream
+from mcpx.front.streams import PostStream, refuse
 from mcpx.front.turns import Turns
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json, as_object
@@ -25,11 +25,12 @@ from mcpx.model.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    OVERLOADED,
     PARSE_ERROR,
     REQUEST_CANCELLED,
+    Denied,
     RpcError,
     gateway_ending,
+    overloaded,
 )
 from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Exchange, whole_number
@@ -51,13 +52,28 @@ ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 
 class Streamable:
-    def __init__(self, dispatcher: Dispatcher, tasks: Tasks) -> None:
+    def __init__(self, dispatcher: Dispatcher, tasks: Tasks, beside: Callable[[], int] = lambda: 0) -> None:
+        """`beside`: how many clients are served on carriers of their own."""
         self._dispatcher = dispatcher
         self._tasks = tasks
-        self._sessions = Sessions(lambda owner: self._tasks.start(dispatcher.leave(owner.session)))
+        self._admission = dispatcher.admission
+        self._sessions = Sessions(
+            lambda owner: self._tasks.start(dispatcher.leave(owner.session)), self._most_sessions, beside
+        )
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
         self._upkeep = Turns()
+
+    def _most_sessions(self) -> int | None:
+        limits = self._dispatcher.gateway.generation.config.server.limits
+        return None if limits is None else limits.sessions
+
+    def admits(self, exchange: Exchange, visitor: Visitor) -> bool:
+        """Whether one more client may come on a carrier of its own; answers the request itself when not."""
+        if self._sessions.room_beside(visitor):
+            return True
+        self._turn_away(exchange, None, "gateway.sessions", too_many_sessions())
+        return False
 
     def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None) -> None:
         """`mode`: the surface that the path asks for."""
@@ -92,10 +108,11 @@ class Streamable:
                 text = "the body must be one JSON-RPC 2.0 message"
                 return _refuse(exchange, 400, _id_of(message), RpcError(INVALID_REQUEST, text))
             case "request":
-                if modern:
-                    self._modern_request(exchange, message, visitor, mode)
+                begin = self._modern_request if modern else self._older_request
+                if self._admission.calm:
+                    begin(exchange, message, visitor, mode)
                 else:
-                    self._older_request(exchange, message, visitor, mode)
+                    self._admission.line_up(exchange, message, partial(begin, exchange, message, visitor, mode))
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -141,9 +158,10 @@ class Streamable:
             self._sessions.end(owner)
             return
         if len(owner.running) >= MOST_RUNNING or owner.client.running >= MOST_OF_ONE:
-            exchange.reply(200, encoded(jsonrpc.failure(rid, _too_many(owner))))
+            self._turn_away(exchange, rid, "client.built_in", _too_many(owner))
             return
         owner.client.running += 1
+        self._admission.running += 1
         stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
         task = self._tasks.start(self._serve_older(owner, stream, message))
@@ -152,21 +170,23 @@ class Streamable:
 
     async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
         rid = message["id"]
+        failed: RpcError | None = None
         try:
             reply = jsonrpc.result(
                 rid, await self._dispatcher.serve_older(message, owner.session, PostVoice(owner, stream))
             )
         except RpcError as error:
-            reply = jsonrpc.failure(rid, error)
+            reply, failed = jsonrpc.failure(rid, error), error
         except Exception:
             log.exception("answering %s failed", message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
         owner.running.pop(rid, None)  # with the answer the id is free
-        stream.finish(reply)
+        stream.finish(reply, failed)
 
     def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
         owner.client.running -= 1
+        self._admission.running -= 1
         self._open.pop(stream, None)
         if task.cancelled():
             stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
@@ -182,8 +202,7 @@ class Streamable:
             return
         owner = self._sessions.begin(visitor, weight)
         if owner is None:
-            text = "too many sessions, and all of them are in use; end one (DELETE), or try again later"
-            _refuse(exchange, 503, message["id"], RpcError(OVERLOADED, text))
+            self._turn_away(exchange, message["id"], "gateway.sessions", too_many_sessions())
             return
         result = self._dispatcher.greet(params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode)
         self._dispatcher.audience.join(owner.session)
@@ -197,6 +216,8 @@ class Streamable:
             task = owner.running.pop(rid, None) if jsonrpc.is_id(rid) else None
             if task is not None:
                 task.cancel()
+            elif jsonrpc.is_id(rid):
+                self._admission.cancel(owner.session.id, rid)
         else:
             self._dispatcher.notification(owner.session, method, params)
 
@@ -212,6 +233,10 @@ class Streamable:
             answer.set_result(cast(Json, message["result"]))
         else:
             answer.set_exception(RpcError(INVALID_REQUEST, "the client's answer is not an object"))
+
+    def _turn_away(self, exchange: Exchange, rid: str | int | None, limit: str, denied: Denied) -> None:
+        self._dispatcher.gateway.refused[limit] += 1
+        refuse(exchange, jsonrpc.failure(rid, denied), denied)
 
     # GET and DELETE --------------------------------------------------------------------------------------------
 
@@ -256,7 +281,12 @@ class Streamable:
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
-        task.add_done_callback(lambda _: self._open.pop(stream, None))
+        self._admission.running += 1
+        task.add_done_callback(lambda _: self._finished(stream))
+
+    def _finished(self, stream: PostStream) -> None:
+        self._admission.running -= 1
+        self._open.pop(stream, None)
 
     def _check_params(self, message: Json, exchange: Exchange, caller: Caller) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
@@ -274,16 +304,17 @@ class Streamable:
 
     async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller) -> None:
         rid = message["id"]
+        failed: RpcError | None = None
         try:
             listens = message["method"] == "subscriptions/listen"
             serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
             reply = jsonrpc.result(rid, await serve)
         except RpcError as error:
-            reply = jsonrpc.failure(rid, error)
+            reply, failed = jsonrpc.failure(rid, error), error
         except Exception:
             log.exception("answering %s failed", message["method"])
             reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
-        stream.finish(reply)
+        stream.finish(reply, failed)
 
     async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> Json:
         def push(method: str, params: Json) -> None:
@@ -312,6 +343,7 @@ class Streamable:
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
         self._ending.set()
+        self._admission.close(gateway_ending())
         if self._open:
             await asyncio.wait(self._open.values(), timeout=grace)
         for stream, task in list(self._open.items()):
@@ -325,12 +357,17 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-def _too_many(owner: HttpSession) -> RpcError:
+def too_many_sessions() -> Denied:
+    text = "too many sessions, and all of them are in use; end one (DELETE), or try again later"
+    return overloaded(text, status=503, retry_after=5, limit="server.limits.sessions")
+
+
+def _too_many(owner: HttpSession) -> Denied:
     running, whose = len(owner.running), "this session"
     if running < MOST_RUNNING:
         running, whose = owner.client.running, "this client"
     text = f"{running:,} calls of {whose} are in flight, no more are taken; wait for some to end, or cancel them"
-    return RpcError(OVERLOADED, text)
+    return overloaded(text, status=429)
 
 
 def _id_of(message: Any) -> str | int | None:

@@ -9,11 +9,13 @@ first; one that goes on like that loses its connection, and comes back for what 
 """
 
 import heapq
+import math
 import time
 from typing import Final, Protocol
 
 from mcpx.front.notices import Parcel, encoded
 from mcpx.model.call import Json
+from mcpx.model.errors import Denied, RpcError
 from mcpx.wire import era
 from mcpx.wire.exchange import Exchange, Line
 from mcpx.wire.sse import sse_frame
@@ -257,13 +259,17 @@ class PostStream:
         self._start()
         self._write(Parcel.of(message))
 
-    def finish(self, reply: Json) -> None:
+    def finish(self, reply: Json, error: RpcError | None = None) -> None:
+        """`error`: the one that the reply tells, if it does."""
         if self.done:
             return
         self.done = True
         if not self.started:  # a client that has left knows of no stream that it could come back for
             if self._exchange is not None:
-                self._exchange.reply(200 if self.name else _status(reply), encoded(reply))
+                if isinstance(error, Denied) and error.http_status is not None:
+                    refuse(self._exchange, reply, error)
+                else:
+                    self._exchange.reply(200 if self.name else _status(reply), encoded(reply))
             return
         self._write(Parcel(encoded(reply)))
         self._end()
@@ -335,6 +341,12 @@ class PostStream:
             self.delivered = True
             self._line = exchange.line
             exchange.end()
+
+
+def refuse(exchange: Exchange, reply: Json, denied: Denied) -> None:
+    """In either era: 429 or 503, and when to come again."""
+    seconds = str(max(1, math.ceil(denied.retry_after or 0)))
+    exchange.reply(denied.http_status or 503, encoded(reply), headers=[("retry-after", seconds)])
 
 
 def _status(reply: Json) -> int:

@@ -125,6 +125,13 @@ class Denied(RpcError):
         """Seconds after which it may well pass; over HTTP also a `Retry-After`."""
 
 
+def overloaded(text: str, *, status: int, retry_after: float = 1.0, limit: str | None = None) -> Denied:
+    """More is asked for than is given: of one client (429), or of what all share (503)."""
+    denied = Denied(OVERLOADED, text, None if limit is None else {"limit": limit}, retry_after=retry_after)
+    denied.http_status = status
+    return denied
+
+
 class Unavailable(RpcError):
     """An error mcpx makes on a server's behalf; the message starts with the server's configured name."""
 

@@ -5,12 +5,15 @@ other in a strange way. Host names of any script become their ASCII form; what i
 percent-encoded, what is encoded already stays. Everything else that cannot be dialled is refused as `BadAddress`, in
 words that hold nothing of the URL: it may have a password in it.
 No promise: that the host exists.
+
+Also here: which addresses of clients count as one (`place_of`).
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv6Address
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -167,3 +170,19 @@ def _host(parts: SplitResult) -> str:
 
 def _no_host() -> str:
     raise BadAddress("not a possible host in the address", "a name, an IPv4 address, or an IPv6 address in brackets")
+
+
+def place_of(address: str) -> str:
+    """What counts as one machine: of IPv6 the network, for one machine has as many addresses there as it likes."""
+    return _network_of(address) if ":" in address else address
+
+
+@lru_cache(1024)
+def _network_of(address: str) -> str:
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    return str(found.ipv4_mapped) if found.ipv4_mapped is not None else f"{int(found) >> 64:x}"

@@ -16,7 +16,6 @@ from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    OVERLOADED,
     PARSE_ERROR,
     SERVER_DIED,
     SERVER_GARBAGE,
@@ -25,6 +24,7 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
     gateway_ending,
+    overloaded,
 )
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.tasks import Tasks, spread
@@ -350,7 +350,7 @@ class Peer:
             self.send(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight")))
         elif len(self._answering) >= MOST_CALLS or self._large + size > MOST_LARGE:
             text = f"{len(self._answering):,} requests are in flight on this connection; wait for some of their answers"
-            self.send(jsonrpc.failure(rid, RpcError(OVERLOADED, text)))
+            self.send(jsonrpc.failure(rid, overloaded(text, status=429)))
         else:
             self._answering[rid] = task = self._tasks.start(self._answer(rid, message))
             if size > LARGE:

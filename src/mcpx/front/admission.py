@@ -1,0 +1,106 @@
+"""How much all clients together may have begun: the gateway's own measure, whatever the configuration says (SEC-6).
+
+Promise: while few requests run, one more is begun at once, for the price of a look at a number. Beyond that requests
+are begun in the order in which they came, a few in each turn of the loop, so that turns stay short and whoever asks how
+the gateway is hears it soon. Who has left meanwhile is not served. Where the first has waited for long, newcomers are
+refused at once: who waits already is served in time, and nothing is spent on what would come too late. So is what
+would be too much to remember.
+
+No promise: fairness between clients; limits of one client stand elsewhere.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+from mcpx.front.notices import encoded
+from mcpx.front.streams import refuse
+from mcpx.model.call import Json
+from mcpx.model.errors import REQUEST_CANCELLED, Denied, RpcError, overloaded
+from mcpx.wire import jsonrpc
+from mcpx.wire.exchange import Exchange
+
+AT_ONCE: Final = 64
+"""Requests in flight below which nobody waits in line."""
+PER_TURN: Final = 16
+"""Of those in line, begun in one turn of the loop."""
+LONGEST_WAIT: Final = 5.0
+"""Seconds in line of the first one, from which on nobody else is let in."""
+IN_ALL: Final = 10_000
+"""Requests in flight of all clients together."""
+
+Begin = Callable[[], object]
+
+
+class Admission:
+    def __init__(self, refused: "Counter[str]") -> None:
+        """`refused`: where it is noted how many were."""
+        self._refused = refused
+        self._line: deque[tuple[float, Exchange, Json, Begin]] = deque()
+        self.running = 0
+        """Requests that are being answered, on whichever carrier."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were read and are not begun yet."""
+        return len(self._line)
+
+    @property
+    def calm(self) -> bool:
+        """Whether one more is begun at once."""
+        return self.running < AT_ONCE and not self._line
+
+    def enter(self) -> None:
+        """A request is begun that came on a carrier of its own; `leave` when it is over. Raises `Denied`."""
+        if self.running >= IN_ALL or self._is_late():
+            raise self._too_much()
+        self.running += 1
+
+    def leave(self) -> None:
+        self.running -= 1
+
+    def line_up(self, exchange: Exchange, message: Json, begin: Begin) -> None:
+        """Begin it when its turn comes, or refuse it now."""
+        if self.running + len(self._line) >= IN_ALL or self._is_late():
+            denied = self._too_much()
+            refuse(exchange, jsonrpc.failure(message["id"], denied), denied)
+            return
+        loop = asyncio.get_running_loop()
+        if not self._line:
+            loop.call_soon(self._turn)
+        self._line.append((loop.time(), exchange, message, begin))
+
+    def _is_late(self) -> bool:
+        return bool(self._line) and asyncio.get_running_loop().time() - self._line[0][0] > LONGEST_WAIT
+
+    def _too_much(self) -> Denied:
+        self._refused["gateway.in_flight"] += 1
+        text = f"the gateway is at its limit: {self.running:,} requests are being answered and {len(self._line):,} wait"
+        return overloaded(f"{text}; try again in a moment", status=503, limit="gateway")
+
+    def _turn(self) -> None:
+        begun = 0
+        while self._line and begun < PER_TURN:
+            _, exchange, _, begin = self._line.popleft()
+            if not exchange.closed:
+                begun += 1
+                begin()
+        if self._line:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def cancel(self, session: str, request: str | int) -> None:
+        """A session's client does not want the answer to that request any more; it may stand in line."""
+        for entry in [each for each in self._line if each[2]["id"] == request]:
+            if entry[1].headers.get("mcp-session-id") == session:
+                self._line.remove(entry)
+                self._answer(entry, RpcError(REQUEST_CANCELLED, "Request cancelled"))
+
+    def close(self, error: RpcError) -> None:
+        """Nobody else is begun; who waits is told so."""
+        while self._line:
+            self._answer(self._line.popleft(), error)
+
+    def _answer(self, entry: tuple[float, Exchange, Json, Begin], error: RpcError) -> None:
+        _, exchange, message, _ = entry
+        exchange.reply(200, encoded(jsonrpc.failure(message["id"], error)))

@@ -1,0 +1,480 @@
+"""Limits of calls: what is counted, who waits, who is refused, and that everything is given back (SEC-6)."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fixtures.parts import forever, run, turns
+from mcpx.config import Config, Server
+from mcpx.config.schema import Profile
+from mcpx.config.sections import FrontLimits, FrontServer, Limits
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import OVERLOADED, Denied
+from mcpx.model.events import Passage
+from mcpx.policy import counters as module
+from mcpx.policy.counters import Counters
+from mcpx.policy.limits import Limiter, limiter
+from mcpx.policy.state import PolicyState
+
+
+class House:
+    """Limits at work, with a clock that is moved by hand."""
+
+    def __init__(self, config: Config) -> None:
+        self.now = 1000.0
+        self.state = PolicyState(None)
+        self.state.__dict__["counters"] = Counters(lambda: self.now)
+        self.take_up(config)
+
+    def take_up(self, config: Config) -> None:
+        self.limits: Limiter | None = limiter(config, self.state)
+
+    @property
+    def counters(self) -> Counters:
+        return self.state.counters
+
+    async def call(
+        self,
+        forward: Callable[[], Awaitable[Json]] | None = None,
+        *,
+        who: str = "ann",
+        server: str = "files",
+        profile: str | None = None,
+        address: str = "10.0.0.1",
+        method: str = "tools/call",
+    ) -> Json:
+        caller = Caller(principal=who, profile=profile, address=address)
+        passage = Passage(server, "tool", None, Call(method, {}, caller), {})
+        work = forward or answer
+        return await (work() if self.limits is None else self.limits.passing(passage, work))
+
+    def start(self, *args: Any, **fields: Any) -> "asyncio.Task[Json]":
+        return asyncio.ensure_future(self.call(*args, **fields))
+
+    @property
+    def at_rest(self) -> bool:
+        return all(not counter.running and not counter.waiting for _, counter in self.counters.all())
+
+
+async def answer() -> Json:
+    return {}
+
+
+class Gate:
+    """A call that runs until it is let go; how many run at a time is kept."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.running = self.most = self.done = 0
+
+    async def __call__(self) -> Json:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.open.wait()
+            return {}
+        finally:
+            self.running -= 1
+            self.done += 1
+
+
+def of_clients(**limits: Any) -> Config:
+    return Config(server=FrontServer(limits=FrontLimits(**limits)), mcp_servers=(server(),))
+
+
+def server(name: str = "files", **fields: Any) -> Server:
+    return Server(name=name, connection=None, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def of_server(call_timeout: float = 300.0, **limits: Any) -> Config:
+    return Config(mcp_servers=(server(limits=Limits(**limits), call_timeout=call_timeout), server("other")))
+
+
+async def refused(call: Awaitable[Json]) -> Denied:
+    with pytest.raises(Denied) as caught:
+        await call
+    assert caught.value.code == OVERLOADED
+    return caught.value
+
+
+# Calls a minute
+
+
+def test_a_minutes_calls_may_come_at_once_and_then_one_each_fraction_of_it() -> None:
+    async def main() -> None:
+        house = House(of_clients(per_minute=6))
+        for _ in range(6):
+            await house.call()
+        denied = await refused(house.call())
+        assert denied.http_status == 429 and denied.retry_after == pytest.approx(10)
+        assert denied.data == {"limit": "server.limits.per_minute", "retry_after": 10}
+        assert "6 calls a minute" in denied.message and "server.limits.per_minute" in denied.message
+        house.now += 9.9
+        assert (await refused(house.call())).retry_after == pytest.approx(0.1)
+        house.now += 0.1
+        await house.call()
+        await refused(house.call())
+        house.now += 3600  # what was not used is not saved up
+        for _ in range(6):
+            await house.call()
+        await refused(house.call())
+        assert house.counters.refused["client.per_minute"] == 4
+
+    run(main())
+
+
+def test_calls_of_one_turn_of_the_loop_are_counted_exactly() -> None:
+    async def main() -> None:
+        house = House(of_clients(per_minute=50))
+        calls = [house.start() for _ in range(200)]
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(each, dict) for each in done) == 50
+        assert house.at_rest
+
+    run(main())
+
+
+def test_a_client_is_a_principal_at_an_address() -> None:
+    async def main() -> None:
+        house = House(of_clients(per_minute=1))
+        await house.call()
+        await house.call(who="bob")
+        await house.call(address="10.0.0.2")
+        await house.call(address="2001:db8::1")
+        await refused(house.call())
+        await refused(house.call(address="2001:db8::2"))  # the same network
+
+    run(main())
+
+
+def test_what_one_limit_refuses_the_others_do_not_count() -> None:
+    async def main() -> None:
+        both = Config(
+            server=FrontServer(limits=FrontLimits(per_minute=2)),
+            mcp_servers=(server(limits=Limits(per_minute=1)), server("other")),
+        )
+        house = House(both)
+        await house.call()
+        denied = await refused(house.call())
+        assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+        await house.call(server="other")
+        assert (await refused(house.call(server="other"))).http_status == 429
+
+    run(main())
+
+
+# Calls at a time
+
+
+def test_no_more_run_at_a_time_than_allowed_and_the_next_waits() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=3, queue=2)), Gate()
+        calls = [house.start(gate, who=f"w{n}") for n in range(5)]
+        await turns()
+        assert (gate.running, house.counters.depth()["server"]) == (3, 2)
+        denied = await refused(house.call(gate, who="w9"))
+        assert denied.http_status == 503 and denied.retry_after == 1
+        assert "3 calls of server files are in flight and 2 wait" in denied.message
+        assert await house.call(server="other") == {}
+        gate.open.set()
+        await asyncio.gather(*calls)
+        assert gate.most == 3 and house.at_rest
+        assert house.counters.refused == {"server.in_flight": 1}
+
+    run(main())
+
+
+def test_without_a_word_on_the_queue_those_of_one_turn_may_wait() -> None:
+    async def main() -> None:
+        house, gate = House(of_clients(in_flight=1)), Gate()
+        calls = [house.start(gate) for _ in range(21)]
+        await turns()
+        assert (await refused(house.call(gate))).http_status == 429
+        gate.open.set()
+        await asyncio.gather(*calls)
+
+    run(main())
+
+
+def test_with_no_queue_nobody_waits() -> None:
+    async def main() -> None:
+        house, gate = House(of_clients(in_flight=1, queue=0)), Gate()
+        call = house.start(gate)
+        await turns()
+        await refused(house.call())
+        gate.open.set()
+        await call
+        assert await house.call() == {}
+
+    run(main())
+
+
+def test_the_callers_of_a_profile_are_counted_together_and_others_are_not() -> None:
+    async def main() -> None:
+        house = House(Config(profiles=(Profile(name="work", limits=Limits(per_minute=2)),), mcp_servers=(server(),)))
+        await house.call(profile="work")
+        await house.call(profile="work", who="bob", server="commands")
+        denied = await refused(house.call(profile="work", who="cyd"))
+        assert denied.http_status == 429 and "profile work" in denied.message
+        for _ in range(5):
+            await house.call()
+
+    run(main())
+
+
+def test_who_waits_is_served_in_turn_between_clients_and_in_order_of_each() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=1, queue=50)), Gate()
+        served: list[str] = []
+
+        async def note(what: str) -> Json:
+            served.append(what)
+            return {}
+
+        first = house.start(gate)
+        await turns()
+        names = [("greedy", n) for n in range(5)] + [("ann", n) for n in range(2)] + [("bob", 0)]
+        calls = []
+        for who, n in names:
+            calls.append(house.start(lambda told=f"{who}{n}": note(told), who=who))
+            await turns(2)
+        gate.open.set()
+        await asyncio.gather(first, *calls)
+        assert served == ["greedy0", "ann0", "bob0", "greedy1", "ann1", "greedy2", "greedy3", "greedy4"]
+
+    run(main())
+
+
+def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=1, queue=4)), Gate()
+        running = house.start(gate)
+        await turns()
+        greedy = [house.start(gate, who="greedy") for _ in range(4)]
+        await turns()
+        ann = house.start(gate, who="ann")
+        await turns()
+        assert "are in flight" in (await refused(greedy[3])).message
+        await refused(house.call(who="greedy"))
+        bob = house.start(gate, who="bob")
+        await turns()
+        await refused(greedy[2])
+        gate.open.set()
+        await asyncio.gather(running, *greedy[:2], ann, bob)
+        assert house.at_rest
+
+    run(main())
+
+
+def test_waiting_ends_with_the_call_and_leaves_no_trace() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=1)), Gate()
+        running, waiting, last = (house.start(gate) for _ in range(3))
+        await turns()
+        waiting.cancel()
+        await turns()
+        assert house.counters.depth()["server"] == 1
+        running.cancel()
+        await turns()
+        assert gate.running == 1  # the last one's
+        last.cancel()
+        await asyncio.gather(running, waiting, last, return_exceptions=True)
+        assert house.at_rest
+
+    run(main())
+
+
+def test_a_call_that_is_cancelled_when_its_turn_has_just_come_passes_it_on() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=1)), Gate()
+        running, chosen, last = (house.start(gate) for _ in range(3))
+        await turns()
+        gate.open.set()
+        await until_leaving(house, chosen)
+        chosen.cancel()
+        await asyncio.gather(running, last)
+        assert house.at_rest
+
+    async def until_leaving(house: House, chosen: "asyncio.Task[Json]") -> None:
+        while house.counters.servers["files"].waiting == 2:  # noqa: ASYNC110 - turn by turn
+            await asyncio.sleep(0)
+        assert not chosen.done()
+
+    run(main())
+
+
+def test_waiting_is_bounded_by_the_time_a_call_may_take() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(call_timeout=0.05, in_flight=1, per_minute=3)), Gate()
+        running = house.start(gate)
+        await turns()
+        denied = await refused(house.call())
+        assert "no place was free" in denied.message and denied.retry_after == 1
+        assert house.counters.servers["files"].spent == pytest.approx(1)  # a call that was not made is none
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert house.at_rest
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["error", "cancel"])
+def test_places_are_given_back_however_a_call_ends(how: str) -> None:
+    async def main() -> None:
+        config = Config(
+            server=FrontServer(limits=FrontLimits(in_flight=1)),
+            profiles=(Profile(name="work", limits=Limits(in_flight=1)),),
+            mcp_servers=(server(limits=Limits(in_flight=1)),),
+        )
+        house = House(config)
+
+        async def fails() -> Json:
+            raise RuntimeError("no")
+
+        call = house.start(fails if how == "error" else forever, profile="work")
+        await turns()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert house.at_rest
+        assert await house.call(profile="work") == {}
+
+    run(main())
+
+
+def test_giving_something_back_is_never_refused() -> None:
+    async def main() -> None:
+        house = House(of_clients(per_minute=1, in_flight=1))
+        await house.call(method="resources/subscribe")
+        await refused(house.call(method="resources/read"))
+        assert await house.call(method="resources/unsubscribe") == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed: int) -> None:
+    """Three kinds of limit, many clients, calls that end, fail and are cancelled at any moment."""
+    chance = random.Random(seed)
+    servers = {"files": 3, "web": 2}
+    running = dict.fromkeys(servers, 0)
+
+    async def work(name: str) -> Json:
+        running[name] += 1
+        assert running[name] <= servers[name]
+        try:
+            for _ in range(chance.randrange(6)):
+                await asyncio.sleep(0)
+            if chance.random() < 0.2:
+                raise RuntimeError("no")
+            return {}
+        finally:
+            running[name] -= 1
+
+    async def main() -> None:
+        config = Config(
+            server=FrontServer(limits=FrontLimits(in_flight=4, queue=3)),
+            profiles=(Profile(name="work", limits=Limits(in_flight=5, queue=8)),),
+            mcp_servers=tuple(server(name, limits=Limits(in_flight=n, queue=6)) for name, n in servers.items()),
+        )
+        house = House(config)
+        calls: list[asyncio.Task[Json]] = []
+        for _ in range(400):
+            name = chance.choice(list(servers))
+            profile = chance.choice(["work", None])
+            calls.append(
+                house.start(lambda name=name: work(name), who=f"w{chance.randrange(6)}", server=name, profile=profile)
+            )
+            if chance.random() < 0.3:
+                chance.choice(calls).cancel()
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(each) for each in done} <= {dict, RuntimeError, Denied, asyncio.CancelledError}
+        assert sum(isinstance(each, dict) for each in done) > 50
+        assert house.at_rest
+
+    run(main())
+
+
+# Reloads
+
+
+def test_counts_outlive_a_reload_and_new_limits_count_at_once() -> None:
+    async def main() -> None:
+        house = House(of_clients(per_minute=5))
+        for _ in range(4):
+            await house.call()
+        house.take_up(of_clients(per_minute=4))
+        await refused(house.call())
+        house.take_up(of_clients(per_minute=6))
+        await house.call()
+        await house.call()
+        await refused(house.call())
+        house.take_up(Config(mcp_servers=(server(),)))
+        assert house.limits is None
+        house.take_up(of_clients(per_minute=6))
+        await refused(house.call())
+
+    run(main())
+
+
+@pytest.mark.parametrize("after", [4, None])
+def test_who_waits_comes_in_when_a_reload_makes_room(after: int | None) -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=2)), Gate()
+        calls = [house.start(gate) for _ in range(4)]
+        await turns()
+        assert gate.running == 2
+        house.take_up(of_server(in_flight=after))
+        await turns()
+        assert gate.running == 4
+        gate.open.set()
+        await asyncio.gather(*calls)
+        assert house.at_rest
+
+    run(main())
+
+
+def test_a_lower_bound_lets_what_runs_finish_and_nobody_else_in() -> None:
+    async def main() -> None:
+        house, gate = House(of_server(in_flight=3)), Gate()
+        calls = [house.start(gate) for _ in range(3)]
+        await turns()
+        house.take_up(of_server(in_flight=1))
+        waits = house.start()
+        await turns()
+        assert not waits.done()
+        gate.open.set()
+        await asyncio.gather(*calls, waits)
+        assert house.at_rest
+
+    run(main())
+
+
+def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CLIENTS", 20)
+
+    async def main() -> None:
+        house, gate = House(of_clients(per_minute=60, in_flight=2)), Gate()
+        busy = [house.start(gate, who=f"busy{n}") for n in range(10)]
+        await turns()
+        for n in range(500):
+            await house.call(who=f"w{n}")
+            house.now += 0.5
+        assert len(house.counters.clients) <= 20
+        assert all((f"busy{n}", "10.0.0.1") in house.counters.clients for n in range(10))
+        busy += [house.start(gate, who=f"more{n}") for n in range(10)]
+        await turns()
+        assert (await refused(house.call(who="one too many"))).http_status == 503
+        gate.open.set()
+        await asyncio.gather(*busy)
+
+    run(main())
+
+
+def test_a_section_that_limits_no_calls_costs_none() -> None:
+    assert limiter(of_clients(sessions=5), PolicyState(None)) is None
+    assert limiter(of_server(queue=5), PolicyState(None)) is None
