@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Hashable, Iterable
-from html import escape
+from functools import cache
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
@@ -57,7 +57,7 @@ FORMS = (
     r"|mcpxkey-[\w-]{20,}"
 )
 """Well-known forms of keys and tokens."""
-_LOOKS = re.compile(
+_LOOKS = (
     rf"(?P<form>\b(?:{FORMS}))"
     r"|(?P<scheme>(?i:\b(?:bearer|basic))[ \t]+)(?!\w+=)(?=[^\s\d]{0,400}\d)[\w.~+/=-]{8,}"
     r"|(?P<address>://)[^\s/@\"'<>?#]{1,512}@"
@@ -113,7 +113,8 @@ def _spelled(secret: str) -> set[str]:
     lower = {re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), each) for each in percent}
     escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
     escaped |= {each.replace("/", "\\/") for each in escaped}
-    return {secret, escape(secret), *percent, *lower, *escaped, *_in_base64(secret)}
+    in_markup = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return {secret, in_markup, *percent, *lower, *escaped, *_in_base64(secret)}
 
 
 def _in_base64(secret: str) -> Iterable[str]:
@@ -137,7 +138,12 @@ def blotted(text: str, spelled: Iterable[str]) -> str:
 
 def without_forms(text: str) -> str:
     """Without what looks like a credential."""
-    return _LOOKS.sub(_mark, text)
+    return _looks().sub(_mark, text)
+
+
+@cache
+def _looks() -> re.Pattern[str]:
+    return re.compile(_LOOKS)  # some milliseconds, which a start need not take
 
 
 def _mark(found: re.Match[str]) -> str:
