@@ -27,9 +27,10 @@ from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
+from mcpx.model.redaction import Redactor
 from mcpx.processes import process
 from mcpx.wire import descriptors, memory
-from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
+from mcpx.wire.logs import OURS, LogFile, Outlet, Plain, hear_the_unheard
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger("mcpx")
@@ -73,7 +74,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     """Run the gateway in this process until it ends; the exit code."""
     if run.transport == "http":
         refuse_exposure(run.host, run.config)
-    _start_log(run)
+    redactor = Redactor()
+    redactor.learn("config", run.config.secrets)
+    _start_log(run, redactor)
     _make_room()
     _leave_no_core()
     for warning in run.config.warnings:
@@ -88,7 +91,7 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     try:
-        return start(_serve(run, environ))
+        return start(_serve(run, environ, redactor))
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
 
@@ -114,10 +117,10 @@ def _leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
-async def _serve(run: Run, environ: Mapping[str, str]) -> int:
+async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> int:
     asyncio.get_running_loop().set_exception_handler(_report)
     stop = asyncio.Event()
-    gateway = Gateway(run.config, environ, run.state, itself=run.itself)
+    gateway = Gateway(run.config, environ, run.state, itself=run.itself, redactor=redactor)
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
@@ -240,7 +243,8 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        return {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        return self._gateway.redactor.redact_values(told)
 
 
 async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
@@ -309,8 +313,8 @@ async def _first_of(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-def _start_log(run: Run) -> None:
-    """Log lines go to stderr or the log file, never to stdout."""
+def _start_log(run: Run, redactor: Redactor) -> None:
+    """Log lines go to stderr or the log file, never to stdout; whoever writes them."""
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(Plain(datefmt="%H:%M:%S"))
     targets: list[logging.Handler] = [console]
@@ -324,11 +328,12 @@ def _start_log(run: Run) -> None:
             raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
         handler.setFormatter(Plain())
         targets.append(handler)
-    outlet = Outlet(targets)
-    for name in ("mcpx", "asyncio"):
+    outlet = Outlet(targets, redactor.redact)
+    for name in ("", "mcpx", "asyncio"):
         root = logging.getLogger(name)
         root.propagate = False
         root.handlers[:] = [outlet]
+    hear_the_unheard()
     _set_level(run.log_level)
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from mcpx.auth import vault as vaults
+from mcpx.auth import sealing
 from mcpx.auth.vault import Vault
 
 CANARY = "canary-5f1d"
@@ -20,7 +20,7 @@ KEYED = {"MCPX_KEY": "correct horse battery staple"}
 
 @pytest.fixture(autouse=True)
 def quick_and_without_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vaults, "SCRYPT", {"n": 2**4, "r": 8, "p": 1})
+    monkeypatch.setattr(sealing, "SCRYPT", {"n": 2**4, "r": 8, "p": 1})
     monkeypatch.setitem(sys.modules, "keyring", None)
 
 

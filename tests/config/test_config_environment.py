@@ -176,7 +176,7 @@ def test_a_file_is_read_relative_to_the_config_without_its_last_newline(loaded: 
         ("${file:big}", "is larger than"),
         ("${file:binary}", "is not UTF-8 text"),
         ("${input:key}", "'${input:…}' is not supported yet"),
-        ("${keyring:a/b}", "'${keyring:…}' is not supported yet"),
+        ("${keyring:a b}", "'${keyring:a b}' is no name of a secret"),
         ("${vault:a}", "a '${…}' that is not understood"),
         ("${1A}", "a '${…}' that is not understood"),
         ("${A-b}", "a '${…}' that is not understood"),

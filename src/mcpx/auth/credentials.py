@@ -4,7 +4,7 @@ Promised: `now` costs a look; it gives the same object until something has chang
 of it makes them once. Secrets stay out of every `repr`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
@@ -82,6 +82,8 @@ class Purpose:
     """Where what a sign-in brings is kept."""
     callback: "Callable[[], Callback]" = _absent
     """Where a browser comes back to."""
+    learn: Callable[[Iterable[str]], None] = lambda _: None
+    """To be told the secrets that are got at run time, all that hold now, before they are used."""
 
 
 class SignIn(Credentials, Protocol):

@@ -195,6 +195,7 @@ class ClientCredentials:
         if len(token) > LONGEST_TOKEN or not all("!" <= char <= "~" for char in token):
             raise self._failed("issued a token that no header can hold")
         life = _seconds(said.get("expires_in"))
+        self._purpose.learn([token])
         proof = Proof(headers=(("Authorization", f"Bearer {token}"),))
         return _Token(proof, asked, asked + life - min(MARGIN, life / 10) if life < math.inf else life, asked + life)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.auth import AUTHS, Auth
 from mcpx.auth.credentials import Credentials, Purpose
+from mcpx.model.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
@@ -32,8 +33,12 @@ class Ring:
         state: Path | None,
         fetcher: "Callable[[], Fetcher]",
         changed: Callable[[Credentials], None] = lambda _: None,
+        redactor: Redactor | None = None,
     ) -> None:
-        """`changed` hears when somebody has signed in or out, or has to."""
+        """`changed` hears when somebody has signed in or out, or has to; `redactor` of every secret that is got."""
+        self._redactor = redactor or Redactor()
+        self._owners: dict[Credentials, object] = {}
+        """As whose the redactor knows their secrets."""
         self._environ, self._state, self._fetcher, self._changed = environ, state, fetcher, changed
         self._kept: dict[Key, tuple[Auth, Credentials]] = {}
         self._replaced: list[Credentials] = []
@@ -46,6 +51,7 @@ class Ring:
         if kept is None or kept[0] != auth:
             if kept is not None:
                 self._replaced.append(kept[1])
+            owner = object()
             purpose = Purpose(
                 server if own else name,
                 self._environ,
@@ -54,8 +60,10 @@ class Ring:
                 lambda: self._tell(key, auth),
                 lambda: self.vault,
                 lambda: self.callback,
+                lambda secrets: self._redactor.learn(owner, secrets),
             )
             kept = self._kept[key] = auth, auth.credentials(purpose)
+            self._owners[kept[1]] = owner
         return kept[1]
 
     def own(self, server: str, url: str) -> Credentials | None:
@@ -94,6 +102,8 @@ class Ring:
         self._replaced = [credentials for credentials in replaced if credentials in used]
         closing = [credentials for credentials in replaced if credentials not in used]
         await asyncio.gather(*(credentials.close() for credentials in closing))  # each may take its time
+        for credentials in closing:
+            self._redactor.forget(self._owners.pop(credentials, None))
 
     async def close(self) -> None:
         await self.keep({}, ())

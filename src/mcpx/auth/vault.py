@@ -17,11 +17,13 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from mcpx.auth import sealing
+from mcpx.auth.keychain import NoKeyring
+from mcpx.auth.sealing import Sealed, Secret, Source
 from mcpx.model.call import Json, as_object
 from mcpx.wire import codec
 from mcpx.wire.folders import private_folder, read_small
@@ -30,25 +32,13 @@ log = logging.getLogger(__name__)
 
 LARGEST = 2**20
 """Bytes of a file; a grant with its registration has some kilobytes."""
-SCRYPT = {"n": 2**14, "r": 8, "p": 1}
-"""40 ms and 16 MB, once for each salt: so much a guess at a passphrase costs too."""
 ASIDE = ".unreadable"
 LEFT = 60.0
 """Seconds after which what is half written was left so: by a process that was killed."""
-PATIENCE = 3.0
-"""Seconds a keyring may take: one that is locked asks a person, and everybody else waits meanwhile."""
-
-Source = Literal["MCPX_KEY", "keyring"]
 
 
 class _Sealed(Exception):
     """There is a file, and it cannot be read; says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Secret:
-    source: Source
-    text: str = field(repr=False)
 
 
 class Vault:
@@ -59,7 +49,6 @@ class Vault:
         """What was last read or written, and the mark of the file it was in; no mark: it is in no file."""
         self._buried: dict[str, object] = {}
         """Marks of files that were to be deleted, and could not be."""
-        self._keys: dict[tuple[str, bytes], bytes] = {}
         self._salts: dict[str, bytes] = {}
         """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
         derive one key."""
@@ -184,12 +173,9 @@ class Vault:
         secret = self._secret
         if secret is None:
             return codec.dump({"key": key, "value": codec.load(plain)})
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        salt = self._salts.setdefault(secret.source, os.urandom(16))
-        nonce = os.urandom(12)
-        data = AESGCM(self._derived(secret, salt)).encrypt(nonce, plain, key.encode())
-        parts = {"salt": salt, "nonce": nonce, "data": data}
+        sealed = sealing.seal(secret, plain, key.encode(), self._salts.get(secret.source))
+        self._salts[secret.source] = sealed.salt
+        parts = {"salt": sealed.salt, "nonce": sealed.nonce, "data": sealed.data}
         encoded = {name: base64.b64encode(part).decode() for name, part in parts.items()}
         return codec.dump({"sealed": 1, "by": secret.source, **encoded})
 
@@ -199,18 +185,15 @@ class Vault:
         if secret is None or secret.source != by:
             missing = "MCPX_KEY is not set" if by == "MCPX_KEY" else f"the key in the {by} is not used or not there"
             raise _Sealed(f"a kept sign-in is encrypted, and {missing}: set it as before, or sign in again ({file})")
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         try:
-            salt, nonce, data = (base64.b64decode(str(outer.get(part))) for part in ("salt", "nonce", "data"))
-            plain = AESGCM(self._derived(secret, salt)).decrypt(nonce, data, key.encode())
-            codec.load(plain)
-        except (InvalidTag, ValueError, codec.BadJson):
-            raise _Sealed(
-                f"a kept sign-in is encrypted with another {by}: set that again, or sign in again ({file})"
-            ) from None
-        self._salts[secret.source] = salt
+            sealed = Sealed(*(base64.b64decode(str(outer.get(part))) for part in ("salt", "nonce", "data")))
+            plain = sealing.unseal(secret, sealed, key.encode())
+            codec.load(plain or b"")
+        except (ValueError, codec.BadJson):
+            sealed, plain = None, None
+        if sealed is None or plain is None:
+            raise _Sealed(f"a kept sign-in is encrypted with another {by}: set that again, or sign in again ({file})")
+        self._salts[secret.source] = sealed.salt
         return plain
 
     def _set_aside(self, key: str) -> None:
@@ -250,53 +233,13 @@ class Vault:
     # Keys ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _secret(self) -> _Secret | None:
+    def _secret(self) -> Secret | None:
         if self._folder is None:
             return None
-        if given := self._environ.get("MCPX_KEY"):
-            return _Secret("MCPX_KEY", given)
-        held = _from_keyring()
-        return None if held is None else _Secret("keyring", held)
-
-    def _derived(self, secret: _Secret, salt: bytes) -> bytes:
-        known = self._keys.get((secret.source, salt))
-        if known is None:
-            known = hashlib.scrypt(
-                secret.text.encode(errors="surrogateescape"), salt=salt, dklen=32, maxmem=64 * 2**20, **SCRYPT
-            )
-            if len(self._keys) > 64:
-                self._keys.clear()
-            self._keys[secret.source, salt] = known
-        return known
-
-
-def _from_keyring() -> str | None:
-    """A key of our own in the system's keyring, made when it is not there; None where there is no usable keyring."""
-    from importlib.util import find_spec
-
-    if find_spec("keyring") is None:
-        return None
-    found: list[str] = []
-
-    def look() -> None:
-        import keyring  # pyright: ignore[reportMissingImports]
-
-        ring: Any = keyring
         try:
-            if ring.get_keyring().priority <= 0:
-                return  # there is none: this is the stand-in that refuses everything
-            held = ring.get_password("mcpx", "vault")
-            if held is None:
-                ring.set_password("mcpx", "vault", secrets.token_urlsafe(32))
-                held = ring.get_password("mcpx", "vault")  # as it was kept, should two have been at it
-            if held:
-                found.append(str(held))
-        except Exception as error:  # noqa: BLE001  whatever a backend raises
-            log.warning("the keyring cannot be used (%s): sign-ins are kept unencrypted", type(error).__name__)
-
-    worker = threading.Thread(target=look, name="keyring", daemon=True)
-    worker.start()
-    worker.join(PATIENCE)
-    if worker.is_alive():
-        log.warning("the keyring does not answer: sign-ins are kept unencrypted until the next start")
-    return found[0] if found else None
+            return sealing.given(self._environ) or sealing.from_keyring()
+        except NoKeyring as error:
+            if not error.absent:
+                until = " until the next start" if error.slow else ""
+                log.warning("%s: sign-ins are kept unencrypted%s", error, until)
+            return None

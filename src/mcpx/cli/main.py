@@ -24,6 +24,7 @@ commands:
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
+  mcpx secret ACTION       encrypt values of a config, keep secrets in the system's keyring
   mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
 
@@ -94,6 +95,10 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         from mcpx.cli.imports import parser_of
 
         return parser_of(description)
+    if command == "secret":
+        from mcpx.cli import secret
+
+        return secret.parser_of(description)
     parser = argparse.ArgumentParser(
         prog="mcpx" if command == "serve" else f"mcpx {command}",
         description=description,
@@ -250,11 +255,18 @@ def _import(options: argparse.Namespace) -> int:
     return run(options)
 
 
+def _secret(options: argparse.Namespace) -> int:
+    from mcpx.cli.secret import run
+
+    return run(options)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "serve": ("One MCP gateway in front of many MCP servers.", _serve),
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
+    "secret": ("Encrypt values of a config file, and keep secrets in the system's keyring.", _secret),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),
 }

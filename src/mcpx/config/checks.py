@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config.entries import RESERVED
+from mcpx.config.environment import is_encrypted
 from mcpx.config.problems import Findings, nearest
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
@@ -268,7 +269,7 @@ def secret_warnings(tree: Tree, path: Path) -> list[str]:
     found = _literal_secret(tree, ()) if os.name == "posix" and mode & 0o077 else None
     if found is None:
         return []
-    advice = "chmod 600 it, or keep the secret in ${VAR} or ${file:path}"
+    advice = "chmod 600 it, or keep the secret in ${VAR}, ${file:path}, ${keyring:name} or as 'enc:'"
     return [f"{path.name} holds a secret ({spell(found)}) and others may read it (mode {mode:04o}): {advice}"]
 
 
@@ -278,7 +279,7 @@ def _literal_secret(value: Any, path: KeyPath) -> KeyPath | None:
     if first := next(filter(None, found), None):
         return first
     text = _text(value) or ""
-    literal = text and not text.isdigit() and "${" not in text and not text.startswith("{")
+    literal = text and not text.isdigit() and "${" not in text and not text.startswith("{") and not is_encrypted(text)
     named = [step for step in path if isinstance(step, str)]
     secret = named and (re.search(_SECRET_NAME, named[-1]) or named[-2:] == ["api_key", "value"])
     return path if literal and secret else None

@@ -1,9 +1,11 @@
-"""References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`, and `$$` for a plain `$`.
+"""References in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:path}`, `${keyring:name}`, and `$$` for a
+plain `$`; and values that are encrypted as a whole (`enc:v1:…`).
 
 Promised: values only, never keys; what a variable or a file holds is text and is not looked into again. What cannot
-be had (an unset variable without default, a file that is not there, `${input:…}`, which VS Code asks its user for) is
-never a literal: it switches off the server or command it stands in, and anywhere else, or when strict, it is a finding.
-The references of a disabled entry are left alone. The process environment wins over the `.env` file beside the config.
+be had (an unset variable without default, a file or an entry that is not there, no key to decrypt with, `${input:…}`,
+which VS Code asks its user for) is never a literal: it switches off the server or command it stands in, and anywhere
+else, or when strict, it is a finding. The references of a disabled entry are left alone. The process environment wins
+over the `.env` file beside the config. What may be a secret is noted (`Environment.secrets`).
 Not done here: what values mean.
 """
 
@@ -12,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpx.config import dotenv
 from mcpx.config.problems import Findings, GaveUpError, Spot, brief
@@ -28,6 +30,10 @@ from mcpx.config.tree import (
     is_extra,
     shorten,
 )
+from mcpx.model.redaction import is_secret_name
+
+if TYPE_CHECKING:
+    from mcpx.auth.keychain import NoKeyring
 
 ENTRY_SECTIONS = {"mcp_servers": "server", "commands": "command"}
 """Top keys whose entries can be switched off, and what one of them is called."""
@@ -44,7 +50,10 @@ MAX_FAILURES = 5
 
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _BRACES = re.compile(r"\$\$|\$\{|\}")
-_NOT_YET = ("input", "keyring", "command")
+_NOT_YET = ("input", "command")
+_SEALED = re.compile(r"enc:v\d+:")
+MOST_SEALED = 500
+"""Encrypted values of one configuration: opening one may take 40 ms."""
 
 
 class Environment:
@@ -59,6 +68,11 @@ class Environment:
         self._looked_for = looked_for
         self.words = words
         self.warnings: list[str] = []
+        self.secrets: set[str] = set()
+        """What was looked up and may be a secret."""
+        self._kept: dict[str, str | None] = {}
+        self._opened: dict[str, str] = {}
+        self._no_keyring: NoKeyring | None = None
 
     def get(self, name: str) -> str | None:
         value = self._environ.get(name)
@@ -68,6 +82,39 @@ class Environment:
         path = self._folder / os.path.expanduser(name)
         self._looked_for.append(path)
         return read_text(path, MAX_SECRET_FILE)
+
+    def keyring(self, name: str) -> str | None:
+        """What the system's keyring has under this name, each asked for once. Raises `NoKeyring`."""
+        from mcpx.auth import keychain  # only who keeps something there pays for it
+
+        if self._no_keyring is not None:
+            raise self._no_keyring
+        if name not in self._kept:
+            try:
+                self._kept[name] = keychain.look_up(name)
+            except keychain.NoKeyring as error:
+                self._no_keyring = error
+                raise
+        return self._kept[name]
+
+    def decrypted(self, text: str) -> str:
+        """What an encrypted value holds. Raises `BadSeal`."""
+        from mcpx.auth import sealing
+
+        if text not in self._opened:
+            if len(self._opened) >= MOST_SEALED:
+                raise sealing.BadSeal(f"more than {MOST_SEALED} encrypted values")
+            self._opened[text] = sealing.decrypt(text, self._environ)
+        return self._opened[text]
+
+    def note(self, value: str, name: str, path: KeyPath) -> None:
+        """A value that came from a variable or a file, if its name or its place says that it is a secret."""
+        place = [step for step in path if isinstance(step, str)]
+        named = is_secret_name(name) or (bool(place) and is_secret_name(place[-1]))
+        # A header may have any name; what is only a word or a number there is no secret.
+        in_header = "headers" in place and len(value) >= 12 and not value.isalpha() and not value.isdigit()
+        if named or in_header:
+            self.secrets.add(value)
 
     def assignments(self, name: str) -> dict[str, str]:
         """Those of a file that is read like `.env`."""
@@ -198,6 +245,8 @@ class _Expander:
 
     def text(self, text: str, path: KeyPath, depth: int = 0) -> str:
         """The text with its references replaced; `Unresolved` when one of them was reported."""
+        if depth == 0 and text.startswith("enc:v") and is_encrypted(text):
+            return self._decrypted(text, path)
         if "$" not in text:
             return text
         parts: list[str] = []
@@ -233,10 +282,12 @@ class _Expander:
         kind, colon, rest = body.partition(":")
         if kind == "file" and colon:
             return self._file(self.text(rest, path, depth + 1), path)
+        if kind == "keyring" and colon:
+            return self._keyring(self.text(rest, path, depth + 1), path)
         if kind in _NOT_YET and colon:
             hint = "write ${VAR} or ${file:path} instead"
             return self._fail(f"'${{{kind}:…}}' is not supported yet", path, hint)
-        hint = "write ${VAR}, ${VAR:-default} or ${file:path}; a literal $ is $$"
+        hint = "write ${VAR}, ${VAR:-default}, ${file:path} or ${keyring:name}; a literal $ is $$"
         # In a client's file it may be a word of that client.
         refuse = self._fail if self._environment.words else self._wrong
         return refuse("a '${…}' that is not understood", path, hint)
@@ -244,6 +295,7 @@ class _Expander:
     def _variable(self, name: str, default: str | None, path: KeyPath, depth: int) -> str:
         value = self._environment.get(name)
         if value or (value is not None and default is None):
+            self._environment.note(value, name, path)
             return value
         if default is not None:
             return self.text(default, path, depth + 1)
@@ -255,9 +307,43 @@ class _Expander:
         if isinstance(name, Unresolved):
             return name
         try:
-            return self._environment.file(name).rstrip("\r\n")
+            value = self._environment.file(name).rstrip("\r\n")
         except UnreadableError as error:
             return self._fail(f"file {shorten(name)!r} {error}", path)
+        if value.isprintable() and " " not in value:
+            self._environment.secrets.add(value)  # hardly anything else is kept in a file of its own
+        self._environment.note(value, os.path.basename(name), path)
+        return value
+
+    def _keyring(self, name: str, path: KeyPath) -> str:
+        from mcpx.auth import keychain
+
+        if isinstance(name, Unresolved):
+            return name
+        shown = shorten(name)
+        if not keychain.is_name(name):
+            hint = "letters, digits and _ - . / make a name"
+            return self._wrong(f"'${{keyring:{shown}}}' is no name of a secret", path, hint)
+        try:
+            value = self._environment.keyring(name)
+        except keychain.NoKeyring as error:
+            return self._fail(f"${{keyring:{shown}}} cannot be looked up: {error}", path, "or write ${VAR} instead")
+        if not value:
+            return self._fail(f"the keyring has no secret {shown!r}", path, f"set it with: mcpx secret set {shown}")
+        self._environment.secrets.add(value)
+        return value
+
+    def _decrypted(self, text: str, path: KeyPath) -> str:
+        from mcpx.auth import sealing
+
+        try:
+            value = self._environment.decrypted(text)
+        except sealing.NoKey as error:
+            return self._fail(str(error), path, "the key is what 'mcpx secret encrypt' used")
+        except sealing.BadSeal as error:
+            return self._wrong(str(error), path, "make it anew with: mcpx secret encrypt")
+        self._environment.secrets.add(value)
+        return Expanded(value)
 
     def _fail(self, message: str, path: KeyPath, hint: str = "") -> Unresolved:
         self._missing.add(message, path, hint=hint)
@@ -271,12 +357,18 @@ class _Expander:
 def _leave(value: Any) -> Any:
     """The same with its references left as they are."""
     if isinstance(value, str):
-        return Unresolved(value) if "${" in value else value.replace("$$", "$")
+        unread = "${" in value or is_encrypted(value)
+        return Unresolved(value) if unread else value.replace("$$", "$")
     if (table := as_map(value)) is not None:
         return {key: _leave(item) for key, item in table.items()}
     if (items := as_list(value)) is not None:
         return [_leave(item) for item in items]
     return value
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether a value is one that `mcpx secret encrypt` made, or is meant to be."""
+    return _SEALED.match(text) is not None
 
 
 def _closing_brace(text: str, start: int) -> int:

@@ -20,6 +20,7 @@ from mcpx.config.merge import join, lay
 from mcpx.config.nodes import MAX_NODES
 from mcpx.config.problems import Findings, GaveUpError, Refused, tell
 from mcpx.config.schema import Config, Dialect
+from mcpx.config.secrets import secrets_in
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import Tree, children
 from mcpx.config.unapplied import unapplied
@@ -102,6 +103,7 @@ def _load(
     for server in config.mcp_servers:
         if server.name in renamed:
             warnings.append(f"server {renamed[server.name]!r} is called {server.name!r} here: its own name is reserved")
+    config = replace(config, secrets=frozenset((*secrets_in(config), *environment.secrets)))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
 
 

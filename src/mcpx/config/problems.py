@@ -27,7 +27,7 @@ _SECRET_KEY = r"(?i)(?<![a-z_])env|headers|params|body|token|passw|secret|api.?k
 _SECRET_LINE = (
     r"(?i)(?:token|passw|pwd|secret|api.?key|authorization|cookie|credential|bearer|basic)\w*[\"']?[\s:=,]+\S"
     r"|(?:env|headers|params|body)[\"']?\s*:\s*[{\[]"
-    r"|://[^/\s]*@"
+    r"|://[^/\s]*@|enc:v\d"
 )
 """A line that carries a secret's value beside its name, or a whole block of possible secrets."""
 

@@ -211,6 +211,8 @@ class Config:
     """Files and folders, absolute, that were read or looked for: a change there may change the outcome."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """What is odd but not wrong, ready to print."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False, metadata=NOT_IN_FILE)
+    """What in it must not be said to anybody, wherever it came from."""
 
     @property
     def guarded(self) -> bool:

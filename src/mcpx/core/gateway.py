@@ -32,6 +32,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
 from mcpx.model.offer import Kind
+from mcpx.model.redaction import Redactor
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
@@ -74,11 +75,17 @@ class Gateway:
         *,
         itself: str = "",
         looks: bool = False,
+        redactor: Redactor | None = None,
     ) -> None:
         """`state` is the folder for what is not configuration; without one nothing is kept. `itself` marks this
         gateway to itself, should one of its servers turn out to be the gateway. `looks`: it is only to be seen how
-        the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used."""
+        the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used.
+        `redactor`: what the log uses too."""
         self.itself = itself
+        self.redactor = redactor or Redactor()
+        """What must not be said to anybody; up to date with configurations and tokens."""
+        self.redactor.learn("config", config.secrets)
+        self.redactor.learn("environment", filter(None, [environ.get("MCPX_KEY")]))
         self.bus = Bus()
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""
@@ -86,7 +93,9 @@ class Gateway:
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
         gate = Gate(STARTS_AT_ONCE)
-        self._around = Surroundings(environ, self._snapshots, gate, lambda: self.ring, not looks, itself)
+        self._around = Surroundings(
+            environ, self._snapshots, gate, lambda: self.ring, not looks, itself, redact=self.redactor.redact
+        )
         self._environ, self._state = environ, state
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
@@ -126,7 +135,9 @@ class Gateway:
             return None
         from mcpx.core.local import LocalCommands, Means  # who has none does without
 
-        means = Means(self._environ, lambda: self.fetcher, lambda: self._surface_state.checker, self.ring)
+        means = Means(
+            self._environ, lambda: self.fetcher, lambda: self._surface_state.checker, self.ring, self.redactor.redact
+        )
         return LocalCommands(config, means, before)
 
     def _warden(self, config: Config) -> "Warden | None":
@@ -182,7 +193,7 @@ class Gateway:
         """The credentials that servers and commands use."""
         from mcpx.auth.ring import Ring
 
-        return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed)
+        return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed, self.redactor)
 
     def _credentials_changed(self, credentials: "Credentials") -> None:
         for upstream in self._all():
@@ -203,6 +214,7 @@ class Gateway:
         """Take up a new configuration. What did not change is the same object, connections, calls and all."""
         async with self._applying:
             before = self.generation
+            self.redactor.learn("config", config.secrets)
             plan = plan_of(before.config, config)
             if plan.empty:
                 return plan

@@ -43,6 +43,8 @@ class Means:
     fetcher: Callable[[], Fetcher]
     checker: "Callable[[], Checker]"
     ring: Ring
+    redact: Callable[[str], str] = str
+    """Takes out of a text what must not be said."""
 
 
 class Tool:
@@ -100,7 +102,7 @@ class Tool:
                 raise TypeError(f"the result of a command is a mapping, not {type(result).__name__}")
             return result
         except CommandFailed as error:
-            return failure(self.command.name, str(error))
+            return failure(self.command.name, self._means.redact(str(error)))
         except RpcError:
             raise
         except (Exception, SystemExit) as error:  # a library that ends the program is no reason to end it

@@ -63,7 +63,8 @@ class ConfigStore:
             return {"ok": False, "error": "there is no config file to read again"}
         async with self._turn:
             try:
-                config = self._read(text)
+                # In a thread: a keyring or the opening of what is encrypted may take its time.
+                config = await asyncio.to_thread(self._read, text)
             except ConfigError as error:
                 answer = self._refused(error)
             else:

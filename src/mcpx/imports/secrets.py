@@ -3,6 +3,7 @@
 import re
 
 from mcpx.imports.names import snake
+from mcpx.model.redaction import FORMS
 
 
 def _words(text: str) -> frozenset[str]:
@@ -18,11 +19,7 @@ _OF_A_KEY = _words(
 )
 _HARMLESS = _words("page next previous continuation sync cursor idempotency sort partition primary public")
 """Before `token` or `key`: nobody's secret."""
-_LOOKS = re.compile(
-    r"[spr]k_(?:live|test)_\w{8,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}"
-    r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
-)
-"""Well-known forms of keys and tokens."""
+_LOOKS = re.compile(FORMS)
 
 
 def is_secret(name: str, value: str, *, header: bool = False) -> bool:

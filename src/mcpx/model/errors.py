@@ -148,6 +148,10 @@ class Unavailable(RpcError):
         self.retry_after: float | None = None
         """Seconds after which the server, which did not act on the request, wants to be asked again."""
 
+    def say(self, message: str) -> None:
+        """The same in other words."""
+        self.message, self.args = message, (message,)
+
     @property
     def passing(self) -> bool:
         return super().passing or (self.http_status is None and self.code in _PASSING)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Protocol
 
+from mcpx.model.redaction import blotted, spellings
 from mcpx.wire import logs
 
 _log = logging.getLogger("mcpx.server")
@@ -42,8 +43,6 @@ _AFTERWORD = re.compile(r"\s|[\^~=\-\s{}\[\]()]*$|Node\.js v\d|npm (?:error|ERR!
 # npm says it first, then explains at length.
 _NPM = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |dest )\S")
 _SECRET = re.compile(r"(?i)token|passw|pwd|secret|key|auth|cookie|credential|dsn")
-SECRET_LENGTH = 6
-"""Characters; what is shorter would blot out ordinary words."""
 
 
 class Timer(Protocol):
@@ -183,14 +182,5 @@ def shortened(line: str) -> str:
 
 def redaction(env: Mapping[str, str]) -> Callable[[str], str]:
     """Its secrets do not come out by way of what it prints."""
-    values = [value for name, value in env.items() if _SECRET.search(name)]
-    # A key of several lines comes out line by line; of two that overlap, the one that holds the other goes first.
-    values += [line for value in values for line in map(str.strip, value.splitlines())]
-    secrets = sorted({value for value in values if len(value) >= SECRET_LENGTH}, key=len, reverse=True)
-
-    def redact(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return redact
+    secrets = spellings(value for name, value in env.items() if _SECRET.search(name))
+    return lambda text: blotted(text, secrets)

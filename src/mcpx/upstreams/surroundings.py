@@ -30,3 +30,5 @@ class Surroundings:
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
     budget: Budget = field(default_factory=Budget)
     """Of what all of them offer."""
+    redact: Callable[[str], str] = str
+    """Takes out of a text what must not be said."""

@@ -21,6 +21,7 @@ from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.wire.logs import plain
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Upstream:
         """Seconds the last probe took."""
         self._tasks = Tasks(server.name)
         self._hub = hub
+        self._redact = around.redact
         self._auth = auth
         self.credentials, self.signing = proofs_of(server, auth, around, self._tasks)
         """What proves the gateway to it, and how people sign in to it where they can."""
@@ -145,6 +147,7 @@ class Upstream:
                 self.changed(link)
                 return None
             problem = f"{self.name}: died right after it was connected"
+        problem = self._fit_to_say(problem)
         known = self._life.needs_auth and problem == self.status.last_error  # it is asked once a minute
         log.log(
             logging.DEBUG if known else logging.WARNING, "[%s] %s", self.name, problem.removeprefix(f"{self.name}: ")
@@ -157,7 +160,11 @@ class Upstream:
 
     def lost(self, reason: str) -> None:
         self._stop_watching()
-        self._life.lost(reason)
+        self._life.lost(self._fit_to_say(reason))
+
+    def _fit_to_say(self, problem: str) -> str:
+        """To people and clients: a server's words may hold anything."""
+        return plain(self._redact(problem))
 
     def renew(self) -> None:
         self._stop_watching()
@@ -217,7 +224,7 @@ class Upstream:
         self._hub.state_changed(self.name)
         if not signing.changed():
             if self.status.state == "needs_auth":
-                self._life.set("needs_auth", signing.reason)
+                self._life.set("needs_auth", self._fit_to_say(signing.reason))
             return
         log.info("[%s] sign-in has changed, it is connected anew", self.name)
         main = self._links.main
@@ -334,8 +341,10 @@ class Upstream:
         except RpcError as error:
             if not isinstance(error, Unavailable):
                 self._life.recovery.served()  # an error is an answer
-            elif self._wants_sign_in(error):
-                self._life.set("needs_auth", error.message)
+            else:
+                error.say(self._fit_to_say(error.message))
+                if self._wants_sign_in(error):
+                    self._life.set("needs_auth", error.message)
             raise
         finally:
             self._running -= 1
@@ -396,6 +405,7 @@ class Upstream:
                 status = 401 if self.status.state == "needs_auth" else None
                 raise Unavailable(self.name, SERVER_DOWN, reason, http_status=status)
         except Unavailable as error:
+            error.say(self._fit_to_say(error.message))
             self._wants_sign_in(error)
             raise
 
@@ -411,8 +421,12 @@ class Upstream:
         """Listen for a resource on behalf of a session or of a modern client's listening."""
         await self._connected()
         params = params or {}
-        link = await self._connections.link_to_watch(Call("resources/subscribe", params, caller))
-        return await self._connections.subscriptions.subscribe(link, uri, who, params)
+        try:
+            link = await self._connections.link_to_watch(Call("resources/subscribe", params, caller))
+            return await self._connections.subscriptions.subscribe(link, uri, who, params)
+        except Unavailable as error:
+            error.say(self._fit_to_say(error.message))
+            raise
 
     async def unwatch(self, who: str) -> None:
         await self._connections.subscriptions.end(self._links, who)

@@ -2,8 +2,9 @@
 
 Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`); a kind of line,
 which is its wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`). So no
-caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out.
-No promise: that there is no secret in it.
+caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out. An outlet
+that was given a way to redact lets no text out that did not go through it: messages before they are cut, and the whole
+line once more, with its traceback, whatever formats it.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ import logging.handlers
 import os
 import re
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -90,14 +92,14 @@ class Plain(logging.Formatter):
         shown = "\n    ".join(map(plain, message.splitlines())) if ours else plain(message)
         text = f"{self.formatTime(record, self.datefmt)} {record.levelname} {shown}"
         if record.exc_info and record.exc_info[1] is not None:
-            text += _told(record.exc_info[1])
+            text += _told(record.exc_info[1], getattr(record, "redact", str))
         return text
 
 
-def _told(error: BaseException) -> str:
+def _told(error: BaseException, redact: Callable[[str], str] = str) -> str:
     """A traceback, indented, so that none of it looks like a line of the log; what the error says is one line."""
     told: list[str] = []
-    for part in traceback.format_exception(error):
+    for part in map(redact, traceback.format_exception(error)):
         is_frame = part.lstrip(" |+-").startswith('File "')  # its code is ours, the rest may quote a peer
         told += part.splitlines() if is_frame else [part.strip("\n")] if part.strip() else []
     text = "".join(f"\n    {plain(line[:LONGEST])}" for line in told)
@@ -121,12 +123,28 @@ class _Kind:
         return logging.LogRecord(self.name, self.level, "", 0, "%s", (text,), None)
 
 
-class Outlet(logging.Handler):
-    """The one handler of the log: limits, then hands on."""
+class _Redacted(logging.Formatter):
+    """What another makes of a record, without what must not be said."""
 
-    def __init__(self, targets: Sequence[logging.Handler]) -> None:
+    def __init__(self, form: logging.Formatter, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._form, self._redact = form, redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(self._form.format(record))
+
+
+class Outlet(logging.Handler):
+    """The one handler of the log: limits, redacts, then hands on."""
+
+    def __init__(self, targets: Sequence[logging.Handler], redact: Callable[[str], str] | None = None) -> None:
+        """`redact` takes out of a text what must not be said; the targets have their formatters by now."""
         super().__init__()
         self.targets = tuple(targets)
+        self._redact = redact
+        if redact is not None:
+            for target in targets:
+                target.setFormatter(_Redacted(target.formatter or Plain(), redact))
         self._kinds: dict[tuple[str, str, str | None], _Kind] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -179,9 +197,33 @@ class Outlet(logging.Handler):
         return kind
 
     def _hand_on(self, record: logging.LogRecord) -> None:
+        if self._redact is not None:
+            record.msg, record.args = self._redact(record.getMessage()), ()
+            record.redact = self._redact
         for target in self.targets:
             if record.levelno >= target.level:
                 target.handle(record)
+
+
+def hear_the_unheard() -> None:
+    """What nobody caught, in any thread, becomes a line of the log like all others: Python would write it to standard
+    error as it is."""
+    log = logging.getLogger("mcpx")
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            return
+        log.critical("mcpx failed", exc_info=(kind, error, trace))
+
+    def in_thread(args: Any) -> None:
+        if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+            log.error("a thread failed", exc_info=args.exc_value)
+
+    def unraisable(args: Any) -> None:
+        if args.exc_value is not None:
+            log.error("%s", args.err_msg or "an error where none could be raised", exc_info=args.exc_value)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_thread, unraisable
 
 
 class LogFile(logging.handlers.RotatingFileHandler):

@@ -172,6 +172,8 @@ class OAuthCredentials:
         held = None if grant is None else grant.tokens
         if held is not None:
             self.problem = None
+        if grant is not None:
+            self._purpose.learn([grant.client.secret, *(() if held is None else (held.access, held.refresh))])
         self._proof = None if held is None else Proof((("Authorization", f"Bearer {held.access}"),))
         self._renew_at = NEVER if held is None or not held.refresh or held.renew is None else held.renew
 

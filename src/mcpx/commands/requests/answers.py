@@ -6,16 +6,16 @@ not a success is a `CommandFailed` with the status and the beginning of the body
 """
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
-from urllib.parse import quote
 
 from mcpx.commands.requests.bodies import charset_of, is_json, is_xml
 from mcpx.commands.work import CommandFailed
 from mcpx.model.call import Json, is_object
 from mcpx.model.kinds import Mistake
+from mcpx.model.redaction import blotted, spellings
 from mcpx.wire import codec
 from mcpx.wire.exchange import PHRASES
 from mcpx.wire.fetch import Answer
@@ -224,7 +224,8 @@ def failure(answer: Answer, secrets: Iterable[str] = ()) -> CommandFailed:
         said += ", a redirect that was not followed"
     begins = answer.body[: 8 * SHOWN]
     if b"\0" not in begins or _TEXTUAL.fullmatch(kind):
-        shown = printable(without(begins.decode(charset_of(content_type), "replace"), secrets), SHOWN)
+        text = blotted(begins.decode(charset_of(content_type), "replace"), spellings(secrets, LEAST_SECRET))
+        shown = printable(text, SHOWN)
         said = f"{said}: {shown}" if shown else said
     return CommandFailed(said)
 
@@ -237,27 +238,3 @@ def printable(text: str, most: int) -> str:
     """On one line, nothing in it that a terminal would obey, and not too long."""
     clean = " ".join(_LETTERS.sub(" ", text[: 4 * most]).split())
     return clean if len(clean) <= most else f"{clean[:most]}…"
-
-
-def without(text: str, secrets: Iterable[str]) -> str:
-    """A text in which a server may have said our secrets back, without them."""
-    for secret in sorted(_spellings(secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _spellings(secrets: Iterable[str]) -> set[str]:
-    """A secret as it may be echoed: with and without its scheme, unpacked, percent-encoded, inside JSON."""
-    found: set[str] = set()
-    for secret in secrets:
-        scheme, _, bare = secret.partition(" ")
-        found |= {secret, bare}
-        if scheme.lower() == "basic":
-            try:
-                pair = b64decode(bare).decode()
-            except ValueError:
-                continue
-            found |= {pair, pair.partition(":")[2]}
-    found |= {quote(secret, safe="", errors="replace") for secret in found}
-    found |= {codec.dump(secret).decode()[1:-1] for secret in found}
-    return {secret for secret in found if len(secret) >= LEAST_SECRET}

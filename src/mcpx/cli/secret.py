@@ -1,0 +1,97 @@
+"""`mcpx secret`: values for a config file that nobody can read there, and secrets in the system's keyring.
+
+A secret is read from standard input or typed unseen, never taken from the command line, which other programs and the
+shell's history see.
+"""
+
+import argparse
+import os
+import sys
+
+from mcpx.model.errors import ConfigError
+
+COULD_NOT = 1
+LONGEST = 64 * 1024
+"""Bytes of a secret."""
+
+EPILOG = """\
+  mcpx secret encrypt       read a secret, print it encrypted, for any value of a config file: token: enc:v1:…
+                            (by MCPX_KEY, else by a key in the system's keyring)
+  mcpx secret key           make a key for MCPX_KEY and print it, once
+  mcpx secret set NAME      read a secret into the system's keyring; a config refers to it by ${keyring:NAME}
+  mcpx secret list          the names that were set
+  mcpx secret remove NAME   take one out again
+
+A secret is read from standard input (echo … | mcpx secret encrypt) or asked for."""
+
+_NAMED = ("set", "remove")
+
+
+def parser_of(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcpx secret",
+        description=description,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("action", choices=("encrypt", "key", "set", "list", "remove"), help="what to do")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="set, remove: what it is called")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from mcpx.auth import keychain, sealing
+
+    action, name = options.action, options.name
+    if (name is None) == (action in _NAMED):
+        if name is None:
+            raise ConfigError([f"error: say: mcpx secret {action} NAME"])
+        # It may be the secret itself: it is not said again.
+        raise ConfigError([f"error: 'mcpx secret {action}' takes no name; a secret is read from standard input"])
+    if name is not None and not keychain.is_name(name):
+        raise ConfigError(["error: not a possible name: letters, digits and _ - . / make one, 'vault' is taken"])
+    try:
+        match action:
+            case "key":
+                sys.stdout.write(f"{sealing.new_key()}\n")
+                _tell("keep it where mcpx finds it as MCPX_KEY; it is not shown again, and nothing replaces it")
+            case "encrypt":
+                sys.stdout.write(f"{sealing.encrypt(_read(), os.environ)}\n")
+            case "set":
+                keychain.keep(name, _read())
+                _tell(f"kept; a config refers to it by ${{keyring:{name}}}")
+            case "remove":
+                if not keychain.remove(name):
+                    _tell(f"the keyring has no secret {name!r}")
+                    return COULD_NOT
+            case _:
+                sys.stdout.write("".join(f"{each}\n" for each in keychain.names()))
+    except (keychain.NoKeyring, sealing.NoKey) as error:
+        _tell(f"error: {error}")
+        if isinstance(error, sealing.NoKey):
+            _tell("make one: export MCPX_KEY=$(mcpx secret key)")
+        return COULD_NOT
+    return 0
+
+
+def _read() -> str:
+    """The secret, without the line break that `echo` puts behind it."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        secret = getpass("secret: ")
+    else:
+        raw = sys.stdin.buffer.read(LONGEST + 1)
+        if len(raw) > LONGEST:
+            raise ConfigError([f"error: a secret has at most {LONGEST:,} bytes"])
+        try:
+            secret = raw.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            raise ConfigError(["error: a secret is text (UTF-8)"]) from None
+    if not secret:
+        raise ConfigError(["error: there is nothing on standard input"])
+    return secret
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
