@@ -51,6 +51,13 @@ class _Counting(TreeInterpreter):
         functions: Any = vars(self)["_functions"]
         return functions.call_function(node["value"], given)
 
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        made: Any = super().visit_comparator(node, value)
+        # What has no order is null to the library, so "more than ten" would not hold for a list of eleven.
+        if made is None and all(self.visit(child, value) is not None for child in node["children"]):
+            raise Unjudged
+        return made
+
     def charge(self, value: object) -> None:
         stack = [value]
         while stack:
