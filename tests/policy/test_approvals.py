@@ -141,9 +141,8 @@ def test_what_is_kept_of_arguments_is_bounded() -> None:
 
 
 def test_people_are_shown_one_line_without_secrets_and_the_end_of_what_is_long() -> None:
-    text = shown(
-        {"password": "hunter2", "api_key": ["k"], "note": "a\nb\u202ec\x1b[2J", "cmd": "x" * 9_999 + "; rm -rf /"}
-    )
+    told = {"password": "hunter2", "api_key": ["k"], "note": "a\nb\u202ec\x1b[2J", "cmd": "x" * 9_999 + "; rm -rf /"}
+    text = shown(told)
     assert "hunter2" not in text and '"k"' not in text
     assert text.isprintable() and "\\u202e" in text and "; rm -rf /" in text
     assert line("a\u2028b", 10) == "a\\u2028b"

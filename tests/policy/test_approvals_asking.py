@@ -25,10 +25,12 @@ class Voice:
     def __init__(self, answer: Json | Exception | None) -> None:
         self.answer = answer
         self.asked: list[tuple[str, str, Json | None]] = []
+        self.heard = asyncio.Event()
         self.taken_back = False
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
         self.asked.append((server, method, params))
+        self.heard.set()
         if self.answer is None:
             try:
                 await asyncio.Event().wait()
@@ -144,8 +146,7 @@ def test_a_call_that_is_given_up_takes_its_question_back() -> None:
     async def test() -> None:
         server, (caller, voice) = Server(), older(None)
         task = asyncio.ensure_future(Desk().call(server, caller))
-        while not voice.asked:
-            await asyncio.sleep(0)
+        await voice.heard.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
