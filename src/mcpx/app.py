@@ -19,6 +19,7 @@ from typing import Any, Literal
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
 from mcpx.config.watch import Watcher
+from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
@@ -215,7 +216,12 @@ class Upkeep:
             sign_ins = SignIns(self._gateway)
             self._control = Control(
                 path,
-                {"status": lambda _: self.status(), "reload": lambda _: self._store.asked(), **sign_ins.verbs},
+                {
+                    "status": lambda _: self.status(),
+                    "reload": lambda _: self._store.asked(),
+                    **sign_ins.verbs,
+                    **PendingCalls(self._gateway).verbs,
+                },
             )
             await self._control.start()
         if self._run.reload is not None:

@@ -65,11 +65,21 @@ class _Checks:
                 if (name := _text(pattern)) is not None and not re.search(r"[*?\[]", name):
                     path = ("profiles", index, "servers", position)
                     self._known(name.removeprefix("!"), known, "server", path)
-        rules = (as_map(self._tree.get("policy")) or {}).get("rules")
-        for index, rule in maps_in(rules):
+        if (policy := as_map(self._tree.get("policy"))) is not None:
+            self._policy(policy, [*known, "mcpx"])
+        return self._warnings
+
+    def _policy(self, policy: Tree, servers: list[str]) -> None:
+        from mcpx.config.rule_checks import check_rules  # only a file with rules pays for it
+
+        for index, rule in maps_in(policy.get("rules")):
             for position, name in enumerate(as_list(rule.get("profiles")) or ()):
                 self._known(name, self._profiles, "profile", ("policy", "rules", index, "profiles", position))
-        return self._warnings
+            for position, pattern in enumerate(as_list(rule.get("servers")) or ()):
+                if (name := _text(pattern)) and not re.search(r"[*?\[]", name) and name != "!":
+                    path = ("policy", "rules", index, "servers", position)
+                    self._known(name.removeprefix("!"), servers, "server", path)
+        self._warnings += check_rules(policy, self._findings)
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")

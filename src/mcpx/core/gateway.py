@@ -154,7 +154,7 @@ class Gateway:
         """What of policy outlives a reload."""
         from mcpx.policy.state import PolicyState
 
-        return PolicyState(self._state)
+        return PolicyState(self._state, self.bus.publish)
 
     def queued(self) -> Mapping[str, int]:
         """Calls that wait for their turn, by the kind of limit that has them wait: `client`, `profile`, `server`."""
@@ -331,7 +331,8 @@ class Gateway:
         upstream = self.generation.upstreams.get(server)
         if upstream is None:
             raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
-        await upstream.watch(caller, uri, who)
+        call = Call("subscriptions/listen", {"uri": uri}, caller)
+        await self.relay(server, uri, call, call.params, lambda: upstream.watch(caller, uri, who))
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""

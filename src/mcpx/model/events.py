@@ -86,9 +86,25 @@ class CallFinished:
     """Of the JSON-RPC error it ended with."""
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalChanged:
+    """A call waits for somebody to approve it, or waits no more."""
+
+    id: str
+    state: "ApprovalState"
+    server: str
+    name: str
+    principal: str
+    profile: str | None
+    rule: str
+    by: str = ""
+    """Who decided, where somebody has."""
+
+
+ApprovalState = Literal["pending", "approved", "denied", "used", "expired"]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
 """`denied`: a rule, a person or a limit refused it, so no server heard of it."""
-Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished
+Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished | ApprovalChanged
 Listener = Callable[[Any], None]
 
 

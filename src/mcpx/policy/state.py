@@ -1,17 +1,22 @@
 """What of policy outlives a reload: pins, approvals, counters of limits. Each is made when it is first needed."""
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mcpx.model.events import Event
+    from mcpx.policy.approvals import Approvals
+    from mcpx.policy.asking import Asking
     from mcpx.policy.counters import Counters
 
 
 class PolicyState:
-    def __init__(self, folder: Path | None) -> None:
-        """`folder`: where what must outlive the process is kept; None keeps nothing."""
+    def __init__(self, folder: Path | None, publish: "Callable[[Event], None]" = lambda event: None) -> None:
+        """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`: where it is told."""
         self.folder = folder
+        self._publish = publish
 
     @cached_property
     def counters(self) -> "Counters":
@@ -26,3 +31,18 @@ class PolicyState:
             from mcpx.policy.counters import NO_BOUND
 
             self.counters.take_up(NO_BOUND, {}, {})
+
+    @cached_property
+    def approvals(self) -> "Approvals":
+        """Calls that wait for somebody to approve them."""
+        from mcpx.policy.approvals import Approvals
+
+        return Approvals(self._publish)
+
+    @cached_property
+    def asking(self) -> "Asking":
+        """How people are asked about calls."""
+        from mcpx.policy.asking import Asking
+        from mcpx.policy.seals import Goings, Seals
+
+        return Asking(self.approvals, Seals(), Goings())

@@ -5,12 +5,18 @@ A configuration that guards nothing has none, and its calls pay nothing.
 
 from collections.abc import Awaitable, Callable
 
-from mcpx.config import Config
+from mcpx.config import Config, Policy
 from mcpx.model.call import Caller, Json
+from mcpx.model.errors import DENIED, INVALID_PARAMS, RESOURCE_NOT_FOUND, Denied, NotFound
 from mcpx.model.events import Passage
+from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
+from mcpx.policy.rules import COMMANDS, Rule, Rules
+from mcpx.policy.showing import line
 from mcpx.policy.sight import Sight
 from mcpx.policy.state import PolicyState
+
+Forward = Callable[[], Awaitable[Json]]
 
 
 class Warden:
@@ -19,11 +25,49 @@ class Warden:
         self._state = state
         self.limits = limiter(config, state)
         """None: it limits nothing."""
+        self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
+        self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
+        """None where the configuration has none."""
 
     def sight(self, caller: Caller) -> Sight | None:
         """What this caller sees; None: everything."""
         return None
 
-    def guard(self, passage: Passage, forward: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
+    def believes(self, server: str) -> bool:
+        """Whether what tools of a server say of themselves is taken at its word; local commands are the user's own."""
+        return server in self._open or server == COMMANDS
+
+    def guard(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then."""
+        if self.rules is not None:
+            rule, hidden = self.rules.decide(passage)
+            passage.rule = rule.label
+            if rule.effect == "deny":
+                raise _refusal(passage, rule, hidden=hidden)
+            if rule.effect == "ask":
+                return self._state.asking.pass_if_approved(passage, rule, lambda: self._limited(passage, forward))
+            if passage.caller.modern and "requestState" in passage.params:
+                strip(passage)  # it was asked about before a reload, and need not be any more
+        return self._limited(passage, forward)
+
+    def _limited(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         return forward() if self.limits is None else self.limits.passing(passage, forward)
+
+
+def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
+    """In words that tell nothing of what is hidden: such a call only comes where a reload was quicker."""
+    offer = passage.offer
+    name = passage.name if offer is None else offer.public
+    if hidden:
+        return _unknown(passage, name)
+    what = f"{passage.server}.{line(passage.name, 300)}"
+    if rule.reason:
+        return Denied(DENIED, f"{what} is not allowed: {rule.reason}")
+    return Denied(DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}")
+
+
+def _unknown(passage: Passage, name: str) -> NotFound:
+    kind = "resources" if passage.offer is None else passage.offer.kind
+    if kind == "resources":
+        return NotFound("resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND)
+    return NotFound(kind.removesuffix("s"), name)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from mcpx.catalog.catalog import Catalog
 from mcpx.formats.writing import NO_NOTES, schema_writer
 from mcpx.model.call import Call, Caller, Json, is_object
-from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
+from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
 from mcpx.surfaces.descriptions import describe_server
@@ -137,7 +137,7 @@ class Compact(Surface):
                 raise await self.guide.no_tool(view.catalog, name)
         except Mistake as mistake:
             return self.failure(await self.guide.explained(view, mistake))
-        except Unavailable as error:
+        except (Unavailable, Denied) as error:
             return self.failure(error.message)
         return answer
 

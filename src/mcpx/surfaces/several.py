@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpx.catalog.entries import hints_of
 from mcpx.model.call import QUESTION_CAPABILITIES, Call, Json, as_list, is_array, is_object
-from mcpx.model.errors import INVALID_PARAMS, RpcError, Unavailable
+from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.surfaces.blocks import HELD, joined, weight_of
 from mcpx.surfaces.finding.mistakes import Mistake
@@ -324,7 +324,7 @@ def _unasked(call: Call) -> Call:
 
 def _told(error: RpcError) -> str:
     """An error of a server as text; of our own, which name the server, the message says all."""
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | Denied):
         return error.message
     try:
         data = "" if error.data is None else f", data: {cut(codec.dump(error.data).decode(), DATA)}"

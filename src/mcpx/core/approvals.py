@@ -1,0 +1,31 @@
+"""Calls that wait for approval, and the way to decide about them, for whoever looks after a gateway.
+
+Each answer is an object for a command line or an API, with `ok`. Arguments are told shortened, without what is secret.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from mcpx.core.gateway import Gateway
+from mcpx.model.call import Json
+
+
+class PendingCalls:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @property
+    def verbs(self) -> Mapping[str, Callable[[Json], Awaitable[Json]]]:
+        """For the control socket."""
+        return {"approvals": self._list, "decide": self._decide}
+
+    async def _list(self, request: Json) -> Json:
+        return {"ok": True, "calls": [approval.told() for approval in self._gateway.policy_state.approvals.pending()]}
+
+    async def _decide(self, request: Json) -> Json:
+        id, allow, by = request.get("id"), request.get("allow"), request.get("by")
+        if not isinstance(id, str) or not isinstance(allow, bool):
+            return {"ok": False, "error": "'id' must be a text and 'allow' true or false"}
+        approval = self._gateway.policy_state.approvals.decide(id, allow=allow, by=by if isinstance(by, str) else "")
+        if approval is None:
+            return {"ok": False, "error": f"no call waits for approval under {id!r}", "unknown": True}
+        return {"ok": True, "call": approval.told()}

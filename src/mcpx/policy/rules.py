@@ -1,0 +1,282 @@
+"""The rules of a configuration: what is done with a call, and what is not even shown. The first that matches counts.
+
+A rule with `tools`, `read_only`, `destructive` or `arguments` concerns tools only; one without any of these concerns
+all that its servers offer. What the gateway answers itself (server `mcpx`) is concerned only where a rule names it.
+
+A `deny` without a reason that holds whatever the arguments are *hides*: what it concerns reads as unknown. So does
+`default: deny`. With a reason it is shown, and refused with that reason. Where a tool may be called with some arguments
+it is never hidden.
+
+Most of a rule is known before a call comes. For each kind of caller and each tool the rules that may still match are
+worked out once: those that depend on arguments, up to the first that does not. That is a pure function of what it is
+remembered by, so it is never wrong, only forgotten: all at once, when there are too many, or with the configuration.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Final, Literal, NamedTuple
+
+from mcpx.config import Policy, PolicyRule
+from mcpx.model.call import Json, as_object
+from mcpx.model.events import Passage
+from mcpx.model.offer import Offer
+from mcpx.policy.arguments import conditions_of, hold
+from mcpx.policy.patterns import Patterns
+
+OURS: Final = "mcpx"
+"""The server that the gateway's own tools belong to."""
+COMMANDS: Final = "commands"
+"""The service of the local commands."""
+REMEMBERED = 20_000
+"""Pairs of caller and tool whose rules are remembered."""
+PRINCIPALS = 10_000
+"""Callers of whom it is remembered which rules may concern them."""
+LONGEST = 1_024
+"""Characters of a principal's name with which it is remembered."""
+
+Effect = Literal["allow", "deny", "ask"]
+
+
+class Thing(NamedTuple):
+    """What a call is aimed at, as far as rules look at it."""
+
+    server: str
+    name: str | None = None
+    """A tool, as its server calls it; None: a prompt, a resource, anything that is no tool."""
+    public: str = ""
+    read_only: bool = False
+    destructive: bool = True
+
+    @property
+    def is_tool(self) -> bool:
+        return self.name is not None
+
+
+class Left(NamedTuple):
+    """What may still be decided about a tool when all but the arguments is known."""
+
+    rules: "tuple[Rule, ...]"
+    """Those that depend on the arguments, in order."""
+    last: "Rule"
+    """What counts if none of them matches."""
+    hidden: bool
+
+
+class Finding(NamedTuple):
+    """What one rule makes of a tool, for `mcpx explain`."""
+
+    label: str
+    effect: Effect
+    matches: bool
+    why: str
+    """Where it does not match: what is in the way. Where it does: what it says of arguments, if anything."""
+    depends: bool
+    """Whether it matches depends on the arguments of the call."""
+
+
+class Rule:
+    """One rule, ready to be held against calls."""
+
+    def __init__(self, index: int, rule: PolicyRule) -> None:
+        self.label = f"rule {index}"
+        self.effect: Effect = rule.effect
+        self.reason = rule.reason
+        self.conditions = () if rule.arguments is None else conditions_of(rule.arguments)
+        self.argument_names = () if rule.arguments is None else tuple(rule.arguments)
+        self._profiles = None if rule.profiles is None else frozenset(rule.profiles)
+        self.principals = None if rule.principals is None else Patterns(rule.principals)
+        self._servers = None if rule.servers is None else Patterns(rule.servers)
+        self._names_us = rule.servers is not None and OURS in rule.servers
+        self._tools = None if rule.tools is None else Patterns(rule.tools)
+        self._read_only = rule.read_only
+        self._destructive = rule.destructive
+        self.looks_at_hints = rule.read_only is not None or rule.destructive is not None
+        self.tools_only = rule.tools is not None or self.looks_at_hints or rule.arguments is not None
+
+    def concerns(self, profile: str | None, server: str) -> bool:
+        """Whether anything of that server, reached that way, may be meant; who calls is not looked at."""
+        if server == OURS and not self._names_us:
+            return False
+        return (self._profiles is None or profile in self._profiles) and (
+            self._servers is None or self._servers.matches(server)
+        )
+
+    def means(self, thing: Thing) -> bool:
+        """Of what `concerns` said yes to: whether this is meant, with one or other arguments."""
+        return not self.tools_only or (thing.name is not None and self._what_not(thing) is None)
+
+    def _what_not(self, thing: Thing) -> str | None:
+        if self._tools is not None and not self._tools.matches(*names_of(thing)):
+            return "tools does not match"
+        if self._read_only is not None and self._read_only != thing.read_only:
+            return "the tool is not known to be read-only" if self._read_only else "the tool is read-only"
+        if self._destructive is not None and self._destructive != thing.destructive:
+            return "the tool does not destroy anything" if self._destructive else "the tool may destroy something"
+        return None
+
+    def holds(self, arguments: object) -> bool:
+        return not self.conditions or hold(self.conditions, arguments, allows=self.effect == "allow")
+
+    def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
+        """Why it does not concern that tool, in words; None if it does."""
+        if thing.server == OURS and not self._names_us:
+            return f"servers does not name {OURS}"
+        if self._profiles is not None and profile not in self._profiles:
+            return "profiles does not match"
+        if self.principals is not None and not self.principals.matches(principal):
+            return "principals does not match"
+        if self._servers is not None and not self._servers.matches(thing.server):
+            return "servers does not match"
+        if self.tools_only and not thing.is_tool:
+            return "it concerns tools only"
+        return self._what_not(thing) if self.tools_only else None
+
+
+class Rules:
+    def __init__(self, policy: Policy, believes: Callable[[str], bool]) -> None:
+        """`believes`: whether what tools of a server say of themselves is taken at its word."""
+        self._rules = tuple(Rule(index, rule) for index, rule in enumerate(policy.rules, 1))
+        self._default = _otherwise(policy.default)
+        self._ours = _otherwise("allow")
+        self._believes = believes
+        self._looks_at_hints = any(rule.looks_at_hints for rule in self._rules)
+        self._about_principals = [(1 << at, r.principals) for at, r in enumerate(self._rules) if r.principals]
+        self._classes: dict[str, int] = {}
+        self._left: dict[tuple[str | None, int, Thing], Left] = {}
+
+    # Calls -------------------------------------------------------------------------------------------------------
+
+    def decide(self, passage: Passage) -> tuple[Rule, bool]:
+        """The rule that counts for a call, and whether what is called should read as unknown."""
+        caller = passage.caller
+        thing = self._thing(passage.server, passage.name, passage.offer)
+        left = self._of(caller.profile, caller.principal, thing)
+        if left.rules:
+            arguments = arguments_of(passage)
+            for rule in left.rules:
+                if rule.holds(arguments):
+                    return rule, left.hidden
+        return left.last, left.hidden
+
+    # What is not shown ---------------------------------------------------------------------------------------------
+
+    def hidden(self, profile: str | None, principal: str, offer: Offer) -> bool:
+        """Whether a tool, prompt, resource or template reads as unknown."""
+        return self._of(profile, principal, self._thing(offer.server, offer.name, offer)).hidden
+
+    def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool:
+        """The same of a resource by its URI, listed or not: no rule looks at that, only at whose it is."""
+        return self._of(profile, principal, Thing(server)).hidden
+
+    def hidden_server(self, profile: str | None, principal: str, server: str) -> bool:
+        """Whether nothing of a server can be shown, whatever it offers."""
+        mask = self._class(principal)
+        for at, rule in enumerate(self._rules):
+            if not self._may_concern(at, rule, profile, mask, server):
+                continue
+            if rule.effect != "deny" or (rule.reason and not rule.conditions):
+                return False
+            if not rule.tools_only:
+                return True
+        return server != OURS and self._default.effect == "deny"
+
+    def principal_class(self, principal: str) -> Hashable:
+        """Callers of the same class are the same to all rules."""
+        return self._class(principal)
+
+    # Explaining ----------------------------------------------------------------------------------------------------
+
+    def explain(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
+        """Every rule up to the one that counts whatever the arguments are, which may be the default."""
+        thing = self._thing(offer.server, offer.name, offer)
+        findings: list[Finding] = []
+        for rule in self._rules:
+            why = rule.why_not(profile, principal, thing)
+            depends = why is None and bool(rule.conditions)
+            if depends:
+                why = f"if the arguments match: {', '.join(rule.argument_names)}"
+            findings.append(Finding(rule.label, rule.effect, why is None or depends, why or "", depends))
+            if why is None:
+                return findings
+        last = self._ours if thing.server == OURS else self._default
+        return [*findings, Finding(last.label, last.effect, True, "no rule matches", False)]
+
+    # Inside --------------------------------------------------------------------------------------------------------
+
+    def _thing(self, server: str, name: str, offer: Offer | None) -> Thing:
+        if offer is None:
+            return Thing(server, name, "", True, False) if server == OURS else Thing(server)
+        if offer.kind != "tools":
+            return Thing(server)
+        if not self._looks_at_hints:
+            return Thing(server, offer.name, offer.public)
+        read_only, destructive = hints_of(offer.definition) if self._believes(server) else (False, True)
+        return Thing(server, offer.name, offer.public, read_only, destructive)
+
+    def _of(self, profile: str | None, principal: str, thing: Thing) -> Left:
+        mask = self._class(principal)
+        key = (profile, mask, thing)
+        left = self._left.get(key)
+        if left is None:
+            if len(self._left) >= REMEMBERED:
+                self._left.clear()
+            left = self._left[key] = self._worked_out(profile, mask, thing)
+        return left
+
+    def _worked_out(self, profile: str | None, mask: int, thing: Thing) -> Left:
+        depending: list[Rule] = []
+        last = self._ours if thing.server == OURS else self._default
+        for at, rule in enumerate(self._rules):
+            if self._may_concern(at, rule, profile, mask, thing.server) and rule.means(thing):
+                if not rule.conditions:
+                    last = rule
+                    break
+                depending.append(rule)
+        hidden = not last.reason and all(rule.effect == "deny" for rule in (*depending, last))
+        return Left(tuple(depending), last, hidden)
+
+    def _may_concern(self, at: int, rule: Rule, profile: str | None, mask: int, server: str) -> bool:
+        return (rule.principals is None or bool(mask >> at & 1)) and rule.concerns(profile, server)
+
+    def _class(self, principal: str) -> int:
+        """One bit for each rule that looks at who calls, and means this one."""
+        if not self._about_principals:
+            return 0
+        mask = self._classes.get(principal)
+        if mask is None:
+            mask = sum(bit for bit, patterns in self._about_principals if patterns.matches(principal))
+            if len(principal) <= LONGEST:
+                if len(self._classes) >= PRINCIPALS:
+                    self._classes.clear()
+                self._classes[principal] = mask
+        return mask
+
+
+def arguments_of(passage: Passage) -> object:
+    """The arguments as they will be acted on: a local command fills in its defaults after it was let through."""
+    given = passage.params.get("arguments")
+    if passage.server != COMMANDS or passage.offer is None:
+        return given
+    from mcpx.commands.parameters import with_defaults
+
+    if given is not None and not isinstance(given, dict):
+        return given
+    return with_defaults(as_object(passage.offer.definition.get("inputSchema")), as_object(given))
+
+
+def hints_of(definition: Json) -> tuple[bool, bool]:
+    """Whether a tool says that it changes nothing, and whether it may destroy something: it may unless it says no."""
+    annotations = as_object(definition.get("annotations"))
+    read_only = annotations.get("readOnlyHint") is True
+    return read_only, not read_only and annotations.get("destructiveHint") is not False
+
+
+def names_of(thing: Thing) -> tuple[str, ...]:
+    """All that a tool is called."""
+    name = thing.name or ""
+    return (thing.public or name, name, f"{thing.server}.{name}")
+
+
+def _otherwise(effect: Literal["allow", "deny"]) -> Rule:
+    rule = Rule(0, PolicyRule(effect=effect))
+    rule.label = "default"
+    return rule

@@ -1,0 +1,186 @@
+"""SEC-7: an approval is for one call, used once, and in time; a state is for one question."""
+
+from typing import Any
+
+import pytest
+
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import OVERLOADED, Denied
+from mcpx.model.events import ApprovalChanged, Passage
+from mcpx.policy import approvals as module
+from mcpx.policy import seals as sealing
+from mcpx.policy.approvals import Approval, Approvals, binding_of
+from mcpx.policy.seals import Goings, Seals
+from mcpx.policy.showing import line, shown
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Waiting:
+    """Approvals with what they told."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.told: list[ApprovalChanged] = []
+        self.approvals = Approvals(self.told.append, self.clock)
+
+    def ask(self, call: Passage) -> Approval:
+        arguments = call.params.get("arguments")
+        return self.approvals.wait_for(call, binding_of(call, arguments), arguments, "rule 1", "why")
+
+    @property
+    def states(self) -> list[str]:
+        return [event.state for event in self.told]
+
+
+def passage(arguments: Any, principal: str = "ada", profile: str | None = None, **params: Any) -> Passage:
+    said: Json = {"name": "rm", "arguments": arguments, **params}
+    return Passage("files", "rm", None, Call("tools/call", said, Caller(principal, profile)), said)
+
+
+def binding(arguments: Any, **more: Any) -> bytes:
+    return binding_of(passage(arguments, **more), arguments)
+
+
+def test_a_binding_is_of_the_exact_call() -> None:
+    one = binding({"a": 1, "b": [2]})
+    assert one == binding({"b": [2], "a": 1}) == binding({"a": 1, "b": [2]}, _meta={"progressToken": 7})
+    others = [
+        binding({"a": 1, "b": [3]}),
+        binding({"a": 1.0, "b": [2]}),
+        binding({"a": 1, "b": [2]}, principal="bob"),
+        binding({"a": 1, "b": [2]}, profile="p"),
+        binding({"a": 1, "b": [2]}, task={}),
+        binding({"a": 1, "b": [2]}, requestState="of an older client, to whom it means nothing"),
+        binding({}),
+    ]
+    assert len({one, *others}) == 1 + len(others)
+
+
+def test_half_an_emoji_and_a_huge_number_can_be_bound() -> None:
+    assert binding({"a": "\ud83d"}) != binding({"a": "\ude00"})
+    assert binding({"a": 10**30}) != binding({"a": 10**30 + 1})
+
+
+def test_the_same_call_waits_under_the_same_id() -> None:
+    waiting = Waiting()
+    first = waiting.ask(passage({"path": "/a"}))
+    assert waiting.ask(passage({"path": "/a"})) is first
+    assert waiting.ask(passage({"path": "/b"})) is not first
+    assert [each.id for each in waiting.approvals.pending()] == [each.id for each in waiting.approvals.pending()]
+    assert waiting.states == ["pending", "pending"]
+
+
+def test_an_approval_is_used_once() -> None:
+    waiting = Waiting()
+    asked = waiting.ask(passage({}))
+    assert waiting.approvals.decide(asked.id, allow=True, by="eve") is asked
+    found = waiting.approvals.of(binding({}))
+    assert found is asked and found.state == "approved" and found.by == "eve"
+    waiting.approvals.use(found)
+    assert waiting.approvals.of(binding({})) is None
+    assert waiting.states == ["pending", "approved", "used"]
+
+
+def test_an_approval_that_reached_no_server_is_there_again() -> None:
+    waiting = Waiting()
+    asked = waiting.ask(passage({}))
+    waiting.approvals.decide(asked.id, allow=True, by="")
+    waiting.approvals.use(asked)
+    waiting.approvals.give_back(asked)
+    assert waiting.approvals.of(binding({})) is asked
+
+
+def test_a_decision_is_made_once_and_a_refusal_is_remembered() -> None:
+    waiting = Waiting()
+    asked = waiting.ask(passage({}))
+    waiting.approvals.decide(asked.id, allow=False, by="")
+    assert waiting.approvals.decide(asked.id, allow=True, by="") is None
+    assert waiting.approvals.pending() == []
+    assert waiting.ask(passage({})).state == "denied"
+    waiting.clock.now += module.REFUSED
+    assert waiting.ask(passage({})).state == "pending"
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_what_waits_or_was_approved_is_forgotten_in_time(decided: bool) -> None:
+    waiting = Waiting()
+    asked = waiting.ask(passage({}))
+    if decided:
+        waiting.approvals.decide(asked.id, allow=True, by="")
+    waiting.clock.now += module.WAITS
+    assert waiting.approvals.of(binding({})) is None
+    assert waiting.approvals.decide(asked.id, allow=True, by="") is None
+    assert waiting.states[-1] == "expired"
+
+
+def test_no_more_wait_than_may_and_no_caller_takes_the_place_of_all_others() -> None:
+    waiting = Waiting()
+    for number in range(module.MOST_EACH):
+        waiting.ask(passage({"n": number}))
+    with pytest.raises(Denied) as refused:
+        waiting.ask(passage({"n": -1}))
+    assert refused.value.code == OVERLOADED
+    others = module.MOST - module.MOST_EACH
+    for number in range(others):
+        waiting.ask(passage({"n": number}, principal=f"bob {number // module.MOST_EACH}"))
+    with pytest.raises(Denied):
+        waiting.ask(passage({}, principal="cleo"))
+    assert len(waiting.approvals.pending()) == module.MOST
+
+
+def test_what_is_kept_of_arguments_is_bounded() -> None:
+    asked = Waiting().ask(passage({"a": "x" * 1_000_000, "b": [["y"] * 1_000] * 1_000, "c" * 1_000_000: 1}))
+    assert len(asked.arguments) < 6_000
+
+
+def test_people_are_shown_one_line_without_secrets_and_the_end_of_what_is_long() -> None:
+    told = {"password": "hunter2", "api_key": ["k"], "note": "a\nb\u202ec\x1b[2J", "cmd": "x" * 9_999 + "; rm -rf /"}
+    text = shown(told)
+    assert "hunter2" not in text and '"k"' not in text
+    assert text.isprintable() and "\\u202e" in text and "; rm -rf /" in text
+    assert line("a\u2028b", 10) == "a\\u2028b"
+
+
+def test_a_state_is_redeemed_once_for_the_call_it_was_given_for() -> None:
+    clock = Clock()
+    seals = Seals(clock)
+    state = seals.seal(b"one")
+    assert Seals.ours(state) and not Seals.ours("other") and not Seals.ours(None)
+    assert not seals.redeem(state, b"two")
+    assert not seals.redeem(state[:-2] + ("AA" if state[-2:] != "AA" else "BB"), b"one")
+    assert not seals.redeem(sealing.PREFIX, b"one") and not seals.redeem(sealing.PREFIX + "é!", b"one")
+    assert not Seals(clock).redeem(state, b"one")
+    assert seals.redeem(state, b"one")
+    assert not seals.redeem(state, b"one")
+
+
+def test_a_state_that_is_too_old_is_not_redeemed() -> None:
+    clock = Clock()
+    seals = Seals(clock)
+    state = seals.seal(b"one")
+    clock.now += sealing.OPEN_FOR
+    assert not seals.redeem(state, b"one")
+
+
+def test_of_too_many_open_questions_the_oldest_is_asked_again() -> None:
+    seals = Seals()
+    states = [seals.seal(b"one") for _ in range(sealing.MOST + 1)]
+    assert not seals.redeem(states[0], b"one") and seals.redeem(states[1], b"one")
+
+
+def test_a_call_goes_on_once_with_the_state_its_server_gave() -> None:
+    clock = Clock()
+    goings = Goings(clock)
+    goings.goes_on(b"one", "s")
+    assert not goings.take(b"two", "s") and not goings.take(b"one", "t") and not goings.take(b"one", None)
+    assert goings.take(b"one", "s") and not goings.take(b"one", "s")
+    goings.goes_on(b"one", None)
+    clock.now += sealing.OPEN_FOR
+    assert not goings.take(b"one", None)
