@@ -16,7 +16,9 @@ from mcpx.model.same import same
 RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 """Keys of a server that its connections are made with; all others can be changed while they live."""
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
-"""What only a new process takes up, beside all of `server`."""
+"""What only a new process takes up, beside `server`."""
+LIVE = frozenset({"server.auth", "server.allowed_hosts", "server.allowed_origins", "server.trusted_proxies"})
+"""What of `server` is taken up while it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def _differing(old: Any, new: Any) -> list[str]:
 
 
 def _is_fixed(key: str) -> bool:
-    return key.startswith("server.") or key in NEEDS_RESTART
+    return (key.startswith("server.") and key not in LIVE) or key in NEEDS_RESTART
 
 
 def _listed(names: tuple[str, ...]) -> str:
