@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
@@ -33,6 +33,9 @@ from mcpx.processes import process
 from mcpx.wire import descriptors, memory
 from mcpx.wire.logs import OURS, LogFile, Outlet, Plain, hear_the_unheard
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.front.http import HttpFront
 
 log = logging.getLogger("mcpx")
 
@@ -74,7 +77,7 @@ class Run:
 def serve(run: Run, environ: Mapping[str, str]) -> int:
     """Run the gateway in this process until it ends; the exit code."""
     if run.transport == "http":
-        refuse_exposure(run.host, run.config)
+        refuse_exposure(run.host, run.config, lambda: _has_tokens(run.state))
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
     _start_log(run, redactor)
@@ -95,6 +98,12 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         return start(_serve(run, environ, redactor))
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
+
+
+def _has_tokens(state: Path | None) -> bool:
+    from mcpx.front.identity.store import has_tokens
+
+    return has_tokens(state)
 
 
 def _make_room() -> None:
@@ -203,7 +212,9 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._store = ConfigStore(gateway, run.reload, self._applied)
+        self._store = ConfigStore(gateway, self._reading(), self._applied, self._coming)
+        self.front: HttpFront | None = None
+        """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
         """Where clients find it over HTTP, once it listens."""
 
@@ -243,7 +254,26 @@ class Upkeep:
         if self._gateway.generation.config.global_.hot_reload:
             await self._store.propose(by="the file changed")
 
+    def _reading(self) -> Read | None:
+        """What opens the tools to the network by accident is refused when it is read again too."""
+        read, run = self._run.reload, self._run
+        if read is None or run.transport != "http":
+            return read
+
+        def judged(text: str | None) -> Config:
+            config = read(text)
+            refuse_exposure(run.host, config)
+            return config
+
+        return judged
+
+    def _coming(self, config: Config) -> None:
+        if self.front is not None:
+            self.front.narrow(config)
+
     def _applied(self, config: Config) -> None:
+        if self.front is not None:
+            self.front.take_up(config)
         if not self._run.log_level_given:
             _set_level(config.global_.log_level)
 
@@ -267,13 +297,13 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) ->
 
 
 async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep) -> int:
-    from mcpx.front.guard import Guard
     from mcpx.front.http import HttpFront
+    from mcpx.front.reception import House, Reception
 
     server = run.config.server
-    tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
-    guard = Guard(run.host, tokens, run.itself, server.allowed_origins)
-    front = HttpFront(dispatcher, guard, max_request=run.config.global_.max_request)
+    house = House(run.host, run.itself, run.state)
+    reception = Reception(house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.fetcher)
+    upkeep.front = front = HttpFront(dispatcher, reception, max_request=run.config.global_.max_request)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host

@@ -25,6 +25,7 @@ commands:
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
   mcpx secret ACTION       encrypt values of a config, keep secrets in the system's keyring
+  mcpx token new|list|revoke NAME [CONFIG]           tokens that clients over the network show
   mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = _command(arguments)
         describe, run = COMMANDS[command]
         parser = _parser(command, describe)
-        parse = parser.parse_intermixed_args if command == "auth" else parser.parse_args
+        parse = parser.parse_intermixed_args if command in ("auth", "token") else parser.parse_args
         return run(parse(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
@@ -99,6 +100,10 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         from mcpx.cli import secret
 
         return secret.parser_of(description)
+    if command == "token":
+        from mcpx.cli.token import parser_of
+
+        return parser_of(description)
     parser = argparse.ArgumentParser(
         prog="mcpx" if command == "serve" else f"mcpx {command}",
         description=description,
@@ -194,7 +199,9 @@ def _check(options: argparse.Namespace) -> int:
     for warning in [*config.warnings, *program_warnings(config, os.environ)]:
         sys.stderr.write(f"warning: {warning}\n")
     if binds:
-        refuse_exposure(address(options, os.environ, config)[0], config)
+        from mcpx.front.identity.store import has_tokens
+
+        refuse_exposure(address(options, os.environ, config)[0], config, lambda: has_tokens(state_folder(os.environ)))
     enabled = sum(server.enabled for server in config.mcp_servers)
     sys.stdout.write(
         f"{path}: good · {config.dialect} shape · mode {config.mode}"
@@ -237,6 +244,16 @@ def _auth(options: argparse.Namespace) -> int:
     return auth.login(where, name, not options.no_browser) if action == "login" else auth.logout(where, name)
 
 
+def _token(options: argparse.Namespace) -> int:
+    from mcpx.cli.token import run
+
+    def load() -> "Config | None":
+        path = _found(options)
+        return None if path is None else _load(path, options)
+
+    return run(options, load, state_folder(os.environ))
+
+
 def _absolute(path: Path) -> Path:
     """As `Config.path` has it: a running gateway is found by it."""
     return Path(os.path.abspath(path))
@@ -266,6 +283,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
+    "token": ("Make, list and revoke tokens that clients over the network show (server.auth: {type: bearer}).", _token),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
     "secret": ("Encrypt values of a config file, and keep secrets in the system's keyring.", _secret),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),

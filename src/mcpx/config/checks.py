@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 MAX_NAME = 64
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
+_HOST_NAME = r"(?i)(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]*:[0-9a-f:.]*\]?"
 _SECRET_NAME = r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|authorization|credential|cookie)s?\Z"
 
 
@@ -49,8 +51,14 @@ class _Checks:
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
-        for index, origin in enumerate(as_list((as_map(self._tree.get("server")) or {}).get("allowed_origins")) or ()):
-            self._origin(origin, ("server", "allowed_origins", index))
+        front = as_map(self._tree.get("server")) or {}
+        for key, judge in (
+            ("allowed_origins", self._origin),
+            ("allowed_hosts", self._host_name),
+            ("trusted_proxies", self._network),
+        ):
+            for index, text in enumerate(as_list(front.get(key)) or ()):
+                judge(text, ("server", key, index))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -83,10 +91,19 @@ class _Checks:
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")
+        secrets: dict[str, int] = {}
         for index, token in maps_in(auth.get("tokens")):
             self._known(token.get("profile"), self._profiles, "profile", (*path, "tokens", index, "profile"))
+            text = _text(token.get("token"))
+            if text is not None and (first := secrets.setdefault(text, index)) != index:
+                rival, at = self._findings.spot((*path, "tokens", first, "token")), (*path, "tokens", index, "token")
+                hint = "each must have its own, or nobody knows whose it is"
+                self._findings.add("two tokens are the same", at, hint=hint, rival=rival)
+        for scope, profile in (as_map(auth.get("scopes")) or {}).items():
+            self._known(profile, self._profiles, "profile", (*path, "scopes", scope))
         kind = str(auth.get("type") or "bearer").lower()
-        for key, goes_with in (("tokens", "bearer"), ("issuer", "jwt"), ("audience", "jwt"), ("jwks_url", "jwt")):
+        signed = ("issuer", "audience", "jwks_url", "scopes")
+        for key, goes_with in (("tokens", "bearer"), *((key, "jwt") for key in signed)):
             if kind in ("bearer", "jwt") and kind != goes_with and auth.get(key) is not None:
                 hint = f"this one is 'type: {kind}'"
                 self._findings.add(f"'{key}' goes with 'type: {goes_with}'", (*path, key), hint=hint, at="key")
@@ -211,6 +228,20 @@ class _Checks:
         if text is not None and Origin.parse(text) is None:
             hint = "http:// or https://, a name, a port where it is not the usual one: https://app.example:8443"
             self._findings.add("not the origin of a web page", path, hint=hint)
+
+    def _host_name(self, value: Any, path: KeyPath) -> None:
+        text = _text(value)
+        if text is not None and not re.fullmatch(_HOST_NAME, text):
+            hint = "a name or address without scheme, port or path; '*.' before a name stands for all below it"
+            self._findings.add("not the name of a host", path, hint=hint)
+
+    def _network(self, value: Any, path: KeyPath) -> None:
+        text = _text(value)
+        try:
+            if text is not None:
+                ip_network(text.strip(), strict=False)
+        except ValueError:
+            self._findings.add("not an address or network", path, hint="as in 10.0.0.7, 172.16.0.0/12 or fd00::/8")
 
     def _command(self, command: Tree, path: KeyPath) -> None:
         self._unique(command.get("parameters"), (*path, "parameters"), "parameter")

@@ -39,8 +39,15 @@ class Revision:
 
 
 class ConfigStore:
-    def __init__(self, gateway: Gateway, read: Read | None, applied: Callable[[Config], None]) -> None:
-        """`read` is None where there is no file; `applied` hears of every configuration that was taken up."""
+    def __init__(
+        self,
+        gateway: Gateway,
+        read: Read | None,
+        applied: Callable[[Config], None],
+        coming: Callable[[Config], None] = lambda config: None,
+    ) -> None:
+        """`read` is None where there is no file; `applied` hears of every configuration that was taken up, `coming`
+        before that: servers that start may take their time."""
         config = gateway.generation.config
         self.sources: Sequence[Path] = config.sources
         """Where a change may change the outcome; also after a file was refused, so that its mending is noticed."""
@@ -48,6 +55,7 @@ class ConfigStore:
         self._gateway = gateway
         self._read = read
         self._applied = applied
+        self._coming = coming
         self._turn = asyncio.Lock()
         self._last: Json | None = None
         self._unheard: Revision | None = None
@@ -83,6 +91,7 @@ class ConfigStore:
         self.sources = config.sources
         for warning in config.warnings:
             log.warning("%s", warning, extra=OURS)
+        self._coming(config)
         plan = await self._gateway.apply(config)
         log.info("reloaded: %s", plan)
         if not plan.empty:

@@ -33,7 +33,7 @@ class ClientConversation:
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._visitor = visitor
+        self.visitor = visitor
         self._solo = solo
         self._mode = mode
         self._congested = congested
@@ -72,7 +72,7 @@ class ClientConversation:
     def _initialize(self, params: Json) -> Json:
         if self._greeted:
             raise RpcError(INVALID_REQUEST, "initialize was already answered")
-        reply = self._dispatcher.greet(params, self.session, self._visitor, self, solo=self._solo, mode=self._mode)
+        reply = self._dispatcher.greet(params, self.session, self.visitor, self, solo=self._solo, mode=self._mode)
         self._greeted = True
         self._dispatcher.audience.join(self.session)
         self._begin(self.session.caller)
@@ -80,7 +80,7 @@ class ClientConversation:
 
     async def _modern(self, message: Json) -> Json:
         era.check_envelope(message, None)
-        caller = self._dispatcher.modern_caller(message, self._visitor, self, solo=self._solo, mode=self._mode)
+        caller = self._dispatcher.modern_caller(message, self.visitor, self, solo=self._solo, mode=self._mode)
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
             stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell, caller.mode)

@@ -1,43 +1,73 @@
-"""Who may talk to us over the network: Host and Origin against rebinding, bearer tokens where they are configured."""
+"""Where a request may come from and whom it may call: Host and Origin against rebinding, the word of proxies."""
 
-import hmac
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
+from typing import Final
 
-from mcpx.model.origin import Origin
+from mcpx.front.proxies import Arrival, Proxies
+from mcpx.model.origin import PORTS, Origin
 from mcpx.wire.exchange import Exchange, Headers, whole_number
 
 LONGEST_HOST = 255
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")
+_PLAIN: Final = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 class Guard:
     def __init__(
-        self, host: str, tokens: Mapping[str, str], itself: str = "", allowed_origins: Iterable[str] = ()
+        self,
+        host: str,
+        itself: str = "",
+        allowed_origins: Iterable[str] = (),
+        allowed_hosts: Iterable[str] = (),
+        trusted_proxies: Iterable[str] = (),
     ) -> None:
-        """`host` is the address bound to; `tokens` are name -> token, empty when anyone on the host may come in;
-        `itself` is what marks requests that this gateway sent; `allowed_origins` are of pages beside our own."""
+        """`host` is the address bound to; `itself` is what marks requests that this gateway sent; `allowed_origins` are
+        of pages beside our own, `allowed_hosts` our names beside that address."""
         self._itself = itself
-        self._tokens = {name: token.encode() for name, token in tokens.items()}
-        bound = f"[{host}]" if ":" in host else host
-        # Bound to every address we cannot know our names; a token is required there (the app sees to it).
-        self._any_host = host in ("0.0.0.0", "::", "")
-        self._hosts = {*LOOPBACK, bound.lower()}
+        named = [name.strip().lower() for name in allowed_hosts]
+        everywhere = host in EVERY_ADDRESS
+        # Bound to every address we cannot know our names, unless we are told; a token is required there (the app sees
+        # to it).
+        self._any_host = everywhere and not named
+        self._names = {_bracketed(name) for name in named if not name.startswith("*.")}
+        self._below = tuple(name[1:] for name in named if name.startswith("*."))
+        bound = {_bracketed(host.lower())} - {""}
+        self._hosts = {*LOOPBACK, *bound, *self._names}
+        local = LOOPBACK if bound.intersection(LOOPBACK) else ()
+        self._own = {*self._names, *(() if everywhere else bound), *local}
         self._met: str | None = None
         """The last host that was allowed: nearly always the next one too."""
         self._origins = {Origin.parse(text) for text in allowed_origins} - {None}
+        self._proxies = Proxies(trusted_proxies)
 
-    def host_allowed(self, exchange: Exchange) -> bool:
+    def arrival(self, exchange: Exchange) -> Arrival | None:
+        """What a trusted proxy says of a request; None where nobody is asked."""
+        return self._proxies.arrival(exchange) if self._proxies else None
+
+    def host_allowed(self, exchange: Exchange, arrival: Arrival | None = None) -> bool:
         host = exchange.host
         if host is None:
             return False
-        if host == self._met:
-            return True
-        allowed = self._any_host or _name(host) in self._hosts
-        if allowed and len(host) <= LONGEST_HOST:
-            self._met = host
-        return allowed
+        if host != self._met:
+            if not self._may_be_called(host):
+                return False
+            if len(host) <= LONGEST_HOST:
+                self._met = host
+        # A page that was rebound to a proxy's address could say what it likes in a header: both names must be ours.
+        return arrival is None or arrival.host is None or self._may_be_called(arrival.host)
 
-    def origin_allowed(self, exchange: Exchange) -> bool:
+    def _may_be_called(self, host: str) -> bool:
+        if self._any_host:
+            return True
+        name = _name(host)
+        return name in self._hosts or self._is_below(name)
+
+    def _is_below(self, name: str) -> bool:
+        return name.endswith(self._below) and not name.startswith(".")
+
+    def origin_allowed(self, exchange: Exchange, arrival: Arrival | None = None) -> bool:
         """A browser always says where a page came from; programs do not, and need not. Other pages of this machine
         are strangers too: a page is ours by its port and scheme."""
         origins = exchange.headers.all("origin")
@@ -46,31 +76,41 @@ class Guard:
         origin = Origin.parse(origins[0]) if len(origins) == 1 else None
         if origin is None:
             return False
-        return origin in self._origins or self._is_ours(origin, exchange)
+        return origin in self._origins or self._is_ours(origin, exchange, arrival)
 
-    def _is_ours(self, origin: Origin, exchange: Exchange) -> bool:
+    def _is_ours(self, origin: Origin, exchange: Exchange, arrival: Arrival | None) -> bool:
+        if arrival is not None and (arrival.host is not None or arrival.scheme is not None):
+            return origin == Origin.parse(f"{arrival.scheme or exchange.scheme}://{arrival.host or exchange.host}")
         if exchange.server is None or (origin.scheme, origin.port) != (exchange.scheme, exchange.server[1]):
             return False
-        return origin.host in self._hosts or (self._any_host and origin.host == _name(exchange.host or ""))
+        if origin.host in self._hosts or self._is_below(origin.host):
+            return True
+        return self._any_host and origin.host == _name(exchange.host or "")
 
     def is_ourselves(self, headers: Headers) -> bool:
         """Whether a request came from this very gateway, which found its own address in its configuration."""
         passed = (headers.get("mcpx-via") or "").split(",") if self._itself else ()
         return self._itself in [id.strip() for id in passed]
 
-    def principal(self, headers: Headers) -> str | None:
-        """Who this is; None for a stranger where tokens are asked for."""
-        if not self._tokens:
-            return "anonymous"
-        given = headers.all("authorization")
-        if len(given) != 1 or given[0][:7].lower() != "bearer ":
-            return None
-        token = given[0][7:].strip(" \t").encode("latin-1")  # as it was decoded: the bytes that came
-        found: str | None = None
-        for name, expected in self._tokens.items():  # all of them, so that time tells nothing
-            if hmac.compare_digest(token, expected):
-                found = name
-        return found
+    def called(self, exchange: Exchange, arrival: Arrival | None) -> str | None:
+        """Scheme and host by which the client calls us; None where it is nothing that could be told on."""
+        host, scheme = exchange.host or "", exchange.scheme
+        if arrival is not None:
+            host, scheme = arrival.host or host, arrival.scheme or scheme
+        return f"{scheme}://{host.lower()}" if _PLAIN.fullmatch(host) else None
+
+    def origins(self, exchange: Exchange) -> list[str]:
+        """Those that are ours whatever a request says: a token that is meant for one of them is meant for us. Of a
+        name that the configuration has, also the one at which a proxy takes requests for us."""
+        port = exchange.server[1] if exchange.server is not None else 0
+        own = [f"{exchange.scheme}://{name}:{port}" for name in self._own]
+        if port == PORTS[exchange.scheme or "http"]:
+            own += [f"{exchange.scheme}://{name}" for name in self._own]
+        return [*own, *[f"https://{name}" for name in self._names]]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _name(host: str) -> str:

@@ -1,4 +1,4 @@
-"""The network front: one HTTP server, its routes, and the guard before every one of them.
+"""The network front: one HTTP server, its routes (`front.routes`), and the reception before every one of them.
 
 `/mcp` and a path below it for each mode speak streamable HTTP, `/sse` + `/messages` the transport of 2024-11-05,
 `/ws` WebSocket, all of them also below `/p/<profile>`; `/health` and `/ready` are for whoever looks after the process.
@@ -6,21 +6,29 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, quote, unquote
 
 from mcpx import __version__
+from mcpx.config import Config
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
-from mcpx.front.guard import Guard
+from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
+from mcpx.front.proxies import Arrival
+from mcpx.front.reception import LOOK, Reception
+from mcpx.front.routes import MODE, RESOURCE, ROUTES, WELL_KNOWN, Route
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
+from mcpx.model.call import Caller
 from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
 from mcpx.wire.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
@@ -38,12 +46,12 @@ Page = Callable[[], tuple[bytes, str]]
 
 class HttpFront:
     def __init__(
-        self, dispatcher: Dispatcher, guard: Guard, *, max_request: int, pages: Mapping[str, Page] | None = None
+        self, dispatcher: Dispatcher, reception: Reception, *, max_request: int, pages: Mapping[str, Page] | None = None
     ) -> None:
-        """`pages`: what else is shown, by path, to whoever is let in."""
+        """`pages`: what else is shown, by path, to whoever is let in; the path is one of `ROUTES`."""
         self._pages = pages or {}
         self._dispatcher = dispatcher
-        self._guard = guard
+        self._reception = reception
         self._limit = max_request
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks, lambda: len(self._legacy) + len(self._sockets))
@@ -54,6 +62,9 @@ class HttpFront:
         self._parted = asyncio.Event()
         """The last WebSocket is closed."""
         self._ending = False
+        self._watching: asyncio.Task[None] | None = None
+        self._modes: tuple[Config | None, dict[str, str | None]] = (None, {})
+        """The mode of each profile of a configuration."""
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
         context = None
@@ -64,7 +75,57 @@ class HttpFront:
             context.load_cert_chain(*tls)
         bound = await self._server.start(host, port, ssl=context)
         self._tasks.start(self._tend())
+        self._watch()
         return bound
+
+    # Who leaves ------------------------------------------------------------------------------------------------
+
+    def take_up(self, config: Config) -> None:
+        """Another configuration counts from now on; whom it does not let in any more has to leave."""
+        self._reception.take_up(config)
+        self._see_off()
+        self._watch()
+
+    def narrow(self, config: Config) -> None:
+        """Another configuration will soon count; whom it does not name any more has to leave now."""
+        self._reception.narrow(config)
+        self._see_off()
+
+    def _watch(self) -> None:
+        if self._reception.identity is not None and (self._watching is None or self._watching.done()):
+            self._watching = self._tasks.start(self._keep_watch())
+
+    async def _keep_watch(self) -> None:
+        """Notice tokens that were revoked or have ended, while any must be shown."""
+        while (identity := self._reception.identity) is not None:
+            try:
+                if identity.look():
+                    self._see_off()
+            except Exception:
+                log.exception("looking after tokens failed")
+            await asyncio.sleep(LOOK)
+
+    def _see_off(self) -> None:
+        """End everything of everybody who would not be let in again: sessions, streams, sockets, calls in flight."""
+        ends = NEVER
+
+        def leaves(visitor: Visitor) -> bool:
+            nonlocal ends
+            until = self._reception.stays_until(visitor)
+            if until is not None:
+                ends = min(ends, until)
+            return until is None
+
+        self._streamable.see_off(leaves)
+        for stream in [stream for stream in self._legacy.values() if leaves(stream.visitor)]:
+            stream.exchange.on_disconnect = None
+            self._drop_legacy(stream)
+            stream.exchange.end()
+        for connection, socket in [(c, s) for c, s in self._sockets.items() if leaves(c.visitor)]:
+            socket.close(1008, "the token is not good any more")
+            self._tasks.start(connection.close())
+        if self._reception.identity is not None:
+            self._reception.identity.looked(ends)
 
     async def _tend(self) -> None:
         """One sweep for all streams and sessions instead of a timer for each."""
@@ -90,42 +151,129 @@ class HttpFront:
                     await self._parted.wait()
         await self._server.close(0.2)
         await self._tasks.close()
+        await self._reception.close()
 
     # Routes --------------------------------------------------------------------------------------------------
 
     def _handle(self, exchange: Exchange) -> None:
-        if not self._guard.host_allowed(exchange):
-            exchange.reply(421, b"unknown host", "text/plain")
+        guard = self._reception.guard
+        arrival = guard.arrival(exchange)
+        if not guard.host_allowed(exchange, arrival):
+            exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
-        if not self._guard.origin_allowed(exchange):
+        if not guard.origin_allowed(exchange, arrival):
             exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
-        if self._guard.is_ourselves(exchange.headers):
+        if guard.is_ourselves(exchange.headers):
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
-        principal = self._guard.principal(exchange.headers)
-        path, profile = exchange.path, None
+        path, asked = exchange.path, None
         if path.startswith("/p/"):
-            name, slash, rest = path[3:].partition("/")
-            path, profile = slash + rest, unquote(name)
-        if path in ("/health", "/ready") and profile is None:
-            self._tell_health(exchange, path, principal)
-        elif principal is None:
-            exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
+            path, asked = _below_profile(path)
+        route = _route(path)
+        if route is None and WELL_KNOWN in exchange.path:
+            self._tell_metadata(exchange, arrival)
+            return
+        if route is not None and asked is not None and not route.profiles:
+            route = None
+        identity = self._reception.identity
+        found = None if identity is None else identity.admit(exchange)
+        if found is None or isinstance(found, Badge):
+            self._admit(exchange, route, path, asked, arrival, found)
+        elif isinstance(found, Refusal):
+            self._turn_away(exchange, route, arrival, found)
         else:
-            address = exchange.client[0] if exchange.client else ""
-            self._enter(exchange, path, Visitor(principal, profile, address))
+            self._tasks.start(self._later(exchange, route, path, asked, arrival, identity, found))
+
+    async def _later(
+        self,
+        exchange: Exchange,
+        route: Route | None,
+        path: str,
+        asked: str | None,
+        arrival: Arrival | None,
+        identity: Identity | None,
+        finding: Awaitable[Badge | Refusal],
+    ) -> None:
+        """Who it is was not known at once."""
+        try:
+            found = await finding
+            if exchange.closed:
+                return
+            if self._reception.identity is not identity:
+                self._handle(exchange)
+            elif isinstance(found, Badge):
+                self._admit(exchange, route, path, asked, arrival, found)
+            else:
+                self._turn_away(exchange, route, arrival, found)
+        except Exception:
+            log.exception("answering %s failed", path)
+            exchange.failed()
+
+    def _admit(
+        self,
+        exchange: Exchange,
+        route: Route | None,
+        path: str,
+        asked: str | None,
+        arrival: Arrival | None,
+        badge: Badge | None,
+    ) -> None:
+        profile = self._reception.doors.enter(badge, asked)
+        client = exchange.client
+        address = arrival.address if arrival is not None else client[0] if client is not None else ""
+        visitor = Visitor("anonymous" if badge is None else badge.principal, profile, address, badge)
+        if route is not None and route.open:
+            self._tell_health(exchange, path, visitor)
+        else:
+            self._enter(exchange, path if route is not None else "", visitor)
+
+    def _turn_away(self, exchange: Exchange, route: Route | None, arrival: Arrival | None, refusal: Refusal) -> None:
+        if route is not None and route.open:
+            self._tell_health(exchange, route.path, None)
+            return
+        about: list[str] = []
+        if self._reception.publishes:
+            called = self._reception.guard.called(exchange, arrival)
+            about += [f'error="{refusal.error}"'] if refusal.error is not None else []
+            about += [f'scope="{" ".join(refusal.scopes)}"'] if refusal.scopes else []
+            if called is not None:
+                place = _resource_of(exchange.path) or ""
+                about.append(f'resource_metadata="{called}{RESOURCE}{place}"')
+        more = [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())] if refusal.status in (401, 403) else []
+        if refusal.retry_after is not None:
+            more.append(("retry-after", str(refusal.retry_after)))
+        exchange.reply(refusal.status, refusal.text.encode(), "text/plain", more)
+
+    def _tell_metadata(self, exchange: Exchange, arrival: Arrival | None) -> None:
+        """Whom to ask for tokens that are let in here. It says the same of every profile, be there one or not."""
+        path = exchange.path
+        rest = path[len(RESOURCE) :] if path.startswith(RESOURCE) else None
+        place = rest if not rest else _resource_of(rest)
+        called = self._reception.guard.called(exchange, arrival)
+        about = None if place is None or called is None else self._reception.metadata(called + place)
+        if about is None:
+            exchange.reply(404, b"not found", "text/plain")
+        else:
+            self._show(exchange, codec.dump(about), "application/json")
+
+    def _mode_of(self, profile: str | None) -> tuple[bool, str | None]:
+        """Whether there is such a profile, and its mode."""
+        if profile is None:
+            return True, None
+        config = self._dispatcher.gateway.generation.config
+        if self._modes[0] is not config:
+            self._modes = config, {profile.name: profile.mode for profile in config.profiles}
+        return profile in self._modes[1], self._modes[1].get(profile)
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
-        """`path`: behind that of the profile."""
-        profiles = self._dispatcher.gateway.generation.config.profiles
-        profile = next((profile for profile in profiles if profile.name == visitor.profile), None)
-        mode = None if profile is None else profile.mode
-        if visitor.profile is not None and profile is None:
+        """`path`: behind that of the profile; one that `ROUTES` does not have is empty."""
+        known, mode = self._mode_of(visitor.profile)
+        if not known:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif path == "/mcp":
             self._streamable.handle(exchange, visitor, mode)
-        elif path.startswith("/mcp/") and path[5:] in SURFACES:
+        elif path.startswith("/mcp/"):
             self._streamable.handle(exchange, visitor, path[5:])
         elif path == "/sse":
             self._open_legacy(exchange, visitor, mode)
@@ -144,19 +292,24 @@ class HttpFront:
         else:
             exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
 
-    def _tell_health(self, exchange: Exchange, path: str, principal: str | None) -> None:
+    def _tell_health(self, exchange: Exchange, path: str, visitor: Visitor | None) -> None:
         if exchange.method not in ("GET", "HEAD"):
             exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
             return
         if path == "/ready":
             exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
             return
-        health: Mapping[str, object] = self._dispatcher.gateway.health()
-        if principal is None:
-            health = {"status": health["status"]}
-        else:
-            health = {"status": health["status"], "version": __version__, "servers": health["servers"]}
+        told = self._dispatcher.gateway.health()
+        health: dict[str, object] = {"status": told["status"]}
+        if visitor is not None:
+            health |= {"version": __version__, "servers": self._seen_by(visitor, told["servers"])}
         exchange.reply(200, codec.dump(health))
+
+    def _seen_by(self, visitor: Visitor, servers: Mapping[str, object]) -> Mapping[str, object]:
+        if not self._mode_of(visitor.profile)[0]:
+            return {}
+        sight = self._dispatcher.gateway.sight(Caller(visitor.principal, visitor.profile, visitor.address))
+        return servers if sight is None else {name: servers[name] for name in servers if sight.server(name)}
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 
@@ -236,6 +389,28 @@ class HttpFront:
         self._parted.clear()
         for raw in pending:
             connection.peer.receive(raw)
+
+
+def _below_profile(path: str) -> tuple[str, str]:
+    """What stands behind `/p/<profile>`, and the profile."""
+    name, slash, rest = path[3:].partition("/")
+    return slash + rest, unquote(name)
+
+
+def _route(path: str) -> Route | None:
+    route = ROUTES.get(path)
+    if route is None and path.startswith("/mcp/") and path[5:] in SURFACES:
+        route = ROUTES[f"/mcp/{MODE}"]
+    return route
+
+
+def _resource_of(path: str) -> str | None:
+    """A path that speaks MCP, fit for a header; None: it is no such path."""
+    below, profile = _below_profile(path) if path.startswith("/p/") else (path, None)
+    route = _route(below)
+    if route is None or not route.profiles:
+        return None
+    return below if profile is None else f"/p/{quote(profile, safe='')}{below}"
 
 
 class _LegacyStream:

@@ -119,6 +119,8 @@ class Sessions:
         owner = self._open.get(id)
         if owner is None or not visitor.owns(owner.visitor):
             return None
+        if owner.visitor.badge is not visitor.badge:
+            owner.visitor = visitor  # they showed another token since: the session is as good as that
         owner.seen = now = self._loop.time()
         if owner.fresh:
             owner.fresh = False

@@ -272,6 +272,7 @@ class Streamable:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
             stream = PostStream(exchange, "", request=rid)
+            stream.visitor = visitor
             caller = self._dispatcher.modern_caller(message, visitor, ModernVoice(stream), solo=False, mode=mode)
             self._check_params(message, exchange, caller)
         except RpcError as error:
@@ -322,6 +323,20 @@ class Streamable:
 
         listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller.mode)
         return await self._dispatcher.listen(listening, caller, self._ending)
+
+    # Who leaves ------------------------------------------------------------------------------------------------
+
+    def see_off(self, leaves: Callable[[Visitor], bool]) -> None:
+        """End the sessions, streams and calls of everybody for whom it holds."""
+        sessions = [owner for owner in self._sessions if leaves(owner.visitor)]
+        streams = [stream for stream in self._open if stream.visitor is not None and leaves(stream.visitor)]
+        Turns().do(map(self._break_off, streams))
+        Turns().do(map(self._sessions.end, sessions))
+
+    def _break_off(self, stream: PostStream) -> None:
+        stream.finish(jsonrpc.failure(stream.request, RpcError(REQUEST_CANCELLED, "the token is not good any more")))
+        if (task := self._open.get(stream)) is not None:
+            task.cancel()
 
     # Upkeep ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import time
 from typing import Final, Protocol
 
 from mcpx.front.notices import Parcel, encoded
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import Denied, RpcError
 from mcpx.wire import era
@@ -199,7 +200,7 @@ class PostStream:
 
     __slots__ = (
         *("_exchange", "_keeper", "_line", "_log", "_primed", "delivered", "done", "finished_at", "name", "opened_at"),
-        *("request", "started"),
+        *("request", "started", "visitor"),
     )
 
     def __init__(
@@ -215,6 +216,8 @@ class PostStream:
         self.name = name
         self.request = request
         """The id of the request that is answered here."""
+        self.visitor: Visitor | None = None
+        """Who waits for it, where it belongs to no session."""
         self.done = exchange is None
         self.started = False
         """It is an event stream now; before that it may still become a plain JSON reply."""

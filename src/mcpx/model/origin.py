@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
 
 
@@ -20,5 +20,5 @@ class Origin(NamedTuple):
         if found is None:
             return None
         scheme = found[1].lower()
-        port = _PORTS[scheme] if found[3] is None else int(found[3])
+        port = PORTS[scheme] if found[3] is None else int(found[3])
         return cls(scheme, found[2].lower(), port) if 0 < port < 65536 else None

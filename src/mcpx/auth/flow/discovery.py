@@ -78,7 +78,7 @@ def same_issuer(one: str, other: str) -> bool:
 
 
 async def _issuer(web: Web, issuer: str) -> Issuer:
-    for place in _issuer_places(issuer):
+    for place in issuer_places(issuer):
         about = await web.metadata(place)
         if about is not None and "issuer" in about:
             return _read(about, issuer)
@@ -179,7 +179,7 @@ def _resource_places(url: str, told: str | None) -> Iterator[str]:
     yield _origin(url) + RESOURCE
 
 
-def _issuer_places(issuer: str) -> Iterator[str]:
+def issuer_places(issuer: str) -> Iterator[str]:
     checked(issuer)
     origin, path = _origin(issuer), urlsplit(issuer).path.rstrip("/")
     yield f"{origin}{OAUTH}{path}"

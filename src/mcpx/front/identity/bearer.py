@@ -1,0 +1,120 @@
+"""Bearer tokens: those that the configuration names, and those of the store.
+
+Promised: a request costs one digest and one look-up, however many tokens there are; digests are what is compared, so
+time tells nothing of a token. A name that both places have is the configuration's. A store that cannot be trusted lets
+nobody in; one that cannot be read at the moment counts as it was.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from mcpx.config import Token
+from mcpx.front.identity.badge import LONGEST, NEVER, NO_TOKEN, WRONG_TOKEN, Badge, Refusal, shown
+from mcpx.front.identity.doors import Doors
+from mcpx.front.identity.store import TokenStore, Unreadable
+from mcpx.model.call import Json
+from mcpx.wire.exchange import Exchange
+
+log = logging.getLogger(__name__)
+
+
+def moment(text: str) -> float:
+    """A date, or a date and time, as seconds since 1970; without a zone it is UTC. Raises ValueError."""
+    read = datetime.fromisoformat(text)
+    return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
+
+
+class Bearer:
+    def __init__(self, tokens: Iterable[Token], doors: Doors, store: TokenStore | None) -> None:
+        self._doors = doors
+        self._store = store
+        self._named = [
+            Badge(
+                token.name,
+                doors.of_token(token.name, token.profile),
+                NEVER if token.expires is None else moment(token.expires),
+                hashlib.sha256(token.token.encode()).digest(),
+            )
+            for token in tokens
+        ]
+        self._kept: list[Badge] = []
+        self._mark: object = None
+        self._good: dict[bytes, Badge] = {badge.digest: badge for badge in self._named}
+        self._ends = NEVER
+        """When the first of those who are here must leave; it matters to nobody else."""
+        self._read_store()
+
+    def __len__(self) -> int:
+        return len(self._good)
+
+    def admit(self, exchange: Exchange) -> Badge | Refusal:
+        token = shown(exchange.headers)
+        if token is None:
+            return NO_TOKEN
+        badge = self._good.get(hashlib.sha256(token).digest()) if len(token) <= LONGEST else None
+        if badge is None:
+            return WRONG_TOKEN
+        if badge.expires != NEVER:
+            if badge.expires <= time.time():
+                return WRONG_TOKEN
+            self._ends = min(self._ends, badge.expires)
+        return badge
+
+    def current(self, badge: Badge) -> Badge | None:
+        found = self._good.get(badge.digest)
+        if found is None or found.principal != badge.principal:
+            return None
+        return None if found.expires <= time.time() else found
+
+    def keep_only(self, tokens: Iterable[Token]) -> None:
+        """Those that the next configuration has too, as it has them; the rest comes when it is taken up."""
+        coming = {(token.name, hashlib.sha256(token.token.encode()).digest()): token for token in tokens}
+        for badge in self._named:
+            token = coming.get((badge.principal, badge.digest))
+            if token is None:
+                self._good.pop(badge.digest, None)
+            elif token.expires is not None:
+                self._good[badge.digest] = replace(badge, expires=moment(token.expires))
+
+    def look(self) -> bool:
+        return self._read_store() or self._ends <= time.time()
+
+    def looked(self, ends: float) -> None:
+        self._ends = ends
+
+    def metadata(self, resource: str) -> Json | None:
+        return None
+
+    def _read_store(self) -> bool:
+        """Whether it has changed since it was last looked at; its tokens are taken up."""
+        if self._store is None or (mark := self._store.mark()) == self._mark:
+            return False
+        try:
+            found = self._store.read()
+        except Unreadable as problem:
+            log.error("no kept token is let in: %s", problem)
+            found = []
+        except OSError as problem:  # no descriptor left, say: the next look may do better
+            log.warning("the kept tokens cannot be read: %s", problem)
+            return False
+        self._mark = mark
+        names = {badge.principal for badge in self._named}
+        for stored in found:
+            if stored.name in names:
+                log.warning("the token %r is in the config and in the store: the config's counts", stored.name)
+        self._kept = [
+            Badge(
+                stored.name,
+                self._doors.of_token(stored.name, stored.profile),
+                NEVER if stored.expires is None else stored.expires,
+                bytes.fromhex(stored.digest),
+            )
+            for stored in found
+            if stored.name not in names
+        ]
+        self._good = {badge.digest: badge for badge in (*self._kept, *self._named)}
+        return True

@@ -1,0 +1,167 @@
+"""Bearer tokens that were made by `mcpx token new`, in a file under the state folder.
+
+Promised: a token itself is never kept, only its digest (it is 256 random bits: nobody guesses one from that); the file
+is whole or not there, 0600 from its first moment, in a folder that is this user's alone; several processes may change
+it at once. A file that anybody else could have written counts for nothing.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Generator, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mcpx.model.call import as_list, as_object
+from mcpx.wire import codec
+from mcpx.wire.folders import private_folder, read_small, require_private
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "mcpx_"
+LARGEST: Final = 4 << 20
+"""Bytes of the file: some ten thousand tokens."""
+PATIENCE: Final = 10.0
+"""Seconds that another process may take to change it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    name: str
+    digest: str = field(repr=False)
+    """Hex, of the SHA-256 of the token."""
+    profile: str | None = None
+    created: float
+    expires: float | None = None
+
+
+class Unreadable(Exception):
+    """There is a file, and it counts for nothing; says why."""
+
+
+class TokenStore:
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "tokens"
+        self._file = self._folder / "tokens.json"
+
+    def mark(self) -> object:
+        """What changes with every writing; None: there is no file."""
+        try:
+            found = os.lstat(self._file)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+    def read(self) -> list[Stored]:
+        """All of them, in the order in which they were made. Raises `Unreadable`; OSError for what may pass."""
+        try:
+            found = os.lstat(self._file)
+        except FileNotFoundError:
+            return []
+        try:
+            require_private(self._folder)
+        except OSError as error:
+            raise Unreadable(str(error)) from None
+        if os.name == "posix" and (found.st_mode & 0o022 or found.st_uid != os.geteuid()):
+            raise Unreadable(f"{self._file} can be written by other users; chmod 600 it once you know what is in it")
+        raw = read_small(self._file, LARGEST + 1)
+        try:
+            return [_stored(entry) for entry in as_list(as_object(codec.load(raw)).get("tokens"))]
+        except (codec.BadJson, ValueError):
+            raise Unreadable(f"{self._file} is not what mcpx wrote; delete it and make new tokens") from None
+
+    def add(self, name: str, profile: str | None = None, expires: float | None = None) -> str:
+        """A new token, which is told this once. Raises KeyError for a name that there is already."""
+        token = PREFIX + secrets.token_urlsafe(32)
+        made = Stored(
+            name=name,
+            digest=hashlib.sha256(token.encode()).hexdigest(),
+            profile=profile,
+            created=float(int(time.time())),
+            expires=expires,
+        )
+        with self._turn():
+            held = self.read()
+            if any(stored.name == name for stored in held):
+                raise KeyError(name)
+            self._write([*held, made])
+        return token
+
+    def revoke(self, name: str) -> bool:
+        """Whether there was one."""
+        with self._turn():
+            held = self.read()
+            rest = [stored for stored in held if stored.name != name]
+            if len(rest) < len(held):
+                self._write(rest)
+            return len(rest) < len(held)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Generator[None]:
+        """One process at a time changes the file. Raises OSError."""
+        private_folder(self._folder)
+        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(handle)
+            yield
+        finally:
+            os.close(handle)  # which unlocks it
+
+    def _write(self, tokens: Iterable[Stored]) -> None:
+        content = codec.dump({"version": 1, "tokens": [asdict(stored) for stored in tokens]})
+        if len(content) > LARGEST:
+            raise OSError(f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs")
+        fresh = self._folder / f".tokens-{secrets.token_hex(6)}"
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(fresh, self._file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise
+
+
+def has_tokens(state: Path | None) -> bool:
+    """Whether a store is there that lets anybody in."""
+    try:
+        return state is not None and bool(TokenStore(state).read())
+    except (Unreadable, OSError):
+        return False
+
+
+def _stored(entry: Any) -> Stored:
+    """Raises ValueError."""
+    about = as_object(entry)
+    name, digest, profile, expires = (about.get(key) for key in ("name", "digest", "profile", "expires"))
+    created = about.get("created")
+    if not isinstance(name, str) or not isinstance(digest, str) or len(bytes.fromhex(digest)) != 32:
+        raise ValueError("no token")
+    if not isinstance(profile, str | None) or not isinstance(expires, int | float | None):
+        raise ValueError("no token")
+    moment = float(created) if isinstance(created, int | float) else 0.0
+    return Stored(name=name, digest=digest, profile=profile, created=moment, expires=expires)
+
+
+def _lock(handle: int) -> None:
+    """Wait for it, but not without end: somebody may hold it and be stopped."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise OSError("another process is changing the tokens, and does not end") from None
+            time.sleep(0.01)
