@@ -22,7 +22,7 @@ from mcpx.config.watch import Watcher
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
-from mcpx.front.control import Control, socket_path
+from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
@@ -210,9 +210,10 @@ class Upkeep:
         if self._run.state is not None:
             path = socket_path(self._run.state, config.path, self._run.env)
             sign_ins = SignIns(self._gateway)
+            pins = {verb: self._pins(verb) for verb in ("pins", "pins.waiting", "pins.approve")}
             self._control = Control(
                 path,
-                {"status": lambda _: self.status(), "reload": lambda _: self._store.asked(), **sign_ins.verbs},
+                {"status": lambda _: self.status(), "reload": lambda _: self._store.asked(), **sign_ins.verbs, **pins},
             )
             await self._control.start()
         if self._run.reload is not None:
@@ -222,6 +223,9 @@ class Upkeep:
                 self._changed,
             )
             self._tasks.start(watcher.run())
+
+    def _pins(self, verb: str) -> Verb:
+        return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
         if self._control is not None:

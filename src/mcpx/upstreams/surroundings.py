@@ -11,6 +11,8 @@ from mcpx.upstreams.snapshot import Snapshots
 
 if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
+    from mcpx.config import Server
+    from mcpx.upstreams.admission import Admission
 
 LEARN_AT_ONCE = 2
 """Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
@@ -30,3 +32,5 @@ class Surroundings:
     learning: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEARN_AT_ONCE))
     budget: Budget = field(default_factory=Budget)
     """Of what all of them offer."""
+    admission: "Callable[[Server], Admission | None]" = lambda server: None
+    """Whether what a server says of itself may be shown; None: all of it."""
