@@ -23,7 +23,7 @@ from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
-from mcpx.front.control import Control, socket_path
+from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
@@ -225,6 +225,7 @@ class Upkeep:
         if self._run.state is not None:
             path = socket_path(self._run.state, config.path, self._run.env)
             sign_ins = SignIns(self._gateway)
+            pins = {verb: self._pins(verb) for verb in ("pins", "pins.waiting", "pins.approve")}
             self._control = Control(
                 path,
                 {
@@ -232,6 +233,7 @@ class Upkeep:
                     "reload": lambda _: self._store.asked(),
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
+                    **pins,
                 },
             )
             await self._control.start()
@@ -242,6 +244,9 @@ class Upkeep:
                 self._changed,
             )
             self._tasks.start(watcher.run())
+
+    def _pins(self, verb: str) -> Verb:
+        return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
         if self._control is not None:

@@ -26,6 +26,8 @@ commands:
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
   mcpx secret ACTION       encrypt values of a config, keep secrets in the system's keyring
   mcpx token new|list|revoke NAME [CONFIG]           tokens that clients over the network show
+  mcpx pins [SERVER] [CONFIG]   what was approved of pinned servers, and what of them is held back
+  mcpx approve [SERVER | SERVER.TOOL | CALL-ID] [CONFIG]   see what waits for approval, and approve it
   mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
 
@@ -33,7 +35,7 @@ Without --transport: stdio when standard input is a pipe, a socket or a file (a 
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
 this folder, then config.yaml in the user's config folder, else the built-in demo.
 Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on the command line, 3 no gateway runs,
-4 some servers are down, 5 somebody has to sign in."""
+4 some servers are down, 5 somebody has to sign in, 6 something waits for approval."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = _command(arguments)
         describe, run = COMMANDS[command]
         parser = _parser(command, describe)
-        parse = parser.parse_intermixed_args if command in ("auth", "token") else parser.parse_args
+        mixed = ("auth", "token", "pins", "approve")
+        parse = parser.parse_intermixed_args if command in mixed else parser.parse_args
         return run(parse(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
@@ -113,6 +116,10 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "auth":
         parser.add_argument("action", choices=("status", "login", "logout"), help="what to do")
         parser.add_argument("words", metavar="NAME", nargs="*", help="the server; then the config file")
+    elif command in ("pins", "approve"):
+        wanted = "SERVER" if command == "pins" else "WHAT"
+        help_ = "the server" if command == "pins" else "a server, SERVER.TOOL, or the id of a call"
+        parser.add_argument("words", metavar=wanted, nargs="*", help=f"{help_}; then the config file")
     else:
         parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
     parser.add_argument("--config", metavar="FILE", help="the same, as an option")
@@ -120,6 +127,11 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "auth":
         parser.add_argument("--json", action="store_true", help="status: one JSON object instead of a table")
         parser.add_argument("--no-browser", action="store_true", help="login: only say where to sign in")
+    if command in ("pins", "approve"):
+        parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    if command == "approve":
+        parser.add_argument("--yes", action="store_true", help="approve what is shown without asking")
+        parser.add_argument("--deny", action="store_true", help="refuse a call")
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -254,6 +266,37 @@ def _token(options: argparse.Namespace) -> int:
     return run(options, load, state_folder(os.environ))
 
 
+def _pins(options: argparse.Namespace) -> int:
+    from mcpx.cli.pins import Where, pins
+
+    server = _about(options)
+    path = _absolute(_required(options, "pins --config"))
+    return pins(Where(path, lambda: _load(path, options), os.environ, _env(options)), server, options.json)
+
+
+def _approve(options: argparse.Namespace) -> int:
+    from mcpx.cli.approve import approve
+    from mcpx.cli.pins import Where
+
+    what = _about(options)
+    path = _absolute(_required(options, "approve --config"))
+    where = Where(path, lambda: _load(path, options), os.environ, _env(options))
+    return approve(where, what, yes=options.yes, deny=options.deny, as_json=options.json)
+
+
+def _about(options: argparse.Namespace) -> str | None:
+    """What it is about, if anything; another word, or a single one that is a file, is the config."""
+    words = list[str](options.words)
+    options.config_file = words.pop() if words and (len(words) > 1 or _is_config(words[0])) else None
+    if len(words) > 1 or "" in words:
+        raise ConfigError(["error: say one thing at a time, then the config file"])
+    return words[0] if words else None
+
+
+def _is_config(word: str) -> bool:
+    return _looks_like_file(word) and Path(word).exists()
+
+
 def _absolute(path: Path) -> Path:
     """As `Config.path` has it: a running gateway is found by it."""
     return Path(os.path.abspath(path))
@@ -284,6 +327,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "token": ("Make, list and revoke tokens that clients over the network show (server.auth: {type: bearer}).", _token),
+    "pins": ("What was approved of pinned servers, and what of them is held back.", _pins),
+    "approve": ("See what waits for approval: definitions of pinned servers, and calls; and approve it.", _approve),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
     "secret": ("Encrypt values of a config file, and keep secrets in the system's keyring.", _secret),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),

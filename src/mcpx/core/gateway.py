@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
     from mcpx.core.caching import Answers
     from mcpx.core.local import LocalCommands, Tool
+    from mcpx.core.pinning import Pinning
     from mcpx.policy.sight import Sight
     from mcpx.policy.state import PolicyState
     from mcpx.policy.warden import Warden
+    from mcpx.upstreams.admission import Admission
     from mcpx.wire.fetch import Fetcher
 
 log = logging.getLogger(__name__)
@@ -93,10 +95,17 @@ class Gateway:
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
         gate = Gate(STARTS_AT_ONCE)
+        self._environ, self._state, self._looks = environ, state, looks
         self._around = Surroundings(
-            environ, self._snapshots, gate, lambda: self.ring, not looks, itself, redact=self.redactor.redact
+            environ,
+            self._snapshots,
+            gate,
+            lambda: self.ring,
+            not looks,
+            itself,
+            redact=self.redactor.redact,
+            admission=self._admission,
         )
-        self._environ, self._state = environ, state
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
         local = self._commands(config, None)
@@ -163,6 +172,16 @@ class Gateway:
     def refusals(self) -> Mapping[str, int]:
         """How many calls each limit has refused: `client.per_minute`, `server.in_flight`, `gateway.in_flight` …"""
         return self.policy_state.counters.refused + self.refused if "policy_state" in vars(self) else self.refused
+
+    @cached_property
+    def pinning(self) -> "Pinning":
+        """What was approved of servers that are not trusted as they come."""
+        from mcpx.core.pinning import Pinning
+
+        return Pinning(self, self.policy_state.pins, self._tasks, keeps=not self._looks)
+
+    def _admission(self, server: Server) -> "Admission | None":
+        return None if server.trust == "open" else self.pinning.admission(server)
 
     def sight(self, caller: Caller) -> "Sight | None":
         """What this caller sees; None: everything."""
@@ -295,6 +314,8 @@ class Gateway:
 
     async def close(self) -> None:
         await self._tasks.close()
+        if "pinning" in vars(self):
+            await self.pinning.close()
         if "answers" in vars(self):
             await self.answers.close()
         await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
@@ -436,7 +457,7 @@ class Gateway:
             return may_belong(name, upstream.name, upstream.server.prefix, naming)
 
         upstreams = self.generation.upstreams.values()
-        return [u for u in upstreams if u.server.enabled and not u.known and is_meant(u)]
+        return [u for u in upstreams if u.enabled and not u.known and is_meant(u)]
 
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 
@@ -455,7 +476,8 @@ class Gateway:
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
         self._changed(server)
-        self.bus.publish(ResourceUpdated(server, params, to))
+        if self._may_speak(server):
+            self.bus.publish(ResourceUpdated(server, params, to))
 
     def _changed(self, server: str) -> None:
         """It was started anew, or has said that something there is not what it was."""
@@ -465,7 +487,13 @@ class Gateway:
     def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
         if method == "notifications/message":
             log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
-        self.bus.publish(ServerSaid(server, method, params, owner))
+        if self._may_speak(server):
+            self.bus.publish(ServerSaid(server, method, params, owner))
+
+    def _may_speak(self, server: str) -> bool:
+        """Not to clients who may not know of it: in quarantine. One that comes or goes may."""
+        upstream = self.generation.upstreams.get(server)
+        return upstream is None or upstream.enabled or not upstream.server.enabled
 
     def state_changed(self, server: str) -> None:
         self.bus.publish(UpstreamChanged(server))

@@ -120,7 +120,7 @@ class SignIns:
         """Wait, bounded, until it has been reached or not."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(upstream.server.timeout, LONGEST_WAIT)):
-                while upstream.enabled and upstream.status.state == "connecting":
+                while upstream.server.enabled and upstream.status.state == "connecting":
                     changed = asyncio.Event()
                     self._listen(changed)
                     try:
@@ -157,7 +157,7 @@ class SignIns:
 
 def _state(upstream: Upstream) -> State:
     signing, status = upstream.signing, upstream.status.state
-    if not upstream.address or not upstream.enabled:
+    if not upstream.address or not upstream.server.enabled:
         return "not_needed"
     if signing is None:
         return "configured"

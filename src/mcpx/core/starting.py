@@ -30,7 +30,8 @@ class Starting:
 
     def unknown(self, server: str | None = None) -> list[Source]:
         """Sources (or that one) of which nothing is known yet, though it will be."""
-        return [source for source in self._sources() if not source.settled.is_set() and server in (None, source.name)]
+        found = (source for source in self._sources() if source.enabled and server in (None, source.name))
+        return [source for source in found if not source.settled.is_set()]
 
     def _left(self, caller: Caller) -> float:
         """Seconds for which this caller may still be held up."""

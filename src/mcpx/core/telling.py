@@ -17,7 +17,7 @@ def described(generation: Generation, catalog: Catalog) -> Json:
         {
             "name": name,
             "description": upstream.server.description,
-            **_state(upstream),
+            **_with_held(upstream, _state(upstream)),
             "auth_url": upstream.auth_url,
             "tools": catalog.count(name, "tools"),
         }
@@ -32,6 +32,11 @@ def health(generation: Generation) -> Json:
     servers = {name: _state(upstream) for name, upstream in generation.upstreams.items()}
     good = all(entry["status"] in WELL for entry in servers.values())
     return {"status": "ok" if good else "degraded", "servers": servers}
+
+
+def _with_held(upstream: Upstream, state: Json) -> Json:
+    held, notes = upstream.describe_held()
+    return {**state, "held": held, "notes": [*notes, *state["notes"]]}
 
 
 def _about(command: Command) -> Json:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mcpx.policy.approvals import Approvals
     from mcpx.policy.asking import Asking
     from mcpx.policy.counters import Counters
+    from mcpx.policy.pins.store import Pins
 
 
 class PolicyState:
@@ -46,3 +47,10 @@ class PolicyState:
         from mcpx.policy.seals import Goings, Seals
 
         return Asking(self.approvals, Seals(), Goings())
+
+    @cached_property
+    def pins(self) -> "Pins":
+        """What was approved of servers that are not trusted as they come."""
+        from mcpx.policy.pins.store import Pins
+
+        return Pins(self.folder)

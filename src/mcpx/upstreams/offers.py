@@ -16,6 +16,7 @@ from mcpx.model.errors import RpcError
 from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.model.slices import in_slices
 from mcpx.upstreams import listing
+from mcpx.upstreams.admission import Admission
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
@@ -59,6 +60,10 @@ class OfferBook:
         self.notes: dict[Kind | None, tuple[str, ...]] = {}
         """What of the lists is not as the server has it, for people; under None: of what only some are offered."""
         self.instructions = ""
+        self.admission: Admission | None = None
+        """Whether it may be shown; None: all of it."""
+        self._told: set[Kind] = set()
+        """The lists that the server itself has told by now."""
         self._name = name
         self._links = links
         self._annotations = annotations
@@ -130,6 +135,8 @@ class OfferBook:
         if after != before:
             self.common = after
             self._follow(before, said_so)
+        self._told.update(found)
+        self.judge()
         if not said_so:
             self.notes.pop(None, None)
         self._note(listed.notes)
@@ -166,7 +173,15 @@ class OfferBook:
             if wrong:
                 note = f"{wrong} of its tools left out: they {listing.BAD_HEADER}"
                 listed = replace(listed, notes={**listed.notes, "tools": (*listed.notes["tools"], note)})
+        if self.admission is not None:
+            await in_slices(self.admission.studying(listed.offers))
         return listed
+
+    def judge(self) -> None:
+        """What is offered has changed, or who judges it: see what of it may be shown."""
+        if self.admission is not None and self._told:
+            some = (*self._by_kind.values(), *self._by_session.values())
+            self.admission.look(self.common, self.instructions, self._told, some)
 
     def _note(self, notes: Mapping[Kind, tuple[str, ...]] | Mapping[None, tuple[str, ...]]) -> None:
         """Said once, and shown as long as it is so."""
@@ -241,6 +256,7 @@ class OfferBook:
             self._by_kind[kind] = offers
             if len(self._by_kind) > MOST_KINDS:
                 self._drop(self._by_kind, next(iter(self._by_kind)))
+        self.judge()
         self._hub.offers_vary(self._name, KINDS, caller.session)
 
     async def learn_session(self, link: Link, session: str, kinds: Iterable[Kind]) -> bool:
@@ -257,11 +273,13 @@ class OfferBook:
             self._by_session[session] = offers
         else:
             self._drop(self._by_session, session)
+        self.judge()
         self._hub.offers_vary(self._name, kinds, session)
         return own
 
     def forget_session(self, session: str) -> None:
         if self._drop(self._by_session, session):
+            self.judge()
             self._hub.offers_vary(self._name, (), None)
 
     # On disk -----------------------------------------------------------------------------------------------------

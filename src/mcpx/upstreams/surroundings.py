@@ -11,6 +11,8 @@ from mcpx.upstreams.snapshot import Snapshots
 
 if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
+    from mcpx.config import Server
+    from mcpx.upstreams.admission import Admission
 
 LEARN_AT_ONCE = 2
 """Links that are opened at a time, for all servers, only to find out what a kind of client is offered."""
@@ -32,3 +34,5 @@ class Surroundings:
     """Of what all of them offer."""
     redact: Callable[[str], str] = str
     """Takes out of a text what must not be said."""
+    admission: "Callable[[Server], Admission | None]" = lambda server: None
+    """Whether what a server says of itself may be shown; None: all of it."""

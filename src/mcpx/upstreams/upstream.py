@@ -7,6 +7,7 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
+from contextlib import suppress
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
@@ -60,7 +61,9 @@ class Upstream:
         self._running = 0
         """Calls that are not over: waiting for the server or a link, or sent."""
         self._rest = asyncio.Event()
-        if server.enabled:
+        self._admission_of = around.admission
+        self._admission = self._book.admission = around.admission(server)
+        if server.enabled and (self._admission is None or self._admission.seen):
             self._book.remember()
         if self.known or not server.enabled:
             self.settled.set()
@@ -72,7 +75,8 @@ class Upstream:
 
     @property
     def enabled(self) -> bool:
-        return self.server.enabled
+        """Whether clients may find anything of it."""
+        return self.server.enabled and (self._admission is None or self._admission.shown)
 
     @property
     def prefix(self) -> str | None:
@@ -116,6 +120,10 @@ class Upstream:
             "links": links,
             "notes": [note for notes in self._book.notes.values() for note in notes],
         }
+
+    def describe_held(self) -> tuple[int, list[str]]:
+        """How many definitions are held back, and what there is to tell of it; for its owner only."""
+        return (0, []) if self._admission is None else (self._admission.held, self._admission.notes)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +246,8 @@ class Upstream:
     @property
     def instructions(self) -> str:
         """What it says about itself; text of a stranger."""
-        return self._book.instructions
+        said = self._book.instructions
+        return said if self._admission is None else self._admission.instructions(said)
 
     @property
     def description(self) -> str:
@@ -262,7 +271,8 @@ class Upstream:
 
     def offers(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
-        return self._book.of(caller)
+        offers = self._book.of(caller)
+        return offers if self._admission is None else self._admission.admitted(offers)
 
     def cache_ttl_of(self, name: str) -> float | None:
         return self.server.cache_ttl
@@ -299,6 +309,16 @@ class Upstream:
         self.server = self._life.server = server
         self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
         self._connections.update(server)
+        self._admission = self._book.admission = self._admission_of(server)
+        if self._admission is not None:
+            self._book.judge()
+            if not self._admission.seen and self._living is not None:
+                self._tasks.start(self._meet())
+
+    async def _meet(self) -> None:
+        """It was known from an earlier run only, which does not count any more: one that sleeps is woken."""
+        with suppress(Unavailable):
+            await self._connected()
 
     async def drain(self, grace: float) -> None:
         """Let running calls finish, for so many seconds, then close."""
