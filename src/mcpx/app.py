@@ -11,10 +11,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
@@ -24,13 +24,17 @@ from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
 from mcpx.front.control import Control, socket_path
 from mcpx.front.dispatch import Dispatcher
-from mcpx.model.call import Json
+from mcpx.model.call import Caller, Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.processes import process
+from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import descriptors, memory
 from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.front.http import HttpFront
 
 log = logging.getLogger("mcpx")
 
@@ -122,7 +126,15 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
     tasks = Tasks("app")
-    upkeep = Upkeep(run, gateway, tasks)
+    fronts: list[HttpFront] = []
+    telemetry = Telemetry(
+        gateway,
+        state=run.state,
+        env=run.env,
+        counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
+    )
+    telemetry.take_up(run.config)
+    upkeep = Upkeep(run, gateway, tasks, telemetry)
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -132,7 +144,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
         if run.transport == "stdio":
             await _serve_stdio(run, dispatcher, stop)
         else:
-            return await _serve_http(run, dispatcher, stop, upkeep)
+            return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
     finally:
         try:
             async with asyncio.timeout(ENDING):
@@ -144,6 +156,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
                     note.unlink(missing_ok=True)
         except TimeoutError:
             log.error("some servers did not end in time; their processes are ended by force")
+        await telemetry.close()
     return 0
 
 
@@ -194,8 +207,9 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks) -> None:
+    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry) -> None:
         self._run = run
+        self._telemetry = telemetry
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
@@ -212,7 +226,12 @@ class Upkeep:
             sign_ins = SignIns(self._gateway)
             self._control = Control(
                 path,
-                {"status": lambda _: self.status(), "reload": lambda _: self._store.asked(), **sign_ins.verbs},
+                {
+                    "status": lambda _: self.status(),
+                    "reload": lambda _: self._store.asked(),
+                    "activity": self._telemetry.tell_activity,
+                    **sign_ins.verbs,
+                },
             )
             await self._control.start()
         if self._run.reload is not None:
@@ -237,6 +256,7 @@ class Upkeep:
     def _applied(self, config: Config) -> None:
         if not self._run.log_level_given:
             _set_level(config.global_.log_level)
+        self._telemetry.take_up(config)
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
@@ -256,14 +276,27 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) ->
     await front.close(GRACE)
 
 
-async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep) -> int:
+async def _serve_http(
+    run: Run,
+    dispatcher: Dispatcher,
+    stop: asyncio.Event,
+    upkeep: Upkeep,
+    telemetry: Telemetry,
+    made: "Callable[[HttpFront], None]",
+) -> int:
     from mcpx.front.guard import Guard
     from mcpx.front.http import HttpFront
+    from mcpx.front.visitor import Visitor
 
     server = run.config.server
     tokens = {token.name: token.token for token in server.auth.tokens} if server.auth is not None else {}
     guard = Guard(run.host, tokens, run.itself, server.allowed_origins)
-    front = HttpFront(dispatcher, guard, max_request=run.config.global_.max_request)
+
+    def metrics(visitor: Visitor) -> tuple[bytes, str] | None:
+        return telemetry.metrics_for(Caller(visitor.principal, visitor.profile, visitor.address))
+
+    front = HttpFront(dispatcher, guard, max_request=run.config.global_.max_request, pages={"/metrics": metrics})
+    made(front)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host

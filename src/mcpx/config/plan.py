@@ -17,6 +17,8 @@ RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 """Keys of a server that its connections are made with; all others can be changed while they live."""
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
 """What only a new process takes up, beside all of `server`."""
+TAKEN_UP = frozenset({"server.metrics"})
+"""What of `server` can be changed while it serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def _differing(old: Any, new: Any) -> list[str]:
 
 
 def _is_fixed(key: str) -> bool:
-    return key.startswith("server.") or key in NEEDS_RESTART
+    return (key.startswith("server.") and key not in TAKEN_UP) or key in NEEDS_RESTART
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from typing import Literal
 from urllib.parse import parse_qs, quote, unquote
 
 from mcpx import __version__
@@ -16,6 +17,7 @@ from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
+from mcpx.model.events import DoorRefused
 from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
@@ -32,8 +34,8 @@ PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
 
 
-Page = Callable[[], tuple[bytes, str]]
-"""A body and its content type, made when it is asked for."""
+Page = Callable[[Visitor], tuple[bytes, str] | None]
+"""A body and its content type, made when this visitor asks for it; None: there is no such page now."""
 
 
 class HttpFront:
@@ -95,12 +97,15 @@ class HttpFront:
 
     def _handle(self, exchange: Exchange) -> None:
         if not self._guard.host_allowed(exchange):
+            self._tell_refused("host", exchange)
             exchange.reply(421, b"unknown host", "text/plain")
             return
         if not self._guard.origin_allowed(exchange):
+            self._tell_refused("origin", exchange)
             exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
         if self._guard.is_ourselves(exchange.headers):
+            self._tell_refused("loop", exchange)
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
         principal = self._guard.principal(exchange.headers)
@@ -111,10 +116,15 @@ class HttpFront:
         if path in ("/health", "/ready") and profile is None:
             self._tell_health(exchange, path, principal)
         elif principal is None:
+            self._tell_refused("token", exchange)
             exchange.reply(401, b"a bearer token is required", "text/plain", [("www-authenticate", "Bearer")])
         else:
             address = exchange.client[0] if exchange.client else ""
             self._enter(exchange, path, Visitor(principal, profile, address))
+
+    def _tell_refused(self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange) -> None:
+        address = exchange.client[0] if exchange.client else ""
+        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile."""
@@ -133,8 +143,8 @@ class HttpFront:
             self._post_legacy(exchange, visitor)
         elif path == "/ws":
             self._open_socket(exchange, visitor, mode)
-        elif visitor.profile is None and (page := self._pages.get(path)) is not None:
-            self._show(exchange, *page())
+        elif visitor.profile is None and path in self._pages and (page := self._pages[path](visitor)) is not None:
+            self._show(exchange, *page)
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
 
@@ -157,6 +167,11 @@ class HttpFront:
         else:
             health = {"status": health["status"], "version": __version__, "servers": health["servers"]}
         exchange.reply(200, codec.dump(health))
+
+    def counts(self) -> Mapping[str, int]:
+        """Sessions of clients that have one, by transport."""
+        sessions = {"http": self._streamable.session_count, "sse": len(self._legacy), "websocket": len(self._sockets)}
+        return {**sessions, "connections": self._server.connection_count}
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 
