@@ -23,6 +23,7 @@ commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
+  mcpx audit [CONFIG]      who called what, from the audit trail
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
   mcpx import KIND …       make commands of an OpenAPI document or a curl command line
   mcpx help [COMMAND]      this, or more about a command
@@ -110,6 +111,10 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "auth":
         parser.add_argument("--json", action="store_true", help="status: one JSON object instead of a table")
         parser.add_argument("--no-browser", action="store_true", help="login: only say where to sign in")
+    if command == "audit":
+        from mcpx.cli.audit import add_options
+
+        add_options(parser)
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -216,6 +221,13 @@ def _reload(options: argparse.Namespace) -> int:
     return reload(_absolute(_required(options, "reload")), state_folder(os.environ), _env(options))
 
 
+def _audit(options: argparse.Namespace) -> int:
+    from mcpx.cli.audit import audit
+
+    path = _absolute(_required(options, "audit"))
+    return audit(_load(path, options), state_folder(os.environ), _env(options), options)
+
+
 def _auth(options: argparse.Namespace) -> int:
     from mcpx.cli import auth
 
@@ -256,5 +268,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
+    "audit": ("Who called what, when, and what came of it; the latest last.", _audit),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),
 }

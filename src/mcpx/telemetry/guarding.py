@@ -1,7 +1,7 @@
 """Figures of what guards the gateway: limits, approvals, pinned definitions."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from mcpx.core.gateway import Gateway
 from mcpx.telemetry.prometheus import Text, label, labelled
@@ -29,8 +29,7 @@ class _Pins(Protocol):
 
 def write(text: Text, gateway: Gateway) -> None:
     """Of what was never needed there is nothing to tell, and nothing is made for this."""
-    state = vars(gateway).get("policy_state")
-    made: Mapping[str, Any] = {} if state is None else vars(state)
+    made = vars(gateway.policy_state) if "policy_state" in vars(gateway) else {}
     counters = cast("_Counters | None", made.get("counters"))
     queued = {"client": 0, "profile": 0, "server": 0} if counters is None else counters.depth()
     text.family(
