@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,11 +25,12 @@ from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
-from mcpx.model.call import Json
+from mcpx.model.call import Caller, Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.model.redaction import Redactor
 from mcpx.processes import process
+from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import descriptors, memory
 from mcpx.wire.logs import OURS, LogFile, Outlet, Plain, hear_the_unheard
 from mcpx.wire.tasks import Tasks
@@ -135,7 +136,15 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
     tasks = Tasks("app")
-    upkeep = Upkeep(run, gateway, tasks)
+    fronts: list[HttpFront] = []
+    telemetry = Telemetry(
+        gateway,
+        state=run.state,
+        env=run.env,
+        counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
+    )
+    telemetry.take_up(run.config)
+    upkeep = Upkeep(run, gateway, tasks, telemetry)
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -145,7 +154,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         if run.transport == "stdio":
             await _serve_stdio(run, dispatcher, stop)
         else:
-            return await _serve_http(run, dispatcher, stop, upkeep)
+            return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
     finally:
         try:
             async with asyncio.timeout(ENDING):
@@ -157,6 +166,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
                     note.unlink(missing_ok=True)
         except TimeoutError:
             log.error("some servers did not end in time; their processes are ended by force")
+        await telemetry.close()
     return 0
 
 
@@ -207,8 +217,9 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks) -> None:
+    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry) -> None:
         self._run = run
+        self._telemetry = telemetry
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
@@ -234,6 +245,7 @@ class Upkeep:
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
+                    "activity": self._telemetry.tell_activity,
                 },
             )
             await self._control.start()
@@ -281,6 +293,7 @@ class Upkeep:
             self.front.take_up(config)
         if not self._run.log_level_given:
             _set_level(config.global_.log_level)
+        self._telemetry.take_up(config)
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
@@ -301,14 +314,28 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) ->
     await front.close(GRACE)
 
 
-async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep) -> int:
+async def _serve_http(
+    run: Run,
+    dispatcher: Dispatcher,
+    stop: asyncio.Event,
+    upkeep: Upkeep,
+    telemetry: Telemetry,
+    made: "Callable[[HttpFront], None]",
+) -> int:
     from mcpx.front.http import HttpFront
     from mcpx.front.reception import House, Reception
+    from mcpx.front.visitor import Visitor
 
     server = run.config.server
     house = House(run.host, run.itself, run.state)
     reception = Reception(house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.fetcher)
-    upkeep.front = front = HttpFront(dispatcher, reception, max_request=run.config.global_.max_request)
+
+    def metrics(visitor: Visitor) -> tuple[bytes, str] | None:
+        return telemetry.metrics_for(Caller(visitor.principal, visitor.profile, visitor.address))
+
+    max_request = run.config.global_.max_request
+    upkeep.front = front = HttpFront(dispatcher, reception, max_request=max_request, pages={"/metrics": metrics})
+    made(front)
     try:
         port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host

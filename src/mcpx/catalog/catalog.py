@@ -35,6 +35,7 @@ class Catalog:
     """Built by `build`, then only read."""
 
     __slots__ = (
+        "__weakref__",
         "_counts",
         "_index",
         "_named",

@@ -23,6 +23,7 @@ commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
   mcpx reload [CONFIG]     have the running gateway read its config again
+  mcpx audit [CONFIG]      who called what, from the audit trail
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
   mcpx secret ACTION       encrypt values of a config, keep secrets in the system's keyring
   mcpx token new|list|revoke NAME [CONFIG]           tokens that clients over the network show
@@ -132,6 +133,10 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "approve":
         parser.add_argument("--yes", action="store_true", help="approve what is shown without asking")
         parser.add_argument("--deny", action="store_true", help="refuse a call")
+    if command == "audit":
+        from mcpx.cli.audit import add_options
+
+        add_options(parser)
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -240,6 +245,13 @@ def _reload(options: argparse.Namespace) -> int:
     return reload(_absolute(_required(options, "reload")), state_folder(os.environ), _env(options))
 
 
+def _audit(options: argparse.Namespace) -> int:
+    from mcpx.cli.audit import audit
+
+    path = _absolute(_required(options, "audit"))
+    return audit(_load(path, options), state_folder(os.environ), _env(options), options)
+
+
 def _auth(options: argparse.Namespace) -> int:
     from mcpx.cli import auth
 
@@ -331,5 +343,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "approve": ("See what waits for approval: definitions of pinned servers, and calls; and approve it.", _approve),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
     "secret": ("Encrypt values of a config file, and keep secrets in the system's keyring.", _secret),
+    "audit": ("Who called what, when, and what came of it; the latest last.", _audit),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),
 }

@@ -17,7 +17,9 @@ RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 """Keys of a server that its connections are made with; all others can be changed while they live."""
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
 """What only a new process takes up, beside `server`."""
-LIVE = frozenset(f"server.{key}" for key in ("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits"))
+LIVE = frozenset(
+    f"server.{key}" for key in ("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits", "metrics")
+)
 """What of `server` is taken up while it runs."""
 
 

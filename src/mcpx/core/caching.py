@@ -118,6 +118,10 @@ class Answers:
         self._order: OrderedDict[_Kept, None] = OrderedDict()
         self.size = 0
         """Bytes kept."""
+        self.given = 0
+        """Calls that were answered with what was kept, or together with another."""
+        self.made = 0
+        """Calls that were made."""
 
     async def of(self, source: Source, name: str, ttl: float, call: Call, params: Json) -> Json:
         """The answer to a call of a read-only tool: one that is kept, or is on its way, or a new one."""
@@ -132,6 +136,7 @@ class Answers:
         if kept is not None:
             if _now() - kept.at < ttl:
                 self._order.move_to_end(kept)
+                self.given += 1
                 return codec.load(kept.raw)
             self._let_go(kept)
         flight = shelf.flights.get(key)
@@ -141,6 +146,7 @@ class Answers:
         if comes_back or (flight is not None and "progressToken" in as_object(params.get("_meta"))):
             return await self._ask(source, call, params, shelf, key, ttl)
         joins = call if flight is not None else None
+        self.given += flight is not None
         if flight is None:
             flight = shelf.flights[key] = _Flight(call)
             flight.task = self._tasks.start(self._fly(source, call, params, shelf, key, ttl, flight), awaited=True)
@@ -160,6 +166,7 @@ class Answers:
             _land(shelf, key, flight)
 
     async def _ask(self, source: Source, call: Call, params: Json, shelf: _Shelf, key: bytes, ttl: float) -> Json:
+        self.made += 1
         result = await source.call(call, params, repeatable=True)
         if self._shelves.get(shelf.owner) is shelf and (raw := _worth_keeping(result)) is not None:
             self._keep(_Kept(shelf, key, raw, ttl, _now()))

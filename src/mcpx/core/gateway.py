@@ -385,6 +385,13 @@ class Gateway:
         auto = [asdict(choice) for choice in self._surface_state.latest_choices()]
         return {**described(self.generation, self.catalog), "auto": auto}
 
+    def figures(self) -> Json:
+        """What is kept, for whoever counts."""
+        kept, size = self._surface_state.kept_now()
+        answers = self.answers if "answers" in vars(self) else None
+        cached = (0, 0, 0) if answers is None else (answers.given, answers.made, answers.size)
+        return {"kept": kept, "kept_bytes": size, "cached": cached}
+
     def health(self) -> Json:
         return health(self.generation)
 

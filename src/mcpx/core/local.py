@@ -63,6 +63,11 @@ class Tool:
         self._rest = asyncio.Event()
 
     @property
+    def running(self) -> int:
+        """Calls that are not over."""
+        return self._running
+
+    @property
     def definition(self) -> Json:
         annotations = {"readOnlyHint": True} if self.command.changes_nothing else {}
         if self.command.read_only is False:

@@ -11,7 +11,9 @@ from mcpx.surfaces.view import View
 
 
 class WholeView(View, Protocol):
-    """A view that also reaches what no surface needs: subscriptions."""
+    """A view that also reaches what no surface needs: subscriptions, and what is told of lists."""
+
+    def listed(self, surface: Surface, listed: Json) -> None: ...
 
     def subscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]: ...
 
@@ -26,8 +28,10 @@ def route(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]:
     return row(surface, view, call)
 
 
-def _list_tools(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]:
-    return surface.list_tools(view, call)
+async def _list_tools(surface: Surface, view: WholeView, call: Call) -> Json:
+    listed = await surface.list_tools(view, call)
+    view.listed(surface, listed)
+    return listed
 
 
 def _call_tool(surface: Surface, view: WholeView, call: Call) -> Awaitable[Json]:

@@ -17,6 +17,7 @@ from mcpx.config import Config
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.model.events import ConfigApplied
 from mcpx.wire.logs import OURS
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class ConfigStore:
             else:
                 answer = await self._take_up(config, by)
             self._last = {**answer, "at": _now()}
+            plan = str(answer.get("plan") or f"{len(answer.get('problems', ()))} mistakes")
+            self._gateway.bus.publish(ConfigApplied(by, answer["ok"], plan))
             return answer
 
     def _refused(self, error: ConfigError) -> Json:

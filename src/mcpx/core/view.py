@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.core.relay import OURS
-from mcpx.model.call import Call, Caller, Json, as_object
+from mcpx.model.call import Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
+from mcpx.model.events import ToolsListed
 from mcpx.model.offer import Kind, Offer
+from mcpx.surfaces.surface import Surface
 from mcpx.surfaces.texts.phrases import NEAREST, exact
 from mcpx.surfaces.view import Service
 
@@ -136,6 +138,15 @@ class CallersView:
 
     def own(self, name: str, call: Call, work: Callable[[], Awaitable[Json]]) -> Awaitable[Json]:
         return self._gateway.relay(OURS, name, call, call.params, work)
+
+    def listed(self, surface: Surface, listed: Json) -> None:
+        """This caller was shown these tools."""
+        if self._gateway.bus.heard(ToolsListed):
+            mode, catalog = self._caller.mode or self._generation.surfaces.default, self.catalog
+            whole = surface.by_name(self._caller)
+            self._gateway.bus.publish(
+                ToolsListed(mode, as_list(listed.get("tools")), catalog, catalog.offers["tools"], whole)
+            )
 
     def subscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:
         source = self._gateway.source(self._generation, server)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
 from urllib.parse import parse_qs, quote, unquote
 
 from mcpx import __version__
@@ -22,6 +23,7 @@ from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller
+from mcpx.model.events import DoorRefused
 from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
@@ -40,8 +42,8 @@ PARTING = 0.5
 """Seconds a WebSocket's client has to say goodbye when we end."""
 
 
-Page = Callable[[], tuple[bytes, str]]
-"""A body and its content type, made when it is asked for."""
+Page = Callable[[Visitor], tuple[bytes, str] | None]
+"""A body and its content type, made when this visitor asks for it; None: there is no such page now."""
 
 
 class HttpFront:
@@ -159,12 +161,15 @@ class HttpFront:
         guard = self._reception.guard
         arrival = guard.arrival(exchange)
         if not guard.host_allowed(exchange, arrival):
+            self._tell_refused("host", exchange)
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
         if not guard.origin_allowed(exchange, arrival):
+            self._tell_refused("origin", exchange)
             exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
         if guard.is_ourselves(exchange.headers):
+            self._tell_refused("loop", exchange)
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
         path, asked = exchange.path, None
@@ -232,6 +237,7 @@ class HttpFront:
         if route is not None and route.open:
             self._tell_health(exchange, route.path, None)
             return
+        self._tell_refused("token", exchange)
         about: list[str] = []
         if self._reception.publishes:
             called = self._reception.guard.called(exchange, arrival)
@@ -266,6 +272,10 @@ class HttpFront:
             self._modes = config, {profile.name: profile.mode for profile in config.profiles}
         return profile in self._modes[1], self._modes[1].get(profile)
 
+    def _tell_refused(self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange) -> None:
+        address = exchange.client[0] if exchange.client else ""
+        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address))
+
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile; one that `ROUTES` does not have is empty."""
         known, mode = self._mode_of(visitor.profile)
@@ -281,8 +291,8 @@ class HttpFront:
             self._post_legacy(exchange, visitor)
         elif path == "/ws":
             self._open_socket(exchange, visitor, mode)
-        elif visitor.profile is None and (page := self._pages.get(path)) is not None:
-            self._show(exchange, *page())
+        elif visitor.profile is None and path in self._pages and (page := self._pages[path](visitor)) is not None:
+            self._show(exchange, *page)
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
 
@@ -310,6 +320,11 @@ class HttpFront:
             return {}
         sight = self._dispatcher.gateway.sight(Caller(visitor.principal, visitor.profile, visitor.address))
         return servers if sight is None else {name: servers[name] for name in servers if sight.server(name)}
+
+    def counts(self) -> Mapping[str, int]:
+        """Sessions of clients that have one, by transport."""
+        sessions = {"http": self._streamable.session_count, "sse": len(self._legacy), "websocket": len(self._sockets)}
+        return {**sessions, "connections": self._server.connection_count}
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 

@@ -75,6 +75,10 @@ class Streamable:
         self._turn_away(exchange, None, "gateway.sessions", too_many_sessions())
         return False
 
+    @property
+    def session_count(self) -> int:
+        return len(self._sessions)
+
     def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None) -> None:
         """`mode`: the surface that the path asks for."""
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))

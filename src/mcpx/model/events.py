@@ -1,7 +1,7 @@
 """Facts the middle publishes, and the bus they travel on. Listeners observe; they never change a call."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,9 +102,68 @@ class ApprovalChanged:
 
 
 ApprovalState = Literal["pending", "approved", "denied", "used", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsListed:
+    """A client was shown the tools, or a page of them; made only where somebody listens."""
+
+    mode: str
+    """The surface it was shown."""
+    tools: Sequence[Json]
+    catalog: object
+    """What they were made of, the same object until something is different."""
+    offers: Sequence[Offer]
+    """All tools that this client may see."""
+    whole: bool
+    """They are the tools themselves, under their own names: not a menu of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRefused:
+    """A request over the network was not let in."""
+
+    reason: Literal["host", "origin", "loop", "token"]
+    address: str
+    """Of the machine it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplied:
+    """Somebody proposed a configuration."""
+
+    by: str
+    """Who: the file, a signal, somebody who asked."""
+    ok: bool
+    """Whether it was taken up."""
+    plan: str
+    """What it changed, in words; of one that was refused, how many mistakes it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is no call and belongs into the trail: an approval, a pinned definition, a revoked token."""
+
+    what: str
+    """In one word: `approval_pending`, `approval_decided`, `pins_approved`."""
+    facts: Mapping[str, str | int | float | bool | None]
+    """Short, and without secrets; under the names that rows of calls have (`principal`, `server`, `name`, `rule`)."""
+
+
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
 """`denied`: a rule, a person or a limit refused it, so no server heard of it."""
-Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished | ApprovalChanged
+Event = (
+    OffersChanged
+    | ResourceUpdated
+    | ServerSaid
+    | UpstreamChanged
+    | CallFinished
+    | ToolsListed
+    | DoorRefused
+    | ConfigApplied
+    | ApprovalChanged
+    | Noted
+)
 Listener = Callable[[Any], None]
 
 
@@ -116,6 +175,14 @@ class Bus:
         """`listener` hears every event of these kinds."""
         for kind in kinds:
             self._listeners.setdefault(kind, []).append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        for kind, listeners in list(self._listeners.items()):
+            rest = [other for other in listeners if other != listener]
+            if rest:
+                self._listeners[kind] = rest
+            else:
+                del self._listeners[kind]
 
     def heard(self, kind: type) -> bool:
         """Whether anybody listens for that: what nobody hears need not be made."""

@@ -56,6 +56,10 @@ class Lasting:
     def latest_choices(self) -> "list[Choice]":
         return self.choices.latest() if "choices" in vars(self) else []
 
+    def kept_now(self) -> tuple[int, int]:
+        """Large results that are kept, and their bytes."""
+        return (len(self.kept), self.kept.size) if "kept" in vars(self) else (0, 0)
+
     def forget(self, session: str) -> None:
         if "choices" in vars(self):
             self.choices.forget(session)

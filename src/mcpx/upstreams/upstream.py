@@ -193,6 +193,19 @@ class Upstream:
         self._life.rest(verdict)
         await self._links.close()
 
+    @property
+    def running(self) -> int:
+        """Calls that are not over."""
+        return self._running
+
+    @property
+    def link_count(self) -> int:
+        return sum(1 for _ in self._links)
+
+    @property
+    def process_count(self) -> int:
+        return self.link_count if starts_process(self.server.connection) else 0
+
     def traffic(self) -> int:
         return self._calls
 

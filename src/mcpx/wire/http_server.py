@@ -525,6 +525,11 @@ class HttpServer:
             connection.sweep(self.now)
         self._adopted = {t for t in self._adopted if not t.is_closing()}
 
+    @property
+    def connection_count(self) -> int:
+        """Those that are open, sockets given away too."""
+        return len(self._connections) + len(self._adopted)
+
     # --- for the connections
 
     def admit(self, connection: _Connection) -> bool:

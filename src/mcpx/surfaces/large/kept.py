@@ -111,6 +111,14 @@ class ResultStore:
             for key in [key for key in self._kept if key[0] == owner]:
                 self._drop(key)
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are taken, as they are counted."""
+        return self._total
+
     def close(self) -> None:
         self._kept.clear()
         self._ends.clear()

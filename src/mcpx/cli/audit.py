@@ -1,0 +1,215 @@
+"""`mcpx audit`: read the trail of a config, whether or not a gateway runs; through files that were turned over."""
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from mcpx.cli.servers import plain
+from mcpx.config import Config
+from mcpx.model.call import Json, as_object
+from mcpx.model.errors import ConfigError
+from mcpx.telemetry.audit import trail_file
+from mcpx.telemetry.trail import older
+from mcpx.wire import codec
+
+LIMIT = 50
+LOOK = 0.3
+"""Seconds between two looks for new rows."""
+NO_TRAIL = 1
+"""Exit code: none is kept."""
+
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_COLUMNS = (("TIME (UTC)", 23), ("WHO", 14), ("SERVER", 14), ("WHAT", 28), ("OUTCOME", 14), ("MS", 8))
+
+Wanted = Callable[[Json], bool]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server", metavar="NAME", help="only calls of this server")
+    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool or prompt, as its server names it")
+    parser.add_argument("--principal", metavar="NAME", help="only what this one did")
+    parser.add_argument("--outcome", metavar="OUTCOME", help="ok, tool_error, error, cancelled or denied")
+    parser.add_argument("--since", metavar="WHEN", help="1h, 30m, 2d, or a date or time (UTC): 2026-01-31T12:00")
+    parser.add_argument("--limit", metavar="N", default=LIMIT, help="most rows that are shown (default 50)")
+    parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="the rows as they are, one JSON object a line")
+
+
+def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
+    wanted, limit = _wanted(options), _limit(options.limit)
+    file = trail_file(config, state, env)
+    if file is None:
+        sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
+        sys.stderr.write("  global:\n    audit: {}\n")
+        return NO_TRAIL
+    write = _write_json if options.json else _write_row
+    try:
+        found, behind = _latest(file, wanted, limit)
+        if not found and not options.follow:
+            sys.stderr.write(
+                f"nothing to show in {file}\n" if file.exists() else f"nothing was written yet to {file}\n"
+            )
+        elif not options.json:
+            sys.stdout.write(_line([head for head, _ in _COLUMNS], "WHY"))
+        for row in found:
+            write(row)
+        sys.stdout.flush()
+        if options.follow:
+            for row in filter(wanted, _following(file, behind)):
+                write(row)
+                sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        sys.stderr.write(f"error: the audit trail {file} cannot be read: {error.strerror or error}\n")
+        return NO_TRAIL
+    return 0
+
+
+# ---- which rows
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    fields = {"server": options.server, "name": options.tool, "principal": options.principal}
+    same = {key: value for key, value in {**fields, "outcome": options.outcome}.items() if value is not None}
+    since = None if options.since is None else moment(options.since, time.time())
+
+    def wanted(row: Json) -> bool:
+        return all(row.get(key) == value for key, value in same.items()) and (since is None or _at(row) >= since)
+
+    return wanted
+
+
+def moment(text: str, now: float) -> str:
+    """`1h` before now, or a date or time, as the rows have it: texts that sort as times do."""
+    span = re.fullmatch(r"(\d{1,9})([smhdw])", text)
+    try:
+        if span is not None:
+            at = datetime.fromtimestamp(now - int(span[1]) * _SPANS[span[2]], UTC)
+        else:
+            at = datetime.fromisoformat(text)
+            at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        hint = "say 1h, 30m, 2d, 2026-01-31 or 2026-01-31T12:00"
+        raise ConfigError([f"error: --since {text!r} is neither a span nor a time; {hint}"]) from None
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+def _limit(text: str | int) -> int:
+    try:
+        if (limit := int(text)) > 0:
+            return limit
+    except ValueError:
+        pass
+    raise ConfigError([f"error: --limit {text!r} is not a number above 0"])
+
+
+def _at(row: Json) -> str:
+    return str(row.get("time") or "")
+
+
+# ---- from where
+
+
+def _latest(file: Path, wanted: Wanted, limit: int) -> tuple[list[Json], tuple[int, int]]:
+    """The last rows, and how far the file itself was read: which one it was, and to where."""
+    found: list[Json] = []
+    behind = (0, 0)
+    for number in count():
+        try:
+            opened = open(file if number == 0 else older(file, number), "rb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:
+            if number:
+                break
+            continue  # it was just turned over, or nothing came since
+        with opened:
+            rows: deque[Json] = deque((row for row in _rows(opened) if wanted(row)), limit - len(found))
+            if number == 0:
+                behind = (os.fstat(opened.fileno()).st_ino, opened.tell())
+        found = [*rows, *found]
+        if len(found) >= limit:
+            break
+    return found, behind
+
+
+def _rows(opened: BinaryIO) -> Iterator[Json]:
+    """Whole lines that are rows; what somebody cut off is passed over."""
+    while line := opened.readline():
+        if not line.endswith(b"\n"):
+            opened.seek(-len(line), os.SEEK_CUR)  # it is being written
+            return
+        try:
+            if row := as_object(codec.load(line)):
+                yield row
+        except codec.BadJson:
+            continue
+
+
+def _following(file: Path, behind: tuple[int, int]) -> Iterator[Json]:
+    """What comes behind that place, whatever becomes of the file: an old one is read to its end first."""
+    opened: BinaryIO | None = None
+    try:
+        while True:
+            if opened is None:
+                try:
+                    opened = open(file, "rb")  # noqa: SIM115 - kept open over many looks
+                except FileNotFoundError:
+                    time.sleep(LOOK)
+                    continue
+                if os.fstat(opened.fileno()).st_ino == behind[0]:
+                    opened.seek(behind[1])
+            replaced = not _is_at(opened, file)
+            yield from _rows(opened)
+            if replaced:
+                opened.close()
+                opened = None
+            else:
+                time.sleep(LOOK)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _is_at(opened: BinaryIO, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened.fileno()), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+# ---- how they look
+
+
+def _write_json(row: Json) -> None:
+    sys.stdout.write(codec.dump(row).decode(errors="replace") + "\n")
+
+
+def _write_row(row: Json) -> None:
+    sys.stdout.write(_line(*_cells(row)))
+
+
+def _cells(row: Json) -> tuple[list[str], str]:
+    def text(key: str) -> str:
+        return plain(str(row.get(key) if row.get(key) is not None else ""))
+
+    stamp = text("time").replace("T", " ").removesuffix("Z")
+    if row.get("event") == "call":
+        what = text("name") if row.get("method") == "tools/call" else f"{text('method')} {text('name')}"
+        why = " ".join(filter(None, (f"code {text('code')}" if "code" in row else "", text("rule"))))
+        return [stamp, text("principal"), text("server"), what, text("outcome"), text("ms")], why
+    rest = {key: value for key, value in row.items() if key not in ("time", "event", "principal", "server", "name")}
+    told = " ".join(f"{plain(key)}={plain(str(value))}" for key, value in rest.items())
+    return [stamp, text("principal"), text("server"), text("name") or "-", text("event"), ""], told
+
+
+def _line(cells: list[str], last: str) -> str:
+    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
+    return "  ".join([*padded, last]).rstrip() + "\n"

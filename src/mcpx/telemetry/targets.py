@@ -1,0 +1,24 @@
+"""What a call was aimed at, in a form that may be kept."""
+
+from urllib.parse import urlsplit
+
+from mcpx.model.events import Passage
+
+LONGEST = 256
+"""Characters of it."""
+HIDDEN = "[hidden]"
+
+
+def target_of(passage: Passage) -> str:
+    """The name of a tool or prompt; a URI without what may be secret in it: who signs in there, and its query."""
+    name = passage.name
+    return name[:LONGEST] if passage.offer is not None or ":" not in name else plain_uri(name)
+
+
+def plain_uri(uri: str) -> str:
+    try:
+        parts = urlsplit(uri[: 4 * LONGEST])
+    except ValueError:
+        return HIDDEN
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="…" if parts.query else "", fragment="")
+    return plain.geturl()[:LONGEST]

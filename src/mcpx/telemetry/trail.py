@@ -1,0 +1,247 @@
+"""A file of JSON lines that grows, is turned over by size, and never holds up whoever writes to it.
+
+Promised: `write` only remembers; a thread of the trail's own takes rows to the disk, many at a time. What waits is
+bounded in bytes: rows beyond that, and rows that the disk did not take, are dropped, counted, and told of in the trail
+by a row `dropped`. The file and its older ones (`FILE.1` is the latest of them) are readable by their owner only.
+`wait` is bounded. Several processes may write to one trail: each row stays whole.
+
+Not promised: that a row survives the machine's crash, or this process's within `GATHER` seconds.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from time import gmtime, strftime
+from typing import Any, Protocol
+
+from mcpx.model.call import Json
+from mcpx.wire import codec
+from mcpx.wire.folders import private_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows, where whoever comes second does not turn the file
+    fcntl = None
+
+log = logging.getLogger(__name__)
+
+GATHER = 0.1
+"""Seconds for which rows are gathered before they are written."""
+MOST_WAITING = 8 << 20
+"""Bytes of rows that wait for the disk."""
+LAST_WORDS = 2.0
+"""Seconds that writing the rest may take at the end."""
+
+
+class Redacts(Protocol):
+    """Knows what must not be said. Asked in the thread of the trail."""
+
+    def redact(self, text: str) -> str: ...
+
+    def redact_json(self, value: Any) -> Any: ...
+
+
+class Trail:
+    def __init__(
+        self, file: Path, max_bytes: int, keep: int, redactor: Redacts | None = None, *, private: bool = False
+    ) -> None:
+        """`private`: its folder must let nobody else in; one that the user chose may."""
+        self._redactor = redactor
+        self.file = file
+        self._private = private
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._gathered: list[bytes] = []
+        self._taken = 0
+        """Bytes handed in; the thread counts those that are done with, so that neither needs a lock."""
+        self._done = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._dropped = 0
+        """Of rows that found no room, since it was last told."""
+        self._unwritten = 0
+        """Of rows that the disk did not take, since it was last told; the thread's own."""
+        self._lost = [0, 0]
+        """Rows that are nowhere, of all time: for want of room, and by the thread."""
+        self._batches: SimpleQueue[list[bytes] | None] = SimpleQueue()
+        self._handle: int | None = None
+        self._torn = False
+        """The last line may have no end."""
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="mcpx-trail", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> int:
+        """Rows that are nowhere, of all time."""
+        return sum(self._lost)
+
+    @property
+    def is_writing(self) -> bool:
+        return self._thread.is_alive()
+
+    # On the loop -------------------------------------------------------------------------------------------------
+
+    def write(self, row: Json, stamp: str) -> None:
+        """`stamp`: the time of the row, for a word on those before it that were dropped."""
+        try:
+            line = codec.dump(row) + b"\n"
+        except codec.Unencodable:
+            line = codec.dump({"time": stamp, "event": "unwritable"}) + b"\n"
+        if self._taken - self._done + len(line) > MOST_WAITING:
+            self._dropped += 1
+            self._lost[0] += 1
+            return
+        if self._dropped:
+            told = _dropped(stamp, self._dropped)
+            self._gathered.append(told)
+            self._taken += len(told)
+            self._dropped = 0
+        self._gathered.append(line)
+        self._taken += len(line)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER, self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._timer = None
+        if self._gathered:
+            self._batches.put(self._gathered)
+            self._gathered = []
+
+    def finish(self) -> None:
+        """Nothing more comes: the thread writes the rest, and ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hand_over()
+        self._batches.put(None)
+
+    def wait(self) -> None:
+        """Until the rest is written, at the end of the process; not for ever."""
+        self._thread.join(LAST_WORDS)
+        if self._thread.is_alive():
+            log.warning("the audit trail %s could not be written to its end: the disk is too slow", self.file)
+
+    # In the thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (batch := self._batches.get()) is not None:
+            try:
+                self._put(batch if self._redactor is None else _without_secrets(batch, self._redactor))
+            except Exception:
+                log.exception("rows of the audit trail could not be written")
+                self._lose(len(batch))
+            self._done += sum(map(len, batch))
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def _put(self, batch: list[bytes]) -> None:
+        try:
+            handle = self._opened()
+            rows = batch
+            if self._unwritten:
+                rows = [_dropped(strftime("%Y-%m-%dT%H:%M:%S.000Z", gmtime()), self._unwritten), *batch]
+            data = memoryview((b"\n" if self._torn else b"") + b"".join(rows))
+            self._torn = True
+            while data:
+                data = data[os.write(handle, data) :]
+            self._torn = False
+            self._unwritten = 0
+            if self._failing:
+                self._failing = False
+                log.warning("the audit trail %s is written again", self.file)
+            if os.fstat(handle).st_size >= self._max_bytes:
+                self._turn(handle)
+        except OSError as error:
+            self._lose(len(batch))
+            self._let_go()
+            if not self._failing:
+                self._failing = True
+                why = error.strerror or str(error)
+                log.error("the audit trail %s cannot be written: %s. Calls go on, unrecorded", self.file, why)
+
+    def _lose(self, rows: int) -> None:
+        self._unwritten += rows
+        self._lost[1] += rows
+
+    def _opened(self) -> int:
+        """The file as it is now: another process may have turned it over, somebody may have moved it."""
+        if self._handle is not None:
+            if _is_at(self._handle, self.file):
+                return self._handle
+            self._let_go()
+        if self._private or not self.file.parent.is_dir():
+            private_folder(self.file.parent)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        handle = os.open(self.file, flags, 0o600)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(handle)
+            raise OSError(f"{self.file} is not a plain file")
+        if found.st_mode & 0o077:
+            os.fchmod(handle, 0o600)  # one that was there already
+        self._handle, self._torn = handle, _is_torn(self.file, found.st_size)
+        return handle
+
+    def _turn(self, handle: int) -> None:
+        """Begin a new file. Whoever else wants the same waits here, then finds it done."""
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if _is_at(handle, self.file):
+            for number in range(self._keep, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(older(self.file, number - 1), older(self.file, number))
+            if self._keep:
+                os.replace(self.file, older(self.file, 1))
+            else:
+                os.unlink(self.file)
+            for number in range(self._keep + 1, self._keep + 100):  # fewer may be kept than before
+                try:
+                    os.unlink(older(self.file, number))
+                except FileNotFoundError:
+                    break
+        self._let_go()
+
+    def _let_go(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+def _without_secrets(batch: list[bytes], redactor: Redacts) -> list[bytes]:
+    """Nearly always there are none, and one look at all rows is enough."""
+    text = b"".join(batch).decode()
+    return batch if redactor.redact(text) == text else [_redacted(line, redactor) for line in batch]
+
+
+def _redacted(line: bytes, redactor: Redacts) -> bytes:
+    text = line.decode()
+    return line if redactor.redact(text) == text else codec.dump(redactor.redact_json(codec.load(line))) + b"\n"
+
+
+def _dropped(stamp: str, count: int) -> bytes:
+    return codec.dump({"time": stamp, "event": "dropped", "count": count}) + b"\n"
+
+
+def older(file: Path, number: int) -> Path:
+    return file.with_name(f"{file.name}.{number}")
+
+
+def _is_at(handle: int, file: Path) -> bool:
+    try:
+        there = os.stat(file, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(handle))
+
+
+def _is_torn(file: Path, size: int) -> bool:
+    """Whether somebody was cut off in the middle of a line."""
+    if size == 0:
+        return False
+    with open(file, "rb") as opened:
+        opened.seek(-1, os.SEEK_END)
+        return opened.read(1) != b"\n"

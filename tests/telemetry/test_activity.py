@@ -1,0 +1,81 @@
+"""OBS-1: the latest calls, kept only while somebody looks."""
+
+import sys
+
+from mcpx.model.call import Call, Caller
+from mcpx.model.events import Bus, CallFinished, Passage
+from mcpx.telemetry.activity import MOST, UNWATCHED, Activity
+
+
+def over(number: int = 0, caller: Caller = Caller(principal="alice", client={"name": "c"})) -> CallFinished:  # noqa: B008
+    call = Call("resources/read", {"uri": "x", "huge": ["x"] * 100}, caller)
+    return CallFinished(Passage("s", f"file:///{number}?key=s3cr3t", None, call, call.params), 0.5, "ok")
+
+
+def test_nothing_is_kept_before_somebody_looks() -> None:
+    bus = Bus()
+    activity = Activity(bus)
+    assert not bus.heard(CallFinished)
+    assert activity.look() == {"calls": [], "last": 0, "was_on": False}
+    bus.publish(over())
+    told = activity.look()
+    assert told["was_on"] and told["last"] == 1
+    (call,) = told["calls"]
+    assert call.pop("time") > 0
+    assert call == {
+        "number": 1,
+        "principal": "alice",
+        "client": "c",
+        "method": "resources/read",
+        "server": "s",
+        "name": "file:///0?…",
+        "outcome": "ok",
+        "ms": 500.0,
+    }
+
+
+def test_who_looks_again_gets_what_came_since() -> None:
+    bus = Bus()
+    activity = Activity(bus)
+    last = activity.look()["last"]
+    for number in range(10):
+        bus.publish(over(number))
+    assert [call["number"] for call in activity.look(after=last)["calls"]] == list(range(1, 11))
+    assert [call["number"] for call in activity.look(after=8)["calls"]] == [9, 10]
+    assert [call["number"] for call in activity.look(limit=3)["calls"]] == [8, 9, 10]
+    assert activity.look(limit=0)["calls"] == activity.look(after=99)["calls"] == []
+
+
+def test_it_takes_no_more_than_a_bounded_room() -> None:
+    bus = Bus()
+    activity = Activity(bus)
+    activity.look()
+    hostile = Caller(principal="p" * 99_999, client={"name": "n" * 99_999})
+    for number in range(3 * MOST):
+        bus.publish(over(number, hostile))
+    calls = activity.look()["calls"]
+    assert [call["number"] for call in calls] == list(range(2 * MOST + 1, 3 * MOST + 1))
+    assert sum(sys.getsizeof(value) for call in calls for value in call.values()) < 1_000_000
+
+
+def test_it_ends_when_nobody_has_looked_for_long() -> None:
+    now = 1000.0
+    bus = Bus()
+    activity = Activity(bus, clock=lambda: now)
+    activity.look()
+    bus.publish(over())
+    now += UNWATCHED + 1
+    bus.publish(over())
+    assert not bus.heard(CallFinished)
+    assert activity.look() == {"calls": [], "last": 1, "was_on": False}
+
+
+def test_beside_a_trail_it_goes_on_though_nobody_looks() -> None:
+    now = 1000.0
+    bus = Bus()
+    activity = Activity(bus, clock=lambda: now)
+    activity.always = True
+    activity.begin()
+    now += 10 * UNWATCHED
+    bus.publish(over())
+    assert len(activity.look()["calls"]) == 1
