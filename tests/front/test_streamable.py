@@ -317,7 +317,6 @@ def test_with_all_sessions_busy_a_new_one_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
-    monkeypatch.setattr(sessions, "IDLE", 0.05)
 
     async def main() -> None:
         toy = Toy("older", tools={"hang": forever})
@@ -328,6 +327,7 @@ def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.
             await until(lambda: toy.lines and toy.lines[0].calls())
             at.streamable.tend()
             assert at.sessions == 3
+            monkeypatch.setattr(sessions, "IDLE", 0.05)
             await asyncio.sleep(0.1)  # time itself is what is tested
             at.streamable.tend()
             assert at.sessions == 2
