@@ -18,6 +18,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpx.wire import http_connection
 from mcpx.wire.http_server import Exchange, Headers, HttpServer, Limits
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -609,8 +610,11 @@ def test_clients_over_the_limit_get_503_while_all_others_are_in_use(run: Run) ->
     run(main())
 
 
-def test_a_client_that_does_nothing_makes_room_for_another(run: Run) -> None:
+def test_a_client_that_does_nothing_for_a_while_makes_room_for_another(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SEC-6: idle connections, however many, keep nobody out."""
+    monkeypatch.setattr(http_connection, "RESTED", -1.0)
 
     async def main() -> None:
         async with serving(connections=2) as port, dialled(port) as one, dialled(port) as two:

@@ -20,8 +20,10 @@ log = logging.getLogger(__name__)
 LINGER: Final = 2.0
 """Seconds a refused client may go on sending before its socket is closed. Closing at once would send a reset,
 which throws our answer out of the client's buffer before it is read."""
-SPARED: Final = 2.0
-"""Seconds that a request may be on its way before its connection makes room for others, where there is none."""
+SPARED = 2.0
+RESTED = 10.0
+"""Seconds a connection may bring nothing before it makes room for another, where there is none: half of a request or
+less; and after an answer."""
 MOST_HEADERS: Final = 256
 """Each costs ten times its bytes."""
 LARGE: Final = 65536
@@ -366,7 +368,7 @@ class Connection(asyncio.Protocol):
         """It is missed least: nothing of it is being answered, and for a while nothing whole has come."""
         if self._current is not None or self._queue or self._ending:
             return False
-        return (self._used and not self._reading) or self._server.now - self._since > SPARED
+        return self._server.now - self._since > (RESTED if self._used and not self._reading else SPARED)
 
     def close_if_idle(self) -> None:
         if self._current is None and not self._queue and not self._reading:
