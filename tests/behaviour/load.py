@@ -138,7 +138,7 @@ async def crowd(port: int, pid: int, clients: int, tools: list[str], seconds: fl
                 score.good += 1
             else:
                 score.refused[status] = score.refused.get(status, 0) + 1
-                await asyncio.sleep(0.05)  # sooner than it was told: it is a rude one
+                await asyncio.sleep(0.2)  # sooner than it was told: it is a rude one
                 if b"connection: close" in answer:
                     wire = _dropped(wire)
         _dropped(wire)

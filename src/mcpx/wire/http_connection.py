@@ -145,8 +145,11 @@ class Connection(asyncio.Protocol):
         self._ending = self._deaf = True
         self._queue.clear()
         self._count(-self._counted)
-        self._intake.clear()
+        self._intake.end()
         self._out.resume()
+        # We hold each other: what a connection takes would wait for the collector, which comes rarely.
+        self._parser = cast(HttpRequestParser, None)
+        self.data_received = _unheard
         exchange, self._current = self._current, None
         if exchange is not None:
             try:
@@ -392,6 +395,10 @@ class Connection(asyncio.Protocol):
         self._server.adopt(self._transport)
         self._server.forget(self)
         return self._transport, tail, self._server.budget
+
+
+def _unheard(data: bytes) -> None:
+    """What comes after the end."""
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
