@@ -1,6 +1,7 @@
 """The HTTP server against raw sockets, a stock client, and clients that mean harm."""
 
 import asyncio
+import contextlib
 import gc
 import http.client
 import logging
@@ -17,6 +18,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpx.wire import http_connection
 from mcpx.wire.http_server import Exchange, Headers, HttpServer, Limits
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -584,24 +586,47 @@ def test_a_large_head_behind_a_large_body_is_not_taken_for_too_large(run: Run) -
     run(main())
 
 
-def test_clients_over_the_limit_get_503(run: Run) -> None:
+def test_clients_over_the_limit_get_503_while_all_others_are_in_use(run: Run) -> None:
+    """SEC-6."""
+
+    async def main() -> None:
+        begun: list[Exchange] = []
+        async with serving(begun.append, connections=2) as port, dialled(port) as one, dialled(port) as two:
+            for client in (one, two):
+                client.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
+            while len(begun) < 2:  # noqa: ASYNC110 - under the bound of every test here
+                await asyncio.sleep(0.001)
+            async with dialled(port) as three:
+                head = await three.head()
+                assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in head
+            one.writer.transport.abort()
+            while len(begun) == 2:  # until the server has noticed
+                async with dialled(port) as four:
+                    four.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
+                    with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+                        async with asyncio.timeout(0.1):
+                            await four.answer()
+
+    run(main())
+
+
+def test_a_client_that_does_nothing_for_a_while_makes_room_for_another(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-6: idle connections, however many, keep nobody out."""
+    monkeypatch.setattr(http_connection, "RESTED", -1.0)
+
     async def main() -> None:
         async with serving(connections=2) as port, dialled(port) as one, dialled(port) as two:
             for client in (one, two):
                 client.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
                 await client.answer()
             async with dialled(port) as three:
-                assert (await three.answer())[0] == 503
-                assert await three.rest() == b""
-            one.writer.transport.abort()
-            while True:  # until the server has noticed
-                async with dialled(port) as four:
-                    four.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
-                    try:
-                        if (await four.answer())[0] == 200:
-                            return
-                    except (ConnectionError, asyncio.IncompleteReadError):
-                        pass
+                three.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
+                assert (await three.answer())[0] == 200
+                assert await one.rest() == b""
+                two.send(b"GET / HTTP/1.1\r\n", HOST, b"\r\n")
+                assert (await two.answer())[0] == 200
 
     run(main())
 

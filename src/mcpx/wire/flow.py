@@ -92,6 +92,10 @@ class _Line:
 _lines: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]" = WeakKeyDictionary()
 
 
+def _unheard(data: bytes) -> None:
+    """What a peer that is gone has sent."""
+
+
 class Intake:
     """What one peer sends, on its way to `feed`, which gets the same bytes in the same order in pieces of any size."""
 
@@ -158,6 +162,11 @@ class Intake:
     def clear(self) -> None:
         """Nothing of it is wanted any more."""
         self._rest, self._at = b"", 0
+
+    def end(self) -> None:
+        """The peer is gone."""
+        self.clear()
+        self._feed = _unheard
 
     def let_go(self) -> bytes:
         """Somebody else reads from here on: what was read and not worked off."""
