@@ -196,9 +196,10 @@ class Rules:
         """What is done with a call of it, and a line for each rule that has a say. What some arguments may let through
         is not said to be denied."""
         counting = [finding for finding in self.findings(profile, principal, offer) if finding.matches]
-        may_pass = [finding.effect for finding in reversed(counting) if finding.effect != "deny"]
-        effect = counting[-1].effect
-        return may_pass[0] if effect == "deny" and may_pass else effect, [finding.line for finding in counting]
+        may_pass: list[Effect] = [finding.effect for finding in reversed(counting) if finding.effect != "deny"]
+        last = counting[-1].effect
+        effect: Effect = may_pass[0] if last == "deny" and may_pass else last
+        return effect, [finding.line for finding in counting]
 
     def findings(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
         """Every rule up to the one that counts whatever the arguments are, which may be the default."""
