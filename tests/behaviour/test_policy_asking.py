@@ -140,6 +140,34 @@ def test_the_real_tool_is_asked_about_in_compact_modes(house: House, mode: Compa
     assert (house.calls(f"{text} False"), house.calls(f"{text} True")) == (0, 1)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_each_of_several_calls_is_asked_about(house: House, mode: Compact) -> None:
+    """SEC-7, SUR-12: a client that is asked by requests; of one that is asked by results each has to be approved."""
+    said = [f"{number} of several in {mode}" for number in range(3)]
+    calls = [meta_call(mode, "files", "echo", {"text": text}) for text in said]
+    several = {"calls": [arguments for _, arguments in calls], "continue": True}
+    door = Door("http", f"http://127.0.0.1:{house.port}/mcp/{mode}")
+
+    class Picky(Decider):
+        def answer(self, question: Question) -> Json:
+            self.yes = said[1] not in question.params["message"]
+            return super().answer(question)
+
+    async def check() -> None:
+        person = Picky("ada", True)
+        async with connected("raw-older", door, person) as client:
+            result = await client.call(calls[0][0], several)
+        assert len(person.decided) == 3 and "2 of 3 calls ok" in json.dumps(result)
+        assert [house.calls(text) for text in said] == [1, 0, 1]
+        other = Decider("bob", True)
+        async with connected("raw-modern", door, other) as client:
+            result = await client.call(calls[0][0], several)
+        assert other.decided == [] and json.dumps(result).count("mcpx approve") >= 3
+        assert [house.calls(text) for text in said] == [1, 0, 1]
+
+    bounded(check)
+
+
 def waiting_for(error: Json) -> str:
     assert error["code"] == NEEDS_APPROVAL and f"mcpx approve {error['data']['approval']}" in error["message"]
     return error["data"]["approval"]

@@ -41,6 +41,20 @@ def odd(config: Config) -> list[str]:
         ("policy: {rules: [{tools: [rm_*]}]}", "missing key 'effect'"),
         ("policy: {rules: [{effect: forbid}]}", "one of allow, deny, ask"),
         ("policy: {default: ask}", "one of allow, deny"),
+        ("policy: {rules: [{effect: deny, servers: [nope]}]}", "no server named 'nope'"),
+        ("policy: {rules: [{effect: deny, servers: ['!nope']}]}", "no server named 'nope'"),
+        ("policy: {rules: [{effect: deny, tools: []}]}", "must not be empty"),
+        ("policy: {rules: [{effect: deny, tools: ['!']}]}", "an empty pattern matches nothing"),
+        ("policy: {rules: [{effect: deny, arguments: {}}]}", "must not be empty"),
+        ("policy: {rules: [{effect: deny, arguments: {a: []}}]}", "must not be empty"),
+        ("policy: {rules: [{effect: deny, arguments: {a: null}}]}", "not a pattern"),
+        ("policy: {rules: [{effect: deny, arguments: {a: [[x]]}}]}", "not a pattern"),
+        ("policy: {rules: [{effect: deny, arguments: {a: {regex: x}}}]}", "not a pattern"),
+        ("policy: {rules: [{effect: deny, arguments: {a: {jmespath: 5}}}]}", "not a pattern"),
+        ("policy: {rules: [{effect: deny, arguments: {a..b: x}}]}", "not a possible name of an argument"),
+        ("policy: {rules: [{effect: deny, arguments: {a: {jmespath: 'b['}}}]}", "not a JMESPath expression"),
+        ("policy: {rules: [{effect: deny, arguments: {a: {jmespath: ''}}}]}", "not a JMESPath expression"),
+        (f"policy: {{rules: [{{effect: deny, arguments: {{a: {{jmespath: {'a' * 1001}}}}}}}]}}", "1,000 characters"),
         (f"mcp_servers: [{{name: '', {STDIO}}}]", "not a possible server name"),
         (f"mcp_servers: [{{name: ' a', {STDIO}}}]", "not a possible server name"),
         (f'mcp_servers: [{{name: "a\\nb", {STDIO}}}]', "not a possible server name"),
@@ -374,3 +388,21 @@ def test_a_warning_does_not_make_a_configuration_different(loaded: Loaded, folde
     after = load(folder / "config.yaml", {})
     assert before.warnings != after.warnings
     assert before == after
+
+
+def test_the_place_of_a_mistake_in_a_rule_is_told(refused: Refused) -> None:
+    text = "policy:\n  rules:\n    - effect: deny\n      arguments: {a: {jmespath: 'b['}}"
+    assert "policy.rules[0].arguments.a.jmespath" in refused(text)
+
+
+def test_all_that_a_rule_may_say_of_arguments_is_taken(loaded: Loaded) -> None:
+    config = loaded(
+        "policy: {rules: [{effect: ask, servers: [mcpx, commands, 'x*'], arguments: "
+        "{a: 'b*', c.d: [1, true, '!x'], '*': {jmespath: 'length(@) > `1`'}}}]}"
+    )
+    assert config.policy.rules[0].arguments is not None and odd(config) == []
+
+
+def test_a_rule_that_is_never_reached_is_told(loaded: Loaded) -> None:
+    config = loaded("policy: {rules: [{effect: deny, reason: closed}, {effect: allow, tools: [a]}]}")
+    assert odd(config) == ["rule 2 of the policy is never reached: rule 1 holds for every call"]

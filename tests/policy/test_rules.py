@@ -152,14 +152,22 @@ def test_every_rule_is_explained_up_to_the_one_that_counts() -> None:
         PolicyRule(effect="allow", read_only=True),
         PolicyRule(effect="deny"),
     )
-    told = [(f.label, f.effect, f.matches, f.depends) for f in of.explain(None, "ada", offer(readOnlyHint=True))]
+    told = [(f.label, f.effect, f.matches, f.depends) for f in of.findings(None, "ada", offer(readOnlyHint=True))]
     assert told == [
         ("rule 1", "deny", False, False),
         ("rule 2", "ask", True, True),
         ("rule 3", "allow", True, False),
     ]
-    assert of.explain(None, "ada", offer())[2].why == "the tool is not known to be read-only"
-    assert rules().explain(None, "ada", offer())[0].label == "default"
+    assert of.findings(None, "ada", offer())[2].why == "the tool is not known to be read-only"
+    assert of.explain(None, "ada", offer(readOnlyHint=True)) == (
+        "allow",
+        ["rule 2: ask, if the arguments match: path", "rule 3: allow"],
+    )
+    assert rules().explain(None, "ada", offer()) == ("allow", ["default: allow, no rule matches"])
+    refused = rules(PolicyRule(effect="deny", tools=("read",), reason="why"))
+    assert refused.explain(None, "ada", offer()) == ("deny", ["rule 1: deny (why)"])
+    some = rules(PolicyRule(effect="allow", arguments={"path": "/tmp/*"}), default="deny")
+    assert some.explain(None, "ada", offer())[0] == "allow"
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: Any) -> None:
@@ -262,5 +270,5 @@ def test_rules_decide_as_the_plainest_reading_of_them_does(
         assert hidden == of.hidden(profile, principal, target)
         assert not hidden or rule.effect == "deny"
         assert not of.hidden_server(profile, principal, server) or hidden
-        counting = [f for f in of.explain(profile, principal, target) if f.matches]
+        counting = [f for f in of.findings(profile, principal, target) if f.matches]
         assert rule.label in [finding.label for finding in counting]

@@ -161,15 +161,16 @@ class PolicyRule:
     servers: tuple[str, ...] | None = None
     """Patterns of servers."""
     tools: tuple[str, ...] | None = None
-    """Patterns of tools."""
+    """Patterns of tools: their public name, their own, or `server.name`."""
     read_only: bool | None = None
     """Whether the tool says that it changes nothing."""
     destructive: bool | None = None
     """Whether the tool may destroy something; one that does not say may."""
     arguments: Mapping[str, Any] | None = None
-    """Patterns of values, by argument."""
+    """By argument (`repo.owner` is inside another, `*` is any): patterns of its value, or `{jmespath: …}`, which is to
+    be true of it. What is absent does not match; what cannot be judged matches unless the effect is `allow`."""
     reason: str = ""
-    """What the caller is told."""
+    """What the caller is told. A `deny` without one, and without `arguments`, hides what it concerns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -119,14 +118,15 @@ class Approvals:
         if known is not None:
             return known
         caller = passage.caller
-        of_each = Counter(approval.principal for approval in self._by_id.values())
-        if len(self._by_id) >= MOST or of_each[caller.principal] >= MOST_EACH:
+        principal = line(caller.principal, LONGEST_NAME)
+        of_each = sum(approval.principal == principal for approval in self._by_id.values())
+        if len(self._by_id) >= MOST or of_each >= MOST_EACH:
             raise Denied(OVERLOADED, "too many calls wait for approval; have some decided first", retry_after=60)
         now = time.time()
         approval = Approval(
             id=self._new_id(),
             binding=binding,
-            principal=caller.principal,
+            principal=principal,
             profile=caller.profile,
             server=passage.server,
             tool=line(passage.name, LONGEST_NAME),

@@ -71,6 +71,13 @@ class Finding(NamedTuple):
     """Where it does not match: what is in the way. Where it does: what it says of arguments, if anything."""
     depends: bool
     """Whether it matches depends on the arguments of the call."""
+    reason: str = ""
+
+    @property
+    def line(self) -> str:
+        """As people read it."""
+        told = ", ".join(filter(None, (self.effect, self.why)))
+        return f"{self.label}: {told} ({self.reason})" if self.reason else f"{self.label}: {told}"
 
 
 class Rule:
@@ -185,7 +192,16 @@ class Rules:
 
     # Explaining ----------------------------------------------------------------------------------------------------
 
-    def explain(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
+    def explain(self, profile: str | None, principal: str, offer: Offer) -> tuple[Effect, list[str]]:
+        """What is done with a call of it, and a line for each rule that has a say. What some arguments may let through
+        is not said to be denied."""
+        counting = [finding for finding in self.findings(profile, principal, offer) if finding.matches]
+        may_pass: list[Effect] = [finding.effect for finding in reversed(counting) if finding.effect != "deny"]
+        last = counting[-1].effect
+        effect: Effect = may_pass[0] if last == "deny" and may_pass else last
+        return effect, [finding.line for finding in counting]
+
+    def findings(self, profile: str | None, principal: str, offer: Offer) -> list[Finding]:
         """Every rule up to the one that counts whatever the arguments are, which may be the default."""
         thing = self._thing(offer.server, offer.name, offer)
         findings: list[Finding] = []
@@ -194,7 +210,7 @@ class Rules:
             depends = why is None and bool(rule.conditions)
             if depends:
                 why = f"if the arguments match: {', '.join(rule.argument_names)}"
-            findings.append(Finding(rule.label, rule.effect, why is None or depends, why or "", depends))
+            findings.append(Finding(rule.label, rule.effect, why is None or depends, why or "", depends, rule.reason))
             if why is None:
                 return findings
         last = self._ours if thing.server == OURS else self._default
