@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, eventually, health, modern, post_modern, stdio_server
+from behaviour.test_reload import TOOLS, listening
 from fixtures.gateway import Gateway
 from fixtures.process import FIXTURES, START, Child
 
@@ -412,3 +413,44 @@ def test_global_trust_holds_for_every_server(tmp_path: Path) -> None:
     with running(tmp_path, config(entry, **{"global": {"trust": "quarantine"}})) as gateway:
         eventually(lambda: held(gateway) == 1)
         assert Session(gateway.port).tools() == []
+
+
+def test_what_one_gateway_is_told_counts_for_others_that_share_its_folder(tmp_path: Path) -> None:
+    """SEC-5: each client over stdio starts a gateway of its own."""
+    box = Changing(tmp_path, tools=[tool("read")])
+    settings = config(box.entry())
+    with running(tmp_path, settings) as one, running(tmp_path, settings) as two:
+        lists(Session(one.port), "box_read")
+        lists(Session(two.port), "box_read")
+        box.offer(tools=[tool("read"), tool("new")])
+        eventually(lambda: held(one) == 1 and held(two) == 1)
+        assert typed(one, "approve", "box", "--yes").returncode == 0
+        lists(Session(one.port), "box_read", "box_new")
+        lists(Session(two.port), "box_read", "box_new")
+
+
+def test_clients_are_told_when_something_is_held_and_when_it_is_approved(tmp_path: Path) -> None:
+    """SEC-5, CFG-5."""
+    box = Changing(tmp_path, tools=[tool("read")])
+    with running(tmp_path, config(box.entry())) as gateway:
+        client = Session(gateway.port)
+        lists(client, "box_read")
+        box.offer(tools=[tool("read"), tool("new")])
+        eventually(lambda: held(gateway) == 1)
+        with listening(client) as ear:
+            before = ear.heard()[TOOLS]
+            assert typed(gateway, "approve", "box", "--yes").returncode == 0
+            ear.wait(TOOLS, before + 1)
+        assert sorted(client.tools()) == ["box_new", "box_read"]
+
+
+def test_a_server_that_sleeps_in_quarantine_can_be_looked_at(tmp_path: Path) -> None:
+    """SEC-5: one that is started only when it is called is started once all the same; else nobody could approve it."""
+    box = Changing(tmp_path, tools=[tool("read")])
+    with running(tmp_path, config(box.entry(lazy=True, trust="quarantine"))) as gateway:
+        eventually(lambda: held(gateway) == 1)
+        client = Session(gateway.port)
+        assert client.tools() == []
+        assert typed(gateway, "approve", "box", "--yes").returncode == 0
+        lists(client, "box_read")
+        assert "result" in client.call("box_read")

@@ -96,8 +96,8 @@ async def _pins(where: Where, server: str | None) -> Json:
 def _print(answer: Json, wanted: str | None) -> None:
     found: list[Json] = answer["servers"]
     if not found:
-        which = f"{one_line(wanted)} is" if wanted else "all servers are"
-        sys.stdout.write(f"{which} trusted as they come; `trust: pin` of a server, or of `global`, pins it\n")
+        which = f"{one_line(wanted)} is trusted as it comes" if wanted else "all servers are trusted as they come"
+        sys.stdout.write(f"{which}; `trust: pin` of a server, or of `global`, pins it\n")
     for one in found:
         name, approved, held = one_line(one["name"]), as_list(one["approved"]), as_list(one["held"])
         facts = [

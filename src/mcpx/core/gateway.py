@@ -228,6 +228,7 @@ class Gateway:
         self._tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
             upstream.start(solo)
+        self._watch_pins()
 
     async def apply(self, config: Config) -> Plan:
         """Take up a new configuration. What did not change is the same object, connections, calls and all."""
@@ -280,7 +281,12 @@ class Gateway:
                     self._leaving.add(tool)
                     self._tasks.start(self._let_finish(tool))
             await self._keep_credentials()
+            self._watch_pins()
             return plan
+
+    def _watch_pins(self) -> None:
+        if self._started and "pinning" in vars(self):
+            self.pinning.start()
 
     async def _drain(self, upstream: Upstream) -> None:
         await upstream.drain(DRAIN)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mcpx.config import Server
 from mcpx.model.call import Json, as_object
 from mcpx.policy.pins.desk import Desk, Trusts
-from mcpx.policy.pins.kept import Unreadable
+from mcpx.policy.pins.kept import Kept, Unreadable
 from mcpx.policy.pins.pinned import Pinned
 from mcpx.policy.pins.store import Pins
 from mcpx.policy.pins.takeovers import Elsewhere, as_read
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 SOON = 0.1
 """Seconds in which changes are collected before they are written."""
+LOOK = 2.0
+"""Seconds between looks whether somebody else has approved what waits here: several gateways may share a folder."""
 REST = 1.0
 """Seconds between two writings: a server may change what it offers without end."""
 
@@ -38,6 +40,9 @@ class Pinning:
         self._keeps = keeps
         self._unwritten: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._files: dict[str, tuple[int, int] | None] = {}
+        """The files as they were when they were last read or written here."""
         self._names: tuple[tuple[object, ...], dict[str, dict[str, str]]] | None = None
         pins.changed = self._keep_soon
         pins.elsewhere = self._elsewhere
@@ -106,9 +111,29 @@ class Pinning:
         except (OSError, Unreadable) as error:
             log.warning("[%s] what is pinned could not be written: %s", server, error)
             return str(error)
-        if written is not None and pinned.taken_up(written):
-            self._gateway.offers_changed(server, ("tools", "prompts"), True)
+        if written is not None:
+            self._files[server] = self._pins.mark(server)
+            self._take_up(server, written)
         return None
+
+    def _take_up(self, server: str, kept: Kept) -> None:
+        if self._pins.of(server).taken_up(kept):
+            self._gateway.offers_changed(server, ("tools", "prompts"), True)
+
+    def start(self) -> None:
+        """Clients are served, with pinned servers among them."""
+        if self._watching is None and self._keeps and self._pins.folder is not None:
+            self._watching = self._tasks.start(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            for server, pinned in list(self._pins.servers.items()):
+                if pinned.waits and (mark := self._pins.mark(server)) != self._files.get(server, mark):
+                    kept = await asyncio.to_thread(self._pins.read, server)
+                    if kept is not None and pinned.broken is None:
+                        self._take_up(server, kept)
+                self._files[server] = self._pins.mark(server)
 
     async def close(self) -> None:
         for server in list(self._unwritten):

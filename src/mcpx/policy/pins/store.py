@@ -54,6 +54,24 @@ class Pins:
         except Unreadable as problem:
             return None, str(problem)
 
+    def mark(self, server: str) -> tuple[int, int] | None:
+        """What tells one state of a file from another."""
+        if self.folder is None:
+            return None
+        try:
+            about = PinFile(self.folder, server).path.stat()
+        except OSError:
+            return None
+        return about.st_mtime_ns, about.st_ino
+
+    def read(self, server: str) -> Kept | None:
+        """As it is on disk now; None where nothing is, or nothing that can be read."""
+        try:
+            return None if self.folder is None else PinFile(self.folder, server).load()
+        except Unreadable as problem:
+            log.warning("[%s] %s", server, problem)
+            return None
+
     def believes(self, server: str) -> bool:
         """Whether what the definitions of a server say of themselves counts: of one that is not pinned, as the user
         trusts it; of a pinned one, as only approved definitions are let through."""
