@@ -236,10 +236,8 @@ def config(guarded: Guarded, log_format: str, folder: Path) -> Json:
             {"name": "telltale", "prefix": "t", "connection": telltale},
             {"name": "dead", "connection": {**telltale, "args": [*args, "--once"]}, "retry_on_failure": False},
             remote("plain", headers={"X-File": "${file:held}", "Authorization": "Bearer ${CANARY_TOKEN}"}),
-            *(
-                remote(name, name)
-                for name in ("api_header", "api_query", "bearer", "basic", "custom", "oauth2", "signed")
-            ),
+            remote("in_query", url=f"{guarded.url('http')}?token={secret['in_query']}"),
+            *(remote(name, name) for name in auths if name != "api_body"),
         ],
         "commands": [
             {
@@ -323,7 +321,7 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         for name in states:
             made.call(f"{name}_echo", text="x")
         shown = json.dumps([[seen.headers, seen.query] for seen in guarded.seen])
-        for kind in ("api_header", "api_query", "bearer", "custom", "access", "variable", "file"):
+        for kind in ("api_header", "api_query", "bearer", "custom", "access", "variable", "file", "in_query"):
             assert CANARIES[kind] in shown, f"{kind} was not sent anywhere"
         # Strangers, with tokens nobody knows; and a call that names a secret as its tool.
         for token in (JWT, f"{ROOT}-wrong-123"):
