@@ -18,6 +18,8 @@ from urllib.parse import quote, quote_plus
 MARK = "***"
 SHORTEST = 6
 """Characters; what is shorter stands in many a word by chance."""
+FORMER = 3
+"""Sets of secrets that were replaced and are still kept secret: what began before may end after several reloads."""
 DEEPEST = 64
 """Levels of a value that are looked into; what is below is not shown."""
 
@@ -156,8 +158,8 @@ class Redactor:
     """All that one gateway must not say."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[frozenset[str], frozenset[str]]] = {}
-        """By whose they are: those of now, and those before them, which what runs may still say."""
+        self._known: dict[Hashable, tuple[frozenset[str], ...]] = {}
+        """By whose they are: those of now, then those before them, which what runs may still say."""
         self._spelled: tuple[str, ...] | None = ()
         """None: to be made anew."""
 
@@ -165,11 +167,11 @@ class Redactor:
         return f"Redactor({len(self._known)})"
 
     def learn(self, owner: Hashable, secrets: Iterable[str]) -> None:
-        """From now on these are the secrets of `owner`; those it had before stay secret until the next time."""
+        """From now on these are the secrets of `owner`; those it had before stay secret for a few times more."""
         fresh = frozenset(filter(is_worth_hiding, secrets))
-        now, _ = self._known.get(owner, (frozenset[str](), None))
-        if fresh != now:
-            self._known[owner] = fresh, now
+        known = self._known.get(owner, ())
+        if fresh != (known[0] if known else frozenset[str]()):
+            self._known[owner] = (fresh, *known[:FORMER])
             self._spelled = None
 
     def forget(self, owner: Hashable) -> None:
@@ -182,7 +184,7 @@ class Redactor:
         if spelled is None:
             # Anybody may ask, from any thread: at worst it is made twice.
             known = list(self._known.values())
-            self._spelled = spelled = spellings({secret for pair in known for each in pair for secret in each})
+            self._spelled = spelled = spellings({secret for sets in known for each in sets for secret in each})
         return without_forms(blotted(text, spelled))
 
     def redact_json(self, value: Any, deepest: int = DEEPEST) -> Any:
