@@ -66,6 +66,13 @@ def test_of_two_that_overlap_nothing_is_left() -> None:
     assert told == "*** ***"
 
 
+@pytest.mark.parametrize("end", ["…", " …", "…; next try in 5 s"])
+def test_the_beginning_of_a_secret_is_left_out_of_a_text_that_was_cut(end: str) -> None:
+    made = redactor("canary-0123456789")
+    assert made.redact(f"it said canary-0123{end}") == f"it said ***{end}"
+    assert made.redact("canary-fish …") == "canary-fish …"
+
+
 def test_the_lines_of_a_key_are_secret_each() -> None:
     made = redactor("-----BEGIN KEY-----\nMIIabcdef0123\nzzzz9876543\n-----END KEY-----\n")
     assert made.redact("it printed MIIabcdef0123 and zzzz9876543") == "it printed *** and ***"
