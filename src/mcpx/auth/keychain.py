@@ -5,6 +5,7 @@ is in an error. Not promised: that other programs of this user cannot read them.
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ VAULT = "vault"
 """The entry that sign-ins and `enc:` values are encrypted with."""
 _NAMES = ".names"
 """The entry that lists the others: keyrings cannot."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,99}")
 PATIENCE = 3.0
 """Seconds a keyring may take: one that is locked asks a person, and everybody else waits meanwhile."""
 
@@ -36,8 +38,7 @@ class NoKeyring(McpxError):
 
 def is_name(name: str) -> bool:
     """Whether a secret may be called so."""
-    plain = name.replace("-", "_").replace(".", "_").replace("/", "_")
-    return plain.isascii() and plain.isidentifier() and len(name) <= 100 and name != VAULT
+    return name != VAULT and _NAME.fullmatch(name) is not None
 
 
 def look_up(name: str) -> str | None:

@@ -207,14 +207,17 @@ def _env(options: argparse.Namespace) -> str | None:
 def _check(options: argparse.Namespace) -> int:
     from mcpx.cli.serve import address
     from mcpx.config import load, program_warnings, refuse_exposure, without_itself
+    from mcpx.model.redaction import Redactor
 
     path = _required(options, "check")
     config = load(path, os.environ, options.env, strict=True)
     binds = os.environ.get("MCPX_TRANSPORT") != "stdio"
     if binds:
         config = without_itself(config, *address(options, os.environ, config))
+    redactor = Redactor()
+    redactor.learn("config", config.secrets)
     for warning in [*config.warnings, *program_warnings(config, os.environ)]:
-        sys.stderr.write(f"warning: {warning}\n")
+        sys.stderr.write(f"warning: {redactor.redact(warning)}\n")
     if binds:
         from mcpx.front.identity.store import has_tokens
 

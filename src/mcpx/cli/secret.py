@@ -42,13 +42,13 @@ def parser_of(description: str) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from mcpx.auth import keychain, sealing
 
-    action, name = options.action, options.name
-    if (name is None) == (action in _NAMED):
-        if name is None:
+    action, name = str(options.action), str(options.name or "")
+    if (not name) == (action in _NAMED):
+        if not name:
             raise ConfigError([f"error: say: mcpx secret {action} NAME"])
         # It may be the secret itself: it is not said again.
         raise ConfigError([f"error: 'mcpx secret {action}' takes no name; a secret is read from standard input"])
-    if name is not None and not keychain.is_name(name):
+    if name and not keychain.is_name(name):
         raise ConfigError(["error: not a possible name: letters, digits and _ - . / make one, 'vault' is taken"])
     try:
         match action:

@@ -23,7 +23,7 @@ class HttpRequest:
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "GET"
     """HTTP method."""
-    url: str
+    url: str = field(repr=False)
     """Address; its scheme and host are fixed."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers to send."""

@@ -23,7 +23,7 @@ class Script:
     """Program that runs it (`python3`, `bash`, `node`, …); absent: the script itself is run."""
     path: NonEmpty = field(metadata=IN_FOLDER)
     """The script, in one of `global.script_paths`; relative to the config's folder in the file, absolute here."""
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     """Its arguments, one element each, never parsed by a shell. An element without a value drops out; `{name}` alone is
     one element for each item of a list; `{*}` is all arguments as JSON, here, in `env` and in `stdin`."""
     allow_dashes: bool = False

@@ -17,13 +17,16 @@ PLAIN_HEADERS = words(
 )
 """Headers that hold no secret, even where all others may."""
 
+ADDRESSES = ("url", "store")
+"""Fields that may hold a secret, and are none themselves."""
+
 
 def secrets_in(value: object) -> Iterator[str]:
     """Of a configuration, or a part of one."""
     if is_dataclass(value):
         for field in fields(value):
             item = getattr(value, field.name)
-            if isinstance(item, str) and not field.repr:
+            if isinstance(item, str) and not field.repr and field.name not in ADDRESSES:
                 yield item
             if isinstance(item, Mapping):
                 whole = getattr(value, "type", None) == "custom_header"
@@ -39,6 +42,15 @@ def secrets_in(value: object) -> Iterator[str]:
         yield from _of_address(value)
     elif isinstance(value, Mapping):
         yield from _of_table(cast("Mapping[str, Any]", value))
+
+
+def secrets_of(environ: Mapping[str, str]) -> Iterator[str]:
+    """What of the process's own environment is mcpx's: its key, and how it proves itself to proxies."""
+    for name, value in environ.items():
+        if name == "MCPX_KEY":
+            yield value
+        elif name.lower().endswith("_proxy"):
+            yield from _of_address(value)
 
 
 def _of_table(table: Mapping[str, Any], *, whole: bool = False) -> Iterator[str]:

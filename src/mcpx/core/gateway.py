@@ -18,6 +18,7 @@ from mcpx.catalog.naming import may_belong
 from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
+from mcpx.config.secrets import secrets_of
 from mcpx.core.announcements import Announcements, Told
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.generation import Generation
@@ -87,7 +88,7 @@ class Gateway:
         self.redactor = redactor or Redactor()
         """What must not be said to anybody; up to date with configurations and tokens."""
         self.redactor.learn("config", config.secrets)
-        self.redactor.learn("environment", filter(None, [environ.get("MCPX_KEY")]))
+        self.redactor.learn("environment", secrets_of(environ))
         self.bus = Bus()
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""

@@ -92,6 +92,7 @@ class ConfigStore:
 
     async def _take_up(self, config: Config, by: str) -> Json:
         self.sources = config.sources
+        self._gateway.redactor.learn("config", config.secrets)  # before anything is said of it
         for warning in config.warnings:
             log.warning("%s", warning, extra=OURS)
         self._coming(config)

@@ -4,7 +4,7 @@ Promised: a secret that is known (from the configuration, or got at run time) is
 percent-encoded, in base64, or with the escapes of JSON; nor is what looks like a credential, known or not. What is too
 short or too common to be blotted out everywhere is left. The work is done when a secret comes or goes and when a text
 is written, never per call.
-No promise: that a secret is found which a peer cut, reversed or encoded in another way.
+No promise: that a secret is found which a peer took to pieces or encoded in another way.
 """
 
 import base64
@@ -18,6 +18,8 @@ from urllib.parse import quote, quote_plus
 MARK = "***"
 SHORTEST = 6
 """Characters; what is shorter stands in many a word by chance."""
+FORMER = 3
+"""Sets of secrets that were replaced and are still kept secret: what began before may end after several reloads."""
 DEEPEST = 64
 """Levels of a value that are looked into; what is below is not shown."""
 
@@ -49,7 +51,7 @@ _HARMLESS_BEFORE = words(
     "input output prompt completion used saved"
 )
 """Before `token` or `key`: nobody's secret."""
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PARTS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
 
 FORMS = (
     r"[spr]k_(?:live|test)_\w{8,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}"
@@ -68,7 +70,7 @@ _LOOKS = (
 
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret: a header, a variable, a field."""
-    words = [word.lower() for word in _PARTS.findall(name)]
+    words = [word.lower() for word in re.findall(_PARTS, name)]
     if not words or words[-1] in _HARMLESS_LAST:
         return False
     for at, word in enumerate(words):
@@ -136,6 +138,20 @@ def blotted(text: str, spelled: Iterable[str]) -> str:
     return text
 
 
+def _without_beginnings(text: str, spelled: Iterable[str]) -> str:
+    """Without those of which a text that somebody has cut (`…`) holds the beginning."""
+    for secret in spelled:
+        at = text.find(secret[:SHORTEST])
+        while at >= 0:
+            end = at + SHORTEST
+            while text[end : end + 1] == secret[end - at : end - at + 1] != "":
+                end += 1
+            if text.startswith("…", end) or text.startswith(" …", end):
+                text = text[:at] + MARK + text[end:]
+            at = text.find(secret[:SHORTEST], at + 1)
+    return text
+
+
 def without_forms(text: str) -> str:
     """Without what looks like a credential."""
     return _looks().sub(_mark, text)
@@ -156,8 +172,8 @@ class Redactor:
     """All that one gateway must not say."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[frozenset[str], frozenset[str]]] = {}
-        """By whose they are: those of now, and those before them, which what runs may still say."""
+        self._known: dict[Hashable, tuple[frozenset[str], ...]] = {}
+        """By whose they are: those of now, then those before them, which what runs may still say."""
         self._spelled: tuple[str, ...] | None = ()
         """None: to be made anew."""
 
@@ -165,11 +181,11 @@ class Redactor:
         return f"Redactor({len(self._known)})"
 
     def learn(self, owner: Hashable, secrets: Iterable[str]) -> None:
-        """From now on these are the secrets of `owner`; those it had before stay secret until the next time."""
+        """From now on these are the secrets of `owner`; those it had before stay secret for a few times more."""
         fresh = frozenset(filter(is_worth_hiding, secrets))
-        now, _ = self._known.get(owner, (frozenset[str](), None))
-        if fresh != now:
-            self._known[owner] = fresh, now
+        known = self._known.get(owner, ())
+        if fresh != (known[0] if known else frozenset[str]()):
+            self._known[owner] = (fresh, *known[:FORMER])
             self._spelled = None
 
     def forget(self, owner: Hashable) -> None:
@@ -182,8 +198,9 @@ class Redactor:
         if spelled is None:
             # Anybody may ask, from any thread: at worst it is made twice.
             known = list(self._known.values())
-            self._spelled = spelled = spellings({secret for pair in known for each in pair for secret in each})
-        return without_forms(blotted(text, spelled))
+            self._spelled = spelled = spellings({secret for sets in known for each in sets for secret in each})
+        text = blotted(text, spelled)
+        return without_forms(_without_beginnings(text, spelled) if "…" in text else text)
 
     def redact_json(self, value: Any, deepest: int = DEEPEST) -> Any:
         """A JSON value without secrets: known ones, and whatever stands under a name that says so. Never the same

@@ -61,7 +61,7 @@ replies to two of them, the id is not the one that was asked."""
 class Http:
     type: ClassVar[str] = "http"
 
-    url: str
+    url: str = field(repr=False)
     """Address of its MCP endpoint; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""

@@ -40,7 +40,7 @@ SHOWN = 200
 class Sse:
     type: ClassVar[str] = "sse"
 
-    url: str
+    url: str = field(repr=False)
     """Address of its event stream; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""

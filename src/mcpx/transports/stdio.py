@@ -41,7 +41,7 @@ class Stdio:
 
     command: str
     """The program, looked up in the child's PATH."""
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     """Its arguments."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Its environment, beside the small one every child gets (PATH, HOME, locale, proxies, certificates, …)."""

@@ -30,7 +30,7 @@ FRAME = 16
 class Websocket:
     type: ClassVar[str] = "websocket"
 
-    url: str
+    url: str = field(repr=False)
     """Address, `ws://` or `wss://`; credentials go into `headers`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers sent with every request; `Host`, `Connection`, `Content-Length`, `Mcp-*` and the like are set by mcpx."""

@@ -139,7 +139,8 @@ class Upstream:
         try:
             link = await self._connections.connect(self._solo)
         except RpcError as error:
-            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {error.message[:TOLD]}"
+            said = error.message if len(error.message) <= TOLD else f"{error.message[:TOLD]}…"
+            problem = error.message if isinstance(error, Unavailable) else f"{self.name}: {said}"
             if isinstance(error, Unavailable):
                 if error.retry_after:
                     self._life.hold_off(error.retry_after)
