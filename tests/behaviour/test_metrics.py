@@ -1,6 +1,5 @@
 """OBS-1: `/metrics` of a running gateway, read by the parser of Prometheus itself."""
 
-import asyncio
 import json
 import os
 import re
@@ -14,10 +13,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, ask, eventually, raw_server, stdio_server
+from behaviour.raw import WAIT, Json, Pipe, Session, ask, eventually, raw_server, stdio_server
+from fixtures.control import control, reloaded
 from fixtures.gateway import Gateway
-from mcpx.front.control import ask as ask_control
-from mcpx.front.control import socket_path
 
 ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "examples" / "observability"
@@ -181,14 +179,6 @@ def test_figures_can_be_switched_off_and_on_while_it_runs() -> None:
         assert ask(gateway.port, "GET", "/metrics").status == 404
 
 
-def reloaded(gateway: Gateway, config: Json) -> str:
-    gateway.file.write_text(json.dumps(config))
-    done = subprocess.run(
-        [*MCPX, "reload", str(gateway.file)], env=gateway.env, capture_output=True, text=True, timeout=WAIT, check=False
-    )
-    return done.stdout + done.stderr
-
-
 def test_reloads_are_counted_and_a_refused_one_shows() -> None:
     """OBS-1, CFG-5; servers that are gone are told of no more."""
     config = {"global": CALM, "mcp_servers": [raw_server("stays"), raw_server("goes")]}
@@ -232,21 +222,14 @@ def test_the_latest_calls_can_be_looked_at_by_the_owner() -> None:
     """OBS-1: over the control socket; kept from the first look on."""
     with Gateway({"global": CALM, "mcp_servers": [raw_server("one")]}) as gateway:
         session = Session(gateway.port)
-        path = socket_path(gateway.folder / "state", gateway.file, None)
-
-        def look(**more: object) -> Json:
-            told = asyncio.run(ask_control(path, "activity", **more))
-            assert told is not None and told["ok"], told
-            return told
-
         session.call("one_echo", text="before")
-        assert look()["calls"] == []
+        assert control(gateway, "activity")["calls"] == []
         session.call("one_echo", text="s3cr3t")
-        told = look()
+        told = control(gateway, "activity")
         (call,) = told["calls"]
         assert (call["server"], call["name"], call["outcome"], call["client"]) == ("one", "echo", "ok", "raw")
         assert "s3cr3t" not in str(told)
-        assert look(after=told["last"])["calls"] == []
+        assert control(gateway, "activity", after=told["last"])["calls"] == []
 
 
 def test_over_stdio_nothing_is_counted() -> None:

@@ -26,6 +26,9 @@ class Room:
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         return [{"kind": kind}], call.params.get("cursor")
 
+    def listed(self, surface: object, listed: Json) -> None:
+        self.done.append(("listed", listed))
+
     async def find(self, kind: Kind, name: object) -> Offer:
         if name not in ("pub-x", "x:{id}"):
             raise NotFound(kind, str(name))
