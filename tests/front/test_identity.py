@@ -64,6 +64,16 @@ def test_whoever_brings_no_token_of_ours_is_a_stranger(value: str | bytes) -> No
     assert KNOWN.admit(showing(value)) in (NO_TOKEN, WRONG_TOKEN)
 
 
+def test_one_that_was_let_in_opens_the_door_for_no_other() -> None:
+    """SEC-1: nor for itself, brought twice."""
+    for _ in range(2):
+        assert isinstance(KNOWN.admit(showing("Bearer s3cret")), Badge)
+        assert KNOWN.admit(showing("Bearer s3cre")) is WRONG_TOKEN
+        assert KNOWN.admit(showing("\0")) is NO_TOKEN
+        assert KNOWN.admit(showing("Bearer s3cret", "Bearer s3cret")) is NO_TOKEN
+        assert KNOWN.admit(showing()) is NO_TOKEN
+
+
 def test_no_token_and_two_tokens_make_a_stranger() -> None:
     assert KNOWN.admit(showing()) is NO_TOKEN
     assert KNOWN.admit(showing("Bearer s3cret", "Bearer s3cret")) is NO_TOKEN
@@ -282,7 +292,7 @@ def test_scheme_and_host_are_those_of_the_nearest_proxy() -> None:
 
 
 def test_where_no_proxy_is_trusted_nobody_is_asked() -> None:
-    assert Guard("127.0.0.1").arrival(through("127.0.0.1", (XFF, "1.1.1.1"))) is None
+    assert not Guard("127.0.0.1").proxied
     trusting = Guard("127.0.0.1", trusted_proxies=["127.0.0.1"])
     assert trusting.arrival(through("127.0.0.1", (XFF, "1.1.1.1"))) == Arrival("1.1.1.1")
 

@@ -157,7 +157,7 @@ class HttpFront:
 
     def _handle(self, exchange: Exchange) -> None:
         guard = self._reception.guard
-        arrival = guard.arrival(exchange)
+        arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
@@ -219,7 +219,7 @@ class HttpFront:
         arrival: Arrival | None,
         badge: Badge | None,
     ) -> None:
-        profile = self._reception.doors.enter(badge, asked)
+        profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
         client = exchange.client
         address = arrival.address if arrival is not None else client[0] if client is not None else ""
         visitor = Visitor("anonymous" if badge is None else badge.principal, profile, address, badge)
