@@ -12,6 +12,7 @@ from mcpx.auth.bearer_token import BearerToken
 from mcpx.config import (
     AuthConfig,
     Config,
+    FrontAuth,
     FrontServer,
     Global,
     Limits,
@@ -124,6 +125,18 @@ def test_a_server_whose_auth_config_changed_is_restarted() -> None:
 )
 def test_settings_are_taken_up_and_no_server_minds(settings: dict[str, Any], keys: list[str]) -> None:
     assert plan(config(A), config(A, **settings)) == Plan(kept=("a",), settings=tuple(keys))
+
+
+def test_who_is_let_in_is_taken_up() -> None:
+    """SEC-1: a token that was removed must not be good until the next start."""
+    front = FrontServer(
+        auth=FrontAuth(),
+        allowed_hosts=("gw.example",),
+        allowed_origins=("https://a.example",),
+        trusted_proxies=("::1",),
+    )
+    keys = ("server.auth", "server.allowed_hosts", "server.allowed_origins", "server.trusted_proxies")
+    assert plan(config(A), config(A, server=front)) == Plan(kept=("a",), settings=keys)
 
 
 def test_what_only_a_new_process_takes_up_is_said() -> None:

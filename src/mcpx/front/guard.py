@@ -41,10 +41,12 @@ class Guard:
         """The last host that was allowed: nearly always the next one too."""
         self._origins = {Origin.parse(text) for text in allowed_origins} - {None}
         self._proxies = Proxies(trusted_proxies)
+        self.proxied = bool(self._proxies)
+        """Whether anybody's word on where a request came from is taken."""
 
-    def arrival(self, exchange: Exchange) -> Arrival | None:
-        """What a trusted proxy says of a request; None where nobody is asked."""
-        return self._proxies.arrival(exchange) if self._proxies else None
+    def arrival(self, exchange: Exchange) -> Arrival:
+        """What a trusted proxy says of a request."""
+        return self._proxies.arrival(exchange)
 
     def host_allowed(self, exchange: Exchange, arrival: Arrival | None = None) -> bool:
         host = exchange.host

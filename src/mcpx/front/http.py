@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import parse_qs, quote
 
 from mcpx import __version__
 from mcpx.config import Config
@@ -18,13 +18,13 @@ from mcpx.front.dispatch import Dispatcher
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
 from mcpx.front.proxies import Arrival
 from mcpx.front.reception import LOOK, Reception
-from mcpx.front.routes import MODE, RESOURCE, ROUTES, WELL_KNOWN, Route
+from mcpx.front.refusing import refuse, tell_metadata
+from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller
 from mcpx.model.events import DoorRefused
-from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
@@ -159,7 +159,7 @@ class HttpFront:
 
     def _handle(self, exchange: Exchange) -> None:
         guard = self._reception.guard
-        arrival = guard.arrival(exchange)
+        arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
             self._tell_refused("host", exchange)
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
@@ -174,10 +174,10 @@ class HttpFront:
             return
         path, asked = exchange.path, None
         if path.startswith("/p/"):
-            path, asked = _below_profile(path)
-        route = _route(path)
+            path, asked = below_profile(path)
+        route = route_of(path)
         if route is None and WELL_KNOWN in exchange.path:
-            self._tell_metadata(exchange, arrival)
+            tell_metadata(exchange, self._reception, arrival)
             return
         if route is not None and asked is not None and not route.profiles:
             route = None
@@ -224,7 +224,7 @@ class HttpFront:
         arrival: Arrival | None,
         badge: Badge | None,
     ) -> None:
-        profile = self._reception.doors.enter(badge, asked)
+        profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
         client = exchange.client
         address = arrival.address if arrival is not None else client[0] if client is not None else ""
         visitor = Visitor("anonymous" if badge is None else badge.principal, profile, address, badge)
@@ -238,30 +238,7 @@ class HttpFront:
             self._tell_health(exchange, route.path, None)
             return
         self._tell_refused("token", exchange)
-        about: list[str] = []
-        if self._reception.publishes:
-            called = self._reception.guard.called(exchange, arrival)
-            about += [f'error="{refusal.error}"'] if refusal.error is not None else []
-            about += [f'scope="{" ".join(refusal.scopes)}"'] if refusal.scopes else []
-            if called is not None:
-                place = _resource_of(exchange.path) or ""
-                about.append(f'resource_metadata="{called}{RESOURCE}{place}"')
-        more = [("www-authenticate", f"Bearer {', '.join(about)}".rstrip())] if refusal.status in (401, 403) else []
-        if refusal.retry_after is not None:
-            more.append(("retry-after", str(refusal.retry_after)))
-        exchange.reply(refusal.status, refusal.text.encode(), "text/plain", more)
-
-    def _tell_metadata(self, exchange: Exchange, arrival: Arrival | None) -> None:
-        """Whom to ask for tokens that are let in here. It says the same of every profile, be there one or not."""
-        path = exchange.path
-        rest = path[len(RESOURCE) :] if path.startswith(RESOURCE) else None
-        place = rest if not rest else _resource_of(rest)
-        called = self._reception.guard.called(exchange, arrival)
-        about = None if place is None or called is None else self._reception.metadata(called + place)
-        if about is None:
-            exchange.reply(404, b"not found", "text/plain")
-        else:
-            self._show(exchange, codec.dump(about), "application/json")
+        refuse(exchange, refusal, self._reception, arrival)
 
     def _mode_of(self, profile: str | None) -> tuple[bool, str | None]:
         """Whether there is such a profile, and its mode."""
@@ -355,6 +332,7 @@ class HttpFront:
         if stream is None or not visitor.owns(stream.visitor):
             exchange.reply(404, b"unknown session", "text/plain")
             return
+        stream.visitor = visitor  # who may have another token by now: the stream is as good as that
         if stream.exchange.congested:  # what it asks for would be put on top of what it has not read
             self._tasks.start(self._when_read(stream, exchange))
         else:
@@ -404,28 +382,6 @@ class HttpFront:
         self._parted.clear()
         for raw in pending:
             connection.peer.receive(raw)
-
-
-def _below_profile(path: str) -> tuple[str, str]:
-    """What stands behind `/p/<profile>`, and the profile."""
-    name, slash, rest = path[3:].partition("/")
-    return slash + rest, unquote(name)
-
-
-def _route(path: str) -> Route | None:
-    route = ROUTES.get(path)
-    if route is None and path.startswith("/mcp/") and path[5:] in SURFACES:
-        route = ROUTES[f"/mcp/{MODE}"]
-    return route
-
-
-def _resource_of(path: str) -> str | None:
-    """A path that speaks MCP, fit for a header; None: it is no such path."""
-    below, profile = _below_profile(path) if path.startswith("/p/") else (path, None)
-    route = _route(below)
-    if route is None or not route.profiles:
-        return None
-    return below if profile is None else f"/p/{quote(profile, safe='')}{below}"
 
 
 class _LegacyStream:

@@ -5,6 +5,9 @@ Whoever adds one says here who may ask for it; a test goes through the whole tab
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote, unquote
+
+from mcpx.surfaces import SURFACES
 
 MODE: Final = "{mode}"
 """In a path: the name of any mode."""
@@ -36,3 +39,26 @@ ROUTES: Final = {
         Route("/metrics", ("GET", "HEAD"), profiles=False),
     )
 }
+
+
+def route_of(path: str) -> Route | None:
+    """`path`: behind that of a profile."""
+    route = ROUTES.get(path)
+    if route is None and path.startswith("/mcp/") and path[5:] in SURFACES:
+        route = ROUTES[f"/mcp/{MODE}"]
+    return route
+
+
+def below_profile(path: str) -> tuple[str, str]:
+    """What stands behind `/p/<profile>`, and the profile."""
+    name, slash, rest = path[3:].partition("/")
+    return slash + rest, unquote(name)
+
+
+def resource_of(path: str) -> str | None:
+    """A path that speaks MCP, fit for a header; None: it is no such path."""
+    below, profile = below_profile(path) if path.startswith("/p/") else (path, None)
+    route = route_of(below)
+    if route is None or not route.profiles:
+        return None
+    return below if profile is None else f"/p/{quote(profile, safe='')}{below}"
