@@ -1,0 +1,45 @@
+"""Lists of patterns: which names a profile or a rule means.
+
+A pattern is a glob (`*`, `?`, `[...]`), letter by letter; a leading `!` leaves out. The last pattern of a list that
+matches decides; a list of `!` patterns only means all but those. What was asked before is remembered, within bounds.
+"""
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+
+REMEMBERED = 4_096
+"""Answers that are kept of one list; then it starts anew."""
+LONGEST = 1_024
+"""Characters of names of which an answer is kept: strangers choose them."""
+
+
+class Patterns:
+    __slots__ = ("_answers", "_globs", "_last_resort", "texts")
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.texts = tuple(patterns)
+        self._globs = [
+            (index, not text.startswith("!"), re.compile(translate(text.removeprefix("!"))).match)
+            for index, text in reversed(tuple(enumerate(self.texts)))
+        ]
+        self._last_resort = bool(self.texts) and all(text.startswith("!") for text in self.texts)
+        self._answers: dict[tuple[str, ...], bool] = {}
+
+    def matches(self, *names: str) -> bool:
+        """`names`: all that the one thing is called."""
+        answer = self._answers.get(names)
+        if answer is None:
+            answer = self.decides(*names)[0]
+            if sum(map(len, names)) <= LONGEST:
+                if len(self._answers) >= REMEMBERED:
+                    self._answers.clear()
+                self._answers[names] = answer
+        return answer
+
+    def decides(self, *names: str) -> tuple[bool, int | None]:
+        """Whether they are meant, and by which pattern; None: by none of them."""
+        for index, included, match in self._globs:
+            if any(match(name) for name in names):
+                return included, index
+        return self._last_resort, None
