@@ -119,6 +119,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
         parser.add_argument("--port", help="port to bind (default 8000; 0 takes any free one)")
         parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
+        parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
         parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
         parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
         parser.add_argument("--admin-port", metavar="PORT", help="port of the admin UI")

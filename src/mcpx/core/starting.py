@@ -16,7 +16,12 @@ AFTER_THE_LAST = 1 / 3
 
 
 class Starting:
-    def __init__(self, sources: Callable[[], Iterable[Source]], first_start_wait: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sources: Callable[[Caller], Iterable[Source]],
+        first_start_wait: Callable[[], float],
+    ) -> None:
+        """`sources`: those that a caller may know of."""
         self._sources = sources
         self._first_start_wait = first_start_wait
         self._last_came: float | None = None
@@ -28,9 +33,9 @@ class Starting:
         self._news.set()  # whoever waits looks at the time again
         self._news = asyncio.Event()
 
-    def unknown(self, server: str | None = None) -> list[Source]:
-        """Sources (or that one) of which nothing is known yet, though it will be."""
-        return [source for source in self._sources() if not source.settled.is_set() and server in (None, source.name)]
+    def unknown(self, caller: Caller) -> list[Source]:
+        """Sources of which nothing is known yet, though it will be."""
+        return [source for source in self._sources(caller) if not source.settled.is_set()]
 
     def _left(self, caller: Caller) -> float:
         """Seconds for which this caller may still be held up."""
@@ -46,7 +51,7 @@ class Starting:
 
     async def as_they_settle(self, caller: Caller) -> AsyncIterator[None]:
         """Yields each time one has settled, until none is left or the time is up."""
-        while starting := self.unknown():
+        while starting := self.unknown(caller):
             left = self._left(caller)
             if left <= 0 or not await any_set([self._news, *(source.settled for source in starting)], left):
                 return

@@ -16,6 +16,7 @@ from mcpx.front.guard import Guard
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
+from mcpx.model.call import Caller
 from mcpx.surfaces import SURFACES
 from mcpx.wire import codec, descriptors, websocket
 from mcpx.wire.http_server import Exchange, HttpServer, Limits
@@ -117,26 +118,29 @@ class HttpFront:
             self._enter(exchange, path, Visitor(principal, profile, address))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
-        """`path`: behind that of the profile."""
-        profiles = self._dispatcher.gateway.generation.config.profiles
-        profile = next((profile for profile in profiles if profile.name == visitor.profile), None)
-        mode = None if profile is None else profile.mode
-        if visitor.profile is not None and profile is None:
+        """`path`: behind that of the profile, whose mode counts where the path asks for none."""
+        if visitor.profile is not None and not self._is_open(exchange, path, visitor):
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif path == "/mcp":
-            self._streamable.handle(exchange, visitor, mode)
+            self._streamable.handle(exchange, visitor)
         elif path.startswith("/mcp/") and path[5:] in SURFACES:
             self._streamable.handle(exchange, visitor, path[5:])
         elif path == "/sse":
-            self._open_legacy(exchange, visitor, mode)
+            self._open_legacy(exchange, visitor)
         elif path == "/messages":
             self._post_legacy(exchange, visitor)
         elif path == "/ws":
-            self._open_socket(exchange, visitor, mode)
+            self._open_socket(exchange, visitor)
         elif visitor.profile is None and (page := self._pages.get(path)) is not None:
             self._show(exchange, *page())
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
+
+    def _is_open(self, exchange: Exchange, path: str, visitor: Visitor) -> bool:
+        """Whether there is such a profile. What began while there was one goes on, though nothing is seen there."""
+        if any(profile.name == visitor.profile for profile in self._dispatcher.gateway.generation.config.profiles):
+            return True
+        return path == "/messages" or (path.startswith("/mcp") and self._streamable.has_session(exchange, visitor))
 
     def _show(self, exchange: Exchange, body: bytes, kind: str) -> None:
         if exchange.method in ("GET", "HEAD"):
@@ -151,7 +155,8 @@ class HttpFront:
         if path == "/ready":
             exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
             return
-        health: Mapping[str, object] = self._dispatcher.gateway.health()
+        caller = None if principal is None else Caller(principal=principal)
+        health: Mapping[str, object] = self._dispatcher.gateway.health(caller)
         if principal is None:
             health = {"status": health["status"]}
         else:
@@ -160,11 +165,11 @@ class HttpFront:
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 
-    def _open_legacy(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def _open_legacy(self, exchange: Exchange, visitor: Visitor) -> None:
         if exchange.method != "GET":
             exchange.reply(405, b"", None, [("allow", "GET")])
             return
-        stream = _LegacyStream(self._dispatcher, exchange, visitor, mode)
+        stream = _LegacyStream(self._dispatcher, exchange, visitor)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
@@ -201,7 +206,7 @@ class HttpFront:
 
     # WebSocket -------------------------------------------------------------------------------------------------
 
-    def _open_socket(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def _open_socket(self, exchange: Exchange, visitor: Visitor) -> None:
         pending: list[bytes] = []
         connection: ClientConversation | None = None
 
@@ -224,7 +229,6 @@ class HttpFront:
             self._dispatcher,
             socket.send,
             visitor=visitor,
-            mode=mode,
             congested=lambda: socket.congested,
             on_shutdown=socket.close,
         )
@@ -237,14 +241,13 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor) -> None:
         self.exchange = exchange
         self.visitor = visitor
         self.connection = ClientConversation(
             dispatcher,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             visitor=visitor,
-            mode=mode,
             congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

@@ -13,18 +13,29 @@ REMEMBERED = 4_096
 LONGEST = 1_024
 """Characters of names of which an answer is kept: strangers choose them."""
 
+_SPECIAL = re.compile(r"[*?\[]")
+
 
 class Patterns:
-    __slots__ = ("_answers", "_globs", "_last_resort", "texts")
+    __slots__ = ("_answers", "_globs", "_last_resort", "_plain", "texts")
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.texts = tuple(patterns)
+        bare = [text.removeprefix("!") for text in self.texts]
+        self._plain = {text: index for index, text in enumerate(bare) if not _SPECIAL.search(text)}
+        """Patterns without a star are names: looked up, however many there are."""
         self._globs = [
-            (index, not text.startswith("!"), re.compile(translate(text.removeprefix("!"))).match)
-            for index, text in reversed(tuple(enumerate(self.texts)))
+            (index, re.compile(translate(text)).match)
+            for index, text in reversed(tuple(enumerate(bare)))
+            if _SPECIAL.search(text)
         ]
         self._last_resort = bool(self.texts) and all(text.startswith("!") for text in self.texts)
         self._answers: dict[tuple[str, ...], bool] = {}
+
+    @property
+    def weight(self) -> int:
+        """How many of them may have to be tried."""
+        return len(self._globs)
 
     def matches(self, *names: str) -> bool:
         """`names`: all that the one thing is called."""
@@ -38,8 +49,12 @@ class Patterns:
         return answer
 
     def decides(self, *names: str) -> tuple[bool, int | None]:
-        """Whether they are meant, and by which pattern; None: by none of them."""
-        for index, included, match in self._globs:
+        """Whether they are meant, and by which pattern; None: by none of them. Nothing is remembered."""
+        last = max([self._plain.get(name, -1) for name in names], default=-1)
+        for index, match in self._globs:
+            if index < last:
+                break
             if any(match(name) for name in names):
-                return included, index
-        return self._last_resort, None
+                last = index
+                break
+        return (self._last_resort, None) if last < 0 else (not self.texts[last].startswith("!"), last)

@@ -38,7 +38,7 @@ def owner_of(caller: Caller) -> str:
     if caller.session is not None:
         return caller.session
     claims = (str(caller.client.get(key, ""))[:CLAIMED] for key in ("name", "version"))
-    return "\0".join((caller.principal, *claims))
+    return "\0".join((caller.profile or "", caller.principal, *claims))
 
 
 def said(text: str) -> Json:
