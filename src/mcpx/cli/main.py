@@ -22,6 +22,7 @@ EPILOG = """\
 commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
+  mcpx explain PROFILE TOOL [CONFIG]   whether a tool is seen and may be called through a profile, and why
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
   mcpx import KIND …       make commands of an OpenAPI document or a curl command line
@@ -31,7 +32,7 @@ Without --transport: stdio when standard input is a pipe, a socket or a file (a 
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
 this folder, then config.yaml in the user's config folder, else the built-in demo.
 Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on the command line, 3 no gateway runs,
-4 some servers are down, 5 somebody has to sign in."""
+4 some servers are down, 5 somebody has to sign in, 6 hidden or refused (explain)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = _command(arguments)
         describe, run = COMMANDS[command]
         parser = _parser(command, describe)
-        parse = parser.parse_intermixed_args if command == "auth" else parser.parse_args
+        parse = parser.parse_intermixed_args if command in ("auth", "explain") else parser.parse_args
         return run(parse(arguments))
     except ConfigError as error:
         sys.stderr.write("\n\n".join(error.problems) + "\n")
@@ -104,12 +105,18 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("action", choices=("status", "login", "logout"), help="what to do")
         parser.add_argument("words", metavar="NAME", nargs="*", help="the server; then the config file")
     else:
+        if command == "explain":
+            parser.add_argument("profile", metavar="PROFILE", help="the profile; '-' is without one")
+            parser.add_argument("tool", metavar="TOOL", help="the tool by the name it is listed under, or server.tool")
         parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
     parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
     if command == "auth":
         parser.add_argument("--json", action="store_true", help="status: one JSON object instead of a table")
         parser.add_argument("--no-browser", action="store_true", help="login: only say where to sign in")
+    if command == "explain":
+        parser.add_argument("--principal", metavar="NAME", default="anonymous", help="who calls (default: anonymous)")
+        parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -211,6 +218,14 @@ def _servers(options: argparse.Namespace) -> int:
     return servers(path, lambda: _load(path, options), os.environ, _env(options), options.json, options.links)
 
 
+def _explain(options: argparse.Namespace) -> int:
+    from mcpx.cli.explain import explain
+
+    config = _load(_absolute(_required(options, "explain PROFILE TOOL")), options)
+    state = state_folder(os.environ)
+    return explain(config, options.profile, options.tool, options.principal, os.environ, state, options.json)
+
+
 def _reload(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import reload
 
@@ -255,6 +270,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "serve": ("One MCP gateway in front of many MCP servers.", _serve),
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
+    "explain": ("Whether a tool is seen and may be called through a profile, and what decided it.", _explain),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
     "import": ("Make commands of an OpenAPI document or a curl command line.", _import),

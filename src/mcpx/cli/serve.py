@@ -86,7 +86,7 @@ def _refuse_profile(name: str, by_stdio: bool, config: Config, said: str) -> Non
 def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
     meant = nearest(name, list(names))
     hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
-    return f"{f'{said} is {name!r}; ' if said else ''}no profile is named {name!r}; {hint}"
+    return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
 
 
 def _mark_of(path: Path | None, env: str | None) -> str:

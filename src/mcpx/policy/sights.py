@@ -1,7 +1,7 @@
 """Who sees what: for each caller the one `Sight` it shares with all who see the same."""
 
 from collections.abc import Hashable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from mcpx.config import Profile
 from mcpx.model.offer import Offer
@@ -10,6 +10,9 @@ from mcpx.policy.sight import NOTHING, Sight
 
 REMEMBERED = 10_000
 """Callers whose sight is kept; as many as there may be sessions."""
+
+
+Effect = Literal["allow", "ask", "deny"]
 
 
 class Hiding(Protocol):
@@ -26,6 +29,10 @@ class Hiding(Protocol):
         ...
 
     def hidden_resource(self, profile: str | None, principal: str, server: str, uri: str) -> bool: ...
+
+    def explain(self, profile: str | None, principal: str, offer: Offer) -> tuple[Effect, list[str]]:
+        """What is done with a call of it, and which rules decide that: a line each, with index and reason."""
+        ...
 
 
 class Sights:
