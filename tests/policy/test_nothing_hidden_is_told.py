@@ -209,8 +209,9 @@ def compact_probes(mode: str, thing: Thing) -> Iterator[Json]:
             yield {"name": "call", "arguments": {"method": f"{server}.{name}", "arguments": {}}}
             yield {"name": "resources", "arguments": {}}
             yield {"name": "resources", "arguments": {"server_name": server}}
-            yield {"name": "resources", "arguments": {"server_name": server, "uri": uri}}
-            yield {"name": "resources", "arguments": {"uri": uri}}
+            if thing.kind in ("resources", "templates"):  # whatever else is a URI to nobody but its server
+                yield {"name": "resources", "arguments": {"server_name": server, "uri": uri}}
+                yield {"name": "resources", "arguments": {"uri": uri}}
         case "search":
             yield {"name": "mcp_search_tools", "arguments": {"query": words}}
             yield {"name": "mcp_search_tools", "arguments": {"query": "", "service_name": server}}
