@@ -306,8 +306,7 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) ->
     from mcpx.front.visitor import Visitor
 
     visitor = Visitor("local", run.profile)
-    mode = next((profile.mode for profile in run.config.profiles if profile.name == run.profile), None)
-    front = StdioFront(dispatcher, run.config.global_.max_request, visitor, mode)
+    front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()

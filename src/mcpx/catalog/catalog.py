@@ -3,13 +3,13 @@
 Promised: a public name leads to exactly one offer and an offer has exactly one public name, whatever
 servers send; lookups by name take the same time however many offers there are. Not promised: that an
 offer's server is up (a server that is down keeps its tools here), or that a URI that resolves can be read:
-the server says so itself. Who may see what is not decided here.
+the server says so itself. Who may see what is not decided here; `narrowed.Narrowed` is what some see of one.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpx.catalog.merge import Given, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
@@ -20,15 +20,29 @@ from mcpx.model.offer import KINDS, Kind, Offer
 from mcpx.model.slices import Work, at_once
 
 if TYPE_CHECKING:
-    from mcpx.catalog.search.index import Index
+    from mcpx.catalog.search.index import Hits, Index
 
-__all__ = ["Catalog", "Given", "Source"]
+__all__ = ["Catalog", "Given", "Searchable", "Source"]
 
 _NOTHING_GIVEN: Given = MappingProxyType({})
 _TEMPLATE_CHARACTERS = 65_536
 """So much template text of one server is held against a URI: it bounds a lookup (tens of ms at the worst)."""
 _PIECE = 200
 """Offers between two points at which the building may be interrupted."""
+
+
+class Searchable(Protocol):
+    """What finds tools by words: `search.Index`, or what some see of one."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        offset: int = 0,
+        service: str | None = None,
+        among: Sequence[int] | None = None,
+    ) -> "Hits": ...
 
 
 class Catalog:
@@ -115,6 +129,26 @@ class Catalog:
         yield from catalog._arrange(offers, [source.server for source in sources], naming, warnings, descriptions)
         return catalog
 
+    @property
+    def whole(self) -> "Catalog":
+        """What this is a part of: itself, unless somebody sees only some of it."""
+        return self
+
+    def knows(self, server: str) -> bool:
+        """Whether whoever sees this may know of that server."""
+        return True
+
+    def sees(self, offer: Offer) -> bool:
+        """Whether whoever sees this sees that, which may be of another edition."""
+        return True
+
+    def may_read(self, server: str, uri: str) -> bool:
+        """Whether whoever sees this may ask that server for that URI, its own."""
+        return True
+
+    def has_server(self, name: str) -> bool:
+        return name in self._servers
+
     def find(self, kind: Kind, public: str) -> Offer | None:
         return self._public[kind].get(public)
 
@@ -134,11 +168,11 @@ class Catalog:
         return self._index is not None
 
     @property
-    def index(self) -> "Index":
+    def index(self) -> Searchable:
         """For searching the tools; its positions are those of `offers["tools"]`. Built when it is first needed."""
         return self._index or at_once(self.indexing())
 
-    def indexing(self) -> Work["Index"]:
+    def indexing(self) -> Work[Searchable]:
         """The same, to be done in slices."""
         if self._index is None:
             from mcpx.catalog.entries import document_of
@@ -175,32 +209,32 @@ class Catalog:
         server = self._plain.get(uri)
         # A wrapped URI of a server that is gone is nobody's: no catch-all template may swallow it.
         if server is None and wrapped is None:
-            server = self._expanded_by(uri)
+            server = next(self.expanding(uri), None)
         return None if server is None else (server, uri)
 
-    def _expanded_by(self, uri: str) -> str | None:
+    def expanding(self, uri: str, counts: Callable[[Offer], bool] | None = None) -> Iterator[str]:
+        """The servers one of whose templates gives that URI, in order; of the templates that count."""
         if len(uri) > LONGEST_EXPANSION:
-            return None
+            return
         at: Positions | None = None
-        for server, template in self._templates:
-            if template.may_match(uri):
+        for offer, template in self._templates:
+            if template.may_match(uri) and (counts is None or counts(offer)):
                 at = at or Positions(uri)
                 if template.matches(at):
-                    return server
-        return None
+                    yield offer.server
 
 
-def _compiled(offers: Sequence[Offer]) -> Work[tuple[list[tuple[str, Template]], list[str]]]:
-    """Server and template, in order, and a warning for each server some of whose templates match nothing."""
+def _compiled(offers: Sequence[Offer]) -> Work[tuple[list[tuple[Offer, Template]], list[str]]]:
+    """Offer and template, in order, and a warning for each server some of whose templates match nothing."""
     spent: Counter[str] = Counter()
     unmatched: Counter[str] = Counter()
-    compiled: list[tuple[str, Template]] = []
+    compiled: list[tuple[Offer, Template]] = []
     for index, offer in enumerate(offers):
         if index % _PIECE == 0:
             yield
         spent[offer.server] += len(offer.name)
         if spent[offer.server] <= _TEMPLATE_CHARACTERS and (template := Template(offer.name)).usable:
-            compiled.append((offer.server, template))
+            compiled.append((offer, template))
         else:
             unmatched[offer.server] += 1
     return compiled, [

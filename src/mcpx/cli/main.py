@@ -22,6 +22,7 @@ EPILOG = """\
 commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
+  mcpx explain PROFILE TOOL [CONFIG]   whether a tool is seen and may be called through a profile, and why
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx audit [CONFIG]      who called what, from the audit trail
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
@@ -36,7 +37,7 @@ Without --transport: stdio when standard input is a pipe, a socket or a file (a 
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
 this folder, then config.yaml in the user's config folder, else the built-in demo.
 Exit codes: 0 ended cleanly, 1 could not run, 2 a mistake in the config or on the command line, 3 no gateway runs,
-4 some servers are down, 5 somebody has to sign in, 6 something waits for approval."""
+4 some servers are down, 5 somebody has to sign in, 6 something waits for approval; explain: hidden or refused."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = _command(arguments)
         describe, run = COMMANDS[command]
         parser = _parser(command, describe)
-        mixed = ("auth", "token", "pins", "approve")
+        mixed = ("auth", "token", "pins", "approve", "explain")
         parse = parser.parse_intermixed_args if command in mixed else parser.parse_args
         return run(parse(arguments))
     except ConfigError as error:
@@ -122,6 +123,9 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         help_ = "the server" if command == "pins" else "a server, SERVER.TOOL, or the id of a call"
         parser.add_argument("words", metavar=wanted, nargs="*", help=f"{help_}; then the config file")
     else:
+        if command == "explain":
+            parser.add_argument("profile", metavar="PROFILE", help="the profile; '-' is without one")
+            parser.add_argument("tool", metavar="TOOL", help="the tool by the name it is listed under, or server.tool")
         parser.add_argument("config_file", metavar="CONFIG", nargs="?", help="the config file, or a folder of them")
     parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     parser.add_argument("--env", metavar="NAME", help="lay the files of an environment over it (mcpx.NAME.yaml)")
@@ -137,6 +141,9 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         from mcpx.cli.audit import add_options
 
         add_options(parser)
+    if command == "explain":
+        parser.add_argument("--principal", metavar="NAME", default="anonymous", help="who calls (default: anonymous)")
+        parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
@@ -146,6 +153,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
         parser.add_argument("--port", help="port to bind (default 8000; 0 takes any free one)")
         parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
+        parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
         parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
         parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
         parser.add_argument("--admin-port", metavar="PORT", help="port of the admin UI")
@@ -240,6 +248,14 @@ def _servers(options: argparse.Namespace) -> int:
 
     path = _absolute(_required(options, "servers"))
     return servers(path, lambda: _load(path, options), os.environ, _env(options), options.json, options.links)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from mcpx.cli.explain import explain
+
+    config = _load(_absolute(_required(options, "explain PROFILE TOOL")), options)
+    state = state_folder(os.environ)
+    return explain(config, options.profile, options.tool, options.principal, os.environ, state, options.json)
 
 
 def _reload(options: argparse.Namespace) -> int:
@@ -340,6 +356,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "serve": ("One MCP gateway in front of many MCP servers.", _serve),
     "check": ("Validate a config file and say what it holds.", _check),
     "servers": ("Every server and how it is; without a running gateway they are connected to once.", _servers),
+    "explain": ("Whether a tool is seen and may be called through a profile, and what decided it.", _explain),
     "auth": ("Sign in to servers, sign out, and see who is signed in where.", _auth),
     "token": ("Make, list and revoke tokens that clients over the network show (server.auth: {type: bearer}).", _token),
     "pins": ("What was approved of pinned servers, and what of them is held back.", _pins),

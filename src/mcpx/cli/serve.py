@@ -9,10 +9,12 @@ import stat
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from mcpx import __version__, app
 from mcpx.cli.main import LEVELS
 from mcpx.config import Config, load, without_itself
+from mcpx.config.problems import nearest
 from mcpx.model.errors import ConfigError
 from mcpx.processes.environment import running_inside
 from mcpx.surfaces import SURFACES
@@ -27,6 +29,7 @@ def serve(
     mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
     strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
     by_stdio = _by_stdio(options, environ)
+    profile = options.profile or environ.get("MCPX_PROFILE") or None
 
     def read(text: str | None = None) -> Config:
         if path is None:
@@ -41,6 +44,8 @@ def serve(
 
     listens: tuple[str, int] | None = None
     config = read()
+    if profile is not None:
+        _refuse_profile(profile, by_stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
     itself = _mark_of(path, env)
     if itself in running_inside(environ):
@@ -60,11 +65,28 @@ def serve(
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         env=env,
+        profile=profile,
         itself=itself,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
     return app.serve(run, environ)
+
+
+def _refuse_profile(name: str, by_stdio: bool, config: Config, said: str) -> None:
+    """One that is not there, or that would not be kept to."""
+    names = [profile.name for profile in config.profiles]
+    if name not in names:
+        raise ConfigError([f"error: {unknown_profile(name, names, said)}"])
+    if not by_stdio:
+        what = f"error: {said} is for a client over stdio; over HTTP the profile is at /p/{quote(name, safe='')}/mcp"
+        raise ConfigError([what])
+
+
+def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
+    meant = nearest(name, list(names))
+    hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
+    return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
 
 
 def _mark_of(path: Path | None, env: str | None) -> str:

@@ -69,6 +69,7 @@ class _Checks:
             self._warnings.append(f"{what}, without 'allow_private: true' in the 'http' section")
         known = [*_names(self._tree.get("mcp_servers")), "commands"]
         for index, profile in maps_in(self._tree.get("profiles")):
+            self._patterns(profile, ("profiles", index))
             for position, pattern in enumerate(as_list(profile.get("servers")) or ()):
                 if (name := _text(pattern)) is not None and not re.search(r"[*?\[]", name):
                     path = ("profiles", index, "servers", position)
@@ -88,6 +89,13 @@ class _Checks:
                     path = ("policy", "rules", index, "servers", position)
                     self._known(name.removeprefix("!"), servers, "server", path)
         self._warnings += check_rules(policy, self._findings)
+
+    def _patterns(self, profile: Tree, path: KeyPath) -> None:
+        """What matches nothing, and would hide everything without a word."""
+        for key in ("servers", "tools", "prompts", "resources"):
+            for position, pattern in enumerate(as_list(profile.get(key)) or ()):
+                if _text(pattern) in ("", "!"):
+                    self._findings.add("not a pattern: it matches nothing", (*path, key, position), hint="'*' is all")
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")

@@ -53,7 +53,17 @@ _UV_VALUES = (
     "--overrides",
     "--spec",
 )
-_MCPX_VALUES = ("--config", "--env", "--transport", "--host", "--port", "--mode", "--log-level", "--admin-port")
+_MCPX_VALUES = (
+    "--config",
+    "--env",
+    "--transport",
+    "--host",
+    "--port",
+    "--mode",
+    "--profile",
+    "--log-level",
+    "--admin-port",
+)
 
 
 def without_itself(config: Config, host: str, port: int) -> Config:

@@ -213,7 +213,7 @@ def _key(source: Source, call: Call, params: Json) -> bytes | None:
     if not params.keys() <= _PARAMS or not is_object(meta):
         return None
     caller = call.caller
-    whose = (caller.principal, caller.version, dict(caller.client), dict(caller.capabilities))
+    whose = (caller.profile, caller.principal, caller.version, dict(caller.client), dict(caller.capabilities))
     own = () if source.shares(caller) else (caller.session,)
     asked = {name: value for name, value in params.items() if name != "_meta"}
     more = {name: value for name, value in meta.items() if name not in _PASSING}

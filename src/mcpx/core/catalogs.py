@@ -4,6 +4,8 @@ Servers may show tools only to clients that can be asked something back, and a s
 have made things on it that nobody else has. Public names are settled over all of it, so that a name means the same
 to everybody, and a name that a client was shown stays (NAM-1).
 
+Who does not see everything finds what it sees of such a catalog (`narrowing`).
+
 A small catalog is built when it is asked for. A large one takes a tenth of a second and more: it is built in slices,
 and until it is done everybody finds the one before; `ready` waits for it. All that is kept is bounded.
 """
@@ -12,6 +14,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming
@@ -21,6 +25,10 @@ from mcpx.model.call import Caller
 from mcpx.model.offer import Kind, Offers
 from mcpx.model.slices import in_slices
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.core.narrowing import Narrowing
+    from mcpx.policy.sight import Sight
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +69,16 @@ class _Special:
 
 
 class Catalogs:
-    def __init__(self, sources: Callable[[], Iterable[AnySource]], naming: Callable[[], Naming], tasks: Tasks) -> None:
+    def __init__(
+        self,
+        sources: Callable[[], Iterable[AnySource]],
+        naming: Callable[[], Naming],
+        tasks: Tasks,
+        sight: "Callable[[Caller], Sight | None]" = lambda caller: None,
+    ) -> None:
+        """`sight`: what a caller sees; None: everything."""
         self._sources = sources
+        self._sight = sight
         self._naming = naming
         self._tasks = tasks
         self._shared: Catalog | None = None
@@ -121,6 +137,12 @@ class Catalogs:
         self.varied()
         self._shown.clear()
 
+    @cached_property
+    def _narrowing(self) -> "Narrowing":
+        from mcpx.core.narrowing import Narrowing  # where everybody sees everything there is no need
+
+        return Narrowing(self._tasks)
+
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
             Source(its.name, its.prefix, its.offers(caller), its.local, its.description)
@@ -138,6 +160,8 @@ class Catalogs:
             else:
                 self.of(caller)
             building = self._building or self._building_for(caller)
+            if building is None and caller is not None and (sight := self._sight(caller)) is not None:
+                building = self._narrowing.building(self._whole_of(caller), sight)
             if building is None:
                 break
             waited = True
@@ -147,7 +171,28 @@ class Catalogs:
     # For some ----------------------------------------------------------------------------------------------------
 
     def of(self, caller: Caller) -> Catalog:
-        """What this caller finds; for almost everybody the shared one, at the cost of one look."""
+        """What this caller finds."""
+        sight = self._sight(caller)
+        whole = self._whole_of(caller)
+        return whole if sight is None else self._narrowing.of(whole, sight)
+
+    def nothing_yet(self, caller: Caller) -> asyncio.Task[None] | None:
+        """What a call must wait for because nothing can be found before it is done."""
+        sight = self._sight(caller)
+        return None if sight is None else self._narrowing.unseen(self._whole_of(caller), sight)
+
+    async def seen(self, sight: "Sight | None") -> Catalog:
+        """What those find who see so and are offered what everybody is."""
+        await self.ready()
+        shared = self.shared
+        if sight is None:
+            return shared
+        if (building := self._narrowing.building(shared, sight)) is not None:
+            await asyncio.wait([building])
+        return self._narrowing.of(shared, sight)
+
+    def _whole_of(self, caller: Caller) -> Catalog:
+        """For almost everybody the shared one, at the cost of one look."""
         shared = self.shared
         if self._varying == () or caller.solo or not caller.answers:
             return shared
@@ -204,14 +249,22 @@ class Catalogs:
         """What everybody is offered may have changed."""
         self._stale = True
 
+    def looked_at_otherwise(self) -> None:
+        """What callers see of it may have changed."""
+        if "_narrowing" in vars(self):
+            self._narrowing.clear()
+
     def varied(self) -> None:
         """What some are offered has changed."""
         self._varying = None
         self._special.clear()
+        if "_narrowing" in vars(self) and self._shared is not None:
+            self._narrowing.keep(self._shared)
         self._shown = {key: catalog for key, catalog in self._shown.items() if catalog is self._shared}
 
     def show(self, catalog: Catalog) -> None:
         """From here on clients know these names: they stay with their owners."""
+        catalog = catalog.whole  # whoever sees only some of it: a name means the same to everybody
         if id(catalog) in self._shown:
             return
         self._shown[id(catalog)] = catalog

@@ -19,7 +19,7 @@ from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
 from mcpx.config.secrets import secrets_of
-from mcpx.core.announcements import Announcements, Told
+from mcpx.core.announcements import Announcements, Shown
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.generation import Generation
 from mcpx.core.relay import Relay
@@ -31,7 +31,7 @@ from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
-from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged
+from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, Viewer
 from mcpx.model.offer import Kind
 from mcpx.model.redaction import Redactor
 from mcpx.surfaces.view import Service
@@ -119,17 +119,12 @@ class Gateway:
         """Commands that finish what they were asked."""
         self._started = False
         self._solo: Caller | None = None
-        self.catalogs = Catalogs(lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks)
-        self.starting = Starting(
-            lambda: self.generation.upstreams.values(), lambda: self.generation.config.global_.first_start_wait
+        self.catalogs = Catalogs(
+            lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks, self.sight
         )
+        self.starting = Starting(self._upstreams_of, lambda: self.generation.config.global_.first_start_wait)
         self._announcements = Announcements(
-            self.bus,
-            self._tasks,
-            lambda: self.catalog,
-            self.catalogs.ready,
-            self._services,
-            lambda: listing_menus(self.generation.config),
+            self.bus, self._tasks, self._look, lambda: listing_menus(self.generation.config)
         )
         self._levels: dict[str, str] = {}
         self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
@@ -187,7 +182,36 @@ class Gateway:
     def sight(self, caller: Caller) -> "Sight | None":
         """What this caller sees; None: everything."""
         warden = self.generation.warden
-        return None if warden is None else warden.sight(caller)
+        if warden is not None:
+            return warden.sight(caller)
+        if caller.profile is None:
+            return None
+        from mcpx.policy.sight import NOTHING  # the last profile is gone
+
+        return NOTHING
+
+    def limited(self, caller: Caller) -> Catalog | None:
+        """What a caller finds that does not see everything; None: it does."""
+        return None if self.sight(caller) is None else self.catalogs.of(caller)
+
+    def knows(self, caller: Caller, server: str) -> bool:
+        """Whether this caller may know of that server."""
+        return self.sight(caller) is None or self.catalogs.of(caller).knows(server)
+
+    def mode(self, caller: Caller) -> str | None:
+        """The mode this caller asked for, or that of its profile; None: the configured one."""
+        warden = self.generation.warden
+        if caller.mode is not None or warden is None or caller.profile is None:
+            return caller.mode
+        return warden.mode(caller.profile)
+
+    def _upstreams_of(self, caller: Caller) -> list[Upstream]:
+        """The servers this caller may know of."""
+        upstreams = self.generation.upstreams.values()
+        if self.sight(caller) is None:
+            return list(upstreams)
+        catalog = self.catalogs.of(caller)
+        return [upstream for upstream in upstreams if catalog.knows(upstream.name)]
 
     @cached_property
     def fetcher(self) -> "Fetcher":
@@ -265,6 +289,8 @@ class Gateway:
             self._announcements.menus_changed(changed_menus(before.config, config))
             local = self._commands(config, before.local)
             self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
+            if before.warden is not None or self.generation.warden is not None:
+                self.catalogs.looked_at_otherwise()
             self.catalogs.changed()
             self._announcements.look()
             for name, upstream in before.upstreams.items():
@@ -336,8 +362,17 @@ class Gateway:
     # The door --------------------------------------------------------------------------------------------------
 
     def handle(self, call: Call) -> Awaitable[Json]:
-        generation = self.generation
-        return route(generation.surfaces.of(call.caller.mode), CallersView(self, generation, call.caller), call)
+        generation, caller = self.generation, call.caller
+        mode = caller.mode
+        if caller.profile is not None or generation.warden is not None:
+            if (building := self.catalogs.nothing_yet(caller)) is not None:
+                return self._handle_after(building, call)
+            mode = self.mode(caller)
+        return route(generation.surfaces.of(mode), CallersView(self, generation, caller), call)
+
+    async def _handle_after(self, building: asyncio.Task[None], call: Call) -> Json:
+        await asyncio.wait([building])
+        return await self.handle(call)
 
     def source(self, generation: Generation, server: str) -> Source:
         """As the generation has it that a call began in; one that came later, as it is now."""
@@ -351,13 +386,13 @@ class Gateway:
         return self.generation.source(source.name) is source
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
-        for upstream in self.generation.upstreams.values():
+        for upstream in self._upstreams_of(caller):
             upstream.notify(caller, method, params)
 
     async def listen_for(self, caller: Caller, server: str, uri: str, who: str) -> None:
         """A modern client's listening wants to hear of a resource."""
         upstream = self.generation.upstreams.get(server)
-        if upstream is None:
+        if upstream is None or not self.catalogs.of(caller).may_read(server, uri):
             raise Unavailable(server, SERVER_DOWN, "was removed from the configuration")
         call = Call("subscriptions/listen", {"uri": uri}, caller)
         await self.relay(server, uri, call, call.params, lambda: upstream.watch(caller, uri, who))
@@ -384,7 +419,7 @@ class Gateway:
         self._tasks.start(self._spread_level(lowest, caller))
 
     async def _spread_level(self, level: str, caller: Caller) -> None:
-        await asyncio.gather(*(u.set_level(level, caller) for u in self.generation.upstreams.values()))
+        await asyncio.gather(*(u.set_level(level, caller) for u in self._upstreams_of(caller)))
 
     async def describe(self) -> Json:
         """Every server and command as people want to see it."""
@@ -399,8 +434,11 @@ class Gateway:
         cached = (0, 0, 0) if answers is None else (answers.given, answers.made, answers.size)
         return {"kept": kept, "kept_bytes": size, "cached": cached}
 
-    def health(self) -> Json:
-        return health(self.generation)
+    def health(self, caller: Caller | None = None) -> Json:
+        """Of the servers that the caller may know of; None: of all."""
+        if caller is None or self.sight(caller) is None:
+            return health(self.generation.upstreams)
+        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)})
 
     # What callers find -------------------------------------------------------------------------------------------
 
@@ -420,27 +458,37 @@ class Gateway:
         status = source.status
         return Service(name, source.description, source.instructions, status.state, status.last_error)
 
-    def show(self, catalog: Catalog) -> None:
+    async def show(self, caller: Caller, catalog: Catalog) -> None:
         """A client is shown this catalog: its names stay, and what differs from it later is announced."""
         self.catalogs.show(catalog)
-        self._announcements.shown()
+        await self.watched_by(caller)
 
-    def _services(self) -> Told:
-        """What menus tell of servers, beside their tools."""
-        return [(s.name, s.description, s.instructions) for s in self.generation.sources if s.enabled]
+    async def watched_by(self, caller: Caller) -> None:
+        """From here on this caller is told of what differs from what it sees now."""
+        viewer = (caller.profile, caller.principal)
+        if not self._announcements.knows(viewer):
+            self._announcements.shown(viewer, await self._look(viewer))
+
+    async def _look(self, viewer: Viewer) -> Shown:
+        caller = Caller(profile=viewer[0], principal=viewer[1])
+        sight = self.sight(caller)
+        catalog = await self.catalogs.seen(sight)
+        services = [s for s in self.generation.sources if s.enabled and catalog.knows(s.name)]
+        told = hash(tuple((s.name, s.description, s.instructions) for s in services))
+        return Shown(catalog, told, self.mode(caller), sight is not None)
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
-        if not self.generation.surfaces.of(caller.mode).by_name(caller):
+        if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
-        catalog = self.catalogs.of(caller)
+        catalog = self.catalogs.of(caller).whole
         if self._annotations[0] is not catalog:
             self._annotations = (catalog, {})
         known = self._annotations[1]
+        offer = catalog.find("tools", tool)
+        if offer is None or not ((sight := self.sight(caller)) is None or sight.offer(offer)):
+            return None  # and not kept: there is no end of names that nobody has
         if tool not in known:
-            offer = catalog.find("tools", tool)
-            if offer is None:
-                return None  # and not kept: there is no end of names that nobody has
             known[tool] = era.param_headers(offer.definition.get("inputSchema"))
         return known[tool]
 
@@ -455,11 +503,11 @@ class Gateway:
 
     async def learn(self, caller: Caller, seconds: float) -> None:
         """Find out what servers offer to a client like this one; once for each kind of client."""
-        work = [task for u in self.generation.upstreams.values() if (task := u.learn(caller)) is not None]
+        work = [task for u in self._upstreams_of(caller) if (task := u.learn(caller)) is not None]
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)
 
-    def strangers(self, server: str | None, name: str) -> list[Upstream]:
+    def strangers(self, caller: Caller, server: str | None, name: str) -> list[Upstream]:
         """Servers that have not said yet what they offer: that one, else those whose prefix the name has.
 
         Not every one: else each name that a model makes up would have all of them tried."""
@@ -470,8 +518,7 @@ class Gateway:
                 return upstream.name == server
             return may_belong(name, upstream.name, upstream.server.prefix, naming)
 
-        upstreams = self.generation.upstreams.values()
-        return [u for u in upstreams if u.enabled and not u.known and is_meant(u)]
+        return [u for u in self._upstreams_of(caller) if u.enabled and not u.known and is_meant(u)]
 
     # What upstreams report (Hub) ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """How a gateway's servers and commands are, for people and programs."""
 
 import time
+from collections.abc import Mapping
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.config import Command
@@ -27,9 +28,9 @@ def described(generation: Generation, catalog: Catalog) -> Json:
     return {"servers": servers, "commands": commands, "mode": generation.config.mode}
 
 
-def health(generation: Generation) -> Json:
+def health(upstreams: Mapping[str, Upstream]) -> Json:
     """For whoever may ask: without what only the owner may see."""
-    servers = {name: _state(upstream) for name, upstream in generation.upstreams.items()}
+    servers = {name: _state(upstream) for name, upstream in upstreams.items()}
     good = all(entry["status"] in WELL for entry in servers.values())
     return {"status": "ok" if good else "degraded", "servers": servers}
 

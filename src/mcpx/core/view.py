@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mcpx.catalog.catalog import Catalog
 from mcpx.core.relay import OURS
 from mcpx.model.call import Call, Caller, Json, as_list, as_object
-from mcpx.model.errors import INVALID_PARAMS, NotFound, RpcError, Unavailable
+from mcpx.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, NotFound, RpcError, Unavailable
 from mcpx.model.events import ToolsListed
 from mcpx.model.offer import Kind, Offer
 from mcpx.surfaces.surface import Surface
@@ -42,17 +42,17 @@ class CallersView:
     async def prepare(self) -> Catalog:
         await self._gateway.prepare(self._caller)
         catalog = self.catalog
-        self._gateway.show(catalog)
+        await self._gateway.show(self._caller, catalog)
         return catalog
 
     def service(self, name: str) -> Service | None:
-        return self._gateway.service(name)
+        return self._gateway.service(name) if self._gateway.knows(self._caller, name) else None
 
     def services(self) -> list[Service]:
         return [found for its in self._gateway.generation.sources if (found := self.service(its.name)) is not None]
 
     def starting(self) -> list[str]:
-        return [source.name for source in self._gateway.starting.unknown()]
+        return [source.name for source in self._gateway.starting.unknown(self._caller)]
 
     async def page(self, kind: Kind, call: Call) -> tuple[list[Json], str | None]:
         catalog = await self.prepare()
@@ -77,7 +77,7 @@ class CallersView:
 
     async def pick(self, server: str, tool: str) -> Offer | None:
         offer = self.catalog.native("tools", server, tool)
-        if offer is None and server in self._gateway.generation.upstreams:
+        if offer is None and server in self._gateway.generation.upstreams and self.service(server) is not None:
             async for catalog in self._later(server):
                 if (offer := catalog.native("tools", server, tool)) is not None:
                     break
@@ -98,7 +98,7 @@ class CallersView:
         problem: Unavailable | None = None
         if await self._gateway.catalogs.ready(self._caller):
             yield self.catalog
-        for stranger in self._gateway.strangers(server, name):
+        for stranger in self._gateway.strangers(self._caller, server, name):
             try:
                 await stranger.introduced()
             except Unavailable as error:
@@ -118,6 +118,9 @@ class CallersView:
             raise problem
 
     def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:
+        if self._gateway.sight(self._caller) is not None and not self.catalog.sees(offer):
+            # Not any more: it was found before a reload.
+            raise NotFound(NOUNS[offer.kind], offer.public)
         hints = as_object(offer.definition.get("annotations"))
         harmless = offer.kind != "tools" or bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
         source = self._gateway.source(self._generation, offer.server)
@@ -132,6 +135,9 @@ class CallersView:
         )
 
     def send(self, server: str, call: Call, params: Json) -> Awaitable[Json]:
+        uri = params.get("uri", as_object(params.get("ref")).get("uri"))
+        if not self.catalog.may_read(server, str(uri)):
+            raise _unknown_resource(str(uri), call)
         source = self._gateway.source(self._generation, server)
         name = str(params.get("uri", ""))
         return self._gateway.relay(server, name, call, params, lambda: source.call(call, params, repeatable=True))
@@ -159,3 +165,7 @@ class CallersView:
         return self._gateway.relay(
             server, uri, call, call.params, lambda: source.unsubscribe(self._caller, uri, call.params)
         )
+
+
+def _unknown_resource(uri: str, call: Call) -> NotFound:
+    return NotFound("resource", uri, INVALID_PARAMS if call.caller.modern else RESOURCE_NOT_FOUND)

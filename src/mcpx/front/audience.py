@@ -2,13 +2,14 @@
 
 Each notification carries the server it comes from (PRO-4), reaches only those it concerns, and names a resource
 the way the client itself named it. One that thousands hear is made once, and told to them in turns: what waits for
-its turn is bounded, log messages are left out first, and what would be said twice is said once.
+its turn is bounded, log messages are left out first, and what would be said twice is said once. Whoever does not see
+a server or a resource hears nothing of it.
 """
 
 import secrets
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from mcpx.front.notices import Notice
 from mcpx.front.turns import Turns
@@ -16,6 +17,9 @@ from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid
 from mcpx.model.offer import Kind
 from mcpx.wire import era
+
+if TYPE_CHECKING:
+    from mcpx.catalog.catalog import Catalog
 
 Push = Callable[[str, Json], None]
 
@@ -34,6 +38,26 @@ FLAGS = {
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
 }
+
+
+class Eyes(Protocol):
+    """What callers see; the gateway knows."""
+
+    def limited(self, caller: Caller) -> "Catalog | None":
+        """What a caller finds that does not see everything; None: it does."""
+        ...
+
+    def mode(self, caller: Caller) -> str | None:
+        """The mode it is shown; None: the configured one."""
+        ...
+
+
+class _AllSeeing:
+    def limited(self, caller: Caller) -> None:
+        return None
+
+    def mode(self, caller: Caller) -> str | None:
+        return caller.mode
 
 
 class Session:
@@ -81,8 +105,8 @@ def _to_nobody(notice: Notice) -> None:
 class ListenStream:
     """One `subscriptions/listen` of a modern client: a filter, and the stream it listens on."""
 
-    def __init__(self, request_id: str | int, wanted: Any, push: Push, mode: str | None = None) -> None:
-        self.mode = mode
+    def __init__(self, request_id: str | int, wanted: Any, push: Push, caller: Caller | None = None) -> None:
+        self.caller = caller or Caller()
         self.id = f"listen-{secrets.token_urlsafe(9)}"
         self.forms: dict[tuple[str, str], set[str]] = {}
         self._mark = request_id
@@ -112,7 +136,8 @@ class ListenStream:
 
 
 class Audience:
-    def __init__(self) -> None:
+    def __init__(self, eyes: Eyes | None = None) -> None:
+        self._eyes = eyes or _AllSeeing()
         self._sessions: dict[str, Session] = {}
         self._solo: dict[str, Session] = {}
         """Those that are alone with the gateway: all its links are theirs."""
@@ -156,19 +181,31 @@ class Audience:
         self._tell(event, self._tell_offers(event))
 
     def _tell_offers(self, event: OffersChanged) -> Iterator[None]:
-        only, modes = event.session, event.modes
+        only = event.session
         # A notice that stands for several servers names none.
         params: Json = {} if event.server is None else {"_meta": {"proxy": {"server": event.server}}}
         for method in sorted({NOTICES[kind] for kind in event.kinds}):
             notice = Notice(method, params)
             for session in self._there(only):
-                if modes is None or session.caller.mode in modes:
+                if self._differs_for(session.caller, event):
                     session.push(notice)
                 yield
             for stream in list(self._streams.values()) if only is None else ():
-                if stream.id in self._streams and stream.wants(method) and (modes is None or stream.mode in modes):
+                if stream.id in self._streams and stream.wants(method) and self._differs_for(stream.caller, event):
                     stream.push(method, params)
                 yield
+
+    def _differs_for(self, caller: Caller, event: OffersChanged) -> bool:
+        if event.modes is not None and self._eyes.mode(caller) not in event.modes:
+            return False
+        if event.viewers is not None:
+            return (caller.profile, caller.principal) in event.viewers
+        limited = self._eyes.limited(caller)
+        if limited is None:
+            return True
+        # On a connection of its own: what it sees of that server may be what has changed.
+        server = event.server
+        return event.session is not None and server is not None and any(limited.count(server, k) for k in event.kinds)
 
     def _there(self, only: str | None) -> Iterator[Session]:
         """The session of that id, or all; whoever leaves meanwhile is left out."""
@@ -188,6 +225,10 @@ class Audience:
         notices: dict[str, Notice] = {}
         for who in event.to:
             session, stream = self._sessions.get(who), self._streams.get(who)
+            listener = session or stream
+            limited = None if listener is None else self._eyes.limited(listener.caller)
+            if limited is not None and not limited.may_read(*target):
+                continue
             subscribed = session.subscriptions if session is not None else stream.forms if stream is not None else {}
             for uri in sorted(subscribed.get(target, ())):
                 if (notice := notices.get(uri)) is None:
@@ -216,8 +257,12 @@ class Audience:
                 session.push(notice)
             yield
 
+    def _concerns(self, session: Session, event: ServerSaid) -> bool:
+        limited = self._eyes.limited(session.caller)
+        return (limited is None or limited.knows(event.server)) and self._is_for(session, event)
+
     @staticmethod
-    def _concerns(session: Session, event: ServerSaid) -> bool:
+    def _is_for(session: Session, event: ServerSaid) -> bool:
         """Its own link's words are a session's; of a shared link only log messages, at the level it asked for."""
         own = event.owner == session.id or session.caller.solo
         if event.method != "notifications/message":

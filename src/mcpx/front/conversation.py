@@ -12,7 +12,7 @@ from mcpx.front.dispatch import Dispatcher
 from mcpx.front.notices import DROPPABLE, Notice
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json
-from mcpx.model.errors import INVALID_REQUEST, RpcError
+from mcpx.model.errors import INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
 from mcpx.wire import era, jsonrpc
 from mcpx.wire.peer import Peer
 
@@ -83,7 +83,7 @@ class ClientConversation:
         caller = self._dispatcher.modern_caller(message, self.visitor, self, solo=self._solo, mode=self._mode)
         self._begin(caller)
         if message["method"] == "subscriptions/listen":
-            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell, caller.mode)
+            stream = ListenStream(message["id"], message["params"].get("notifications"), self.tell, caller)
             return await self._dispatcher.listen(stream, caller, self._ending)
         return await self._dispatcher.serve_modern(message, caller)
 
@@ -111,6 +111,8 @@ class ClientConversation:
     # What is said to the client --------------------------------------------------------------------------------
 
     async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        if not self._dispatcher.gateway.knows(self.session.caller, server):
+            raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
         return await self.peer.request(method, params, id=self.session.question_id(server))
 
     def tell(self, method: str, params: Json) -> None:

@@ -44,7 +44,7 @@ SERVER: Json = {"name": "mcpx", "version": __version__}
 class Dispatcher:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.audience = Audience()
+        self.audience = Audience(gateway)
         self.admission = Admission(gateway.refused)
         self._seen: dict[tuple[str, str], float] = {}
         self.audience.listen_to(gateway.bus)
@@ -86,9 +86,10 @@ class Dispatcher:
 
     def _instructions(self, caller: Caller) -> str:
         generation = self.gateway.generation
-        surface = generation.surfaces.of(caller.mode)
-        direct = surface.shows_all(caller, self.gateway.catalogs.of(caller))  # compact menus tell of servers themselves
-        sources = [(source.name, source.instructions) for source in generation.sources if source.enabled]
+        surface = generation.surfaces.of(self.gateway.mode(caller))
+        catalog = self.gateway.catalogs.of(caller)
+        direct = surface.shows_all(caller, catalog)  # compact menus tell of servers themselves
+        sources = [(s.name, s.instructions) for s in generation.sources if s.enabled and catalog.knows(s.name)]
         return instructions(sources, direct=direct)
 
     def modern_caller(
@@ -189,6 +190,8 @@ class Dispatcher:
     async def listen(self, stream: ListenStream, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
         _admit(stream.wanted_uris())
+        if self.gateway.limited(caller) is not None:
+            await self.gateway.watched_by(caller)
         try:
             for uri in stream.wanted_uris():
                 target = await self.gateway.view(caller).locate(uri)

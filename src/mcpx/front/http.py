@@ -65,7 +65,6 @@ class HttpFront:
         """The last WebSocket is closed."""
         self._ending = False
         self._watching: asyncio.Task[None] | None = None
-        self._modes: tuple[Config | None, dict[str, str | None]] = (None, {})
         """The mode of each profile of a configuration."""
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
@@ -240,38 +239,36 @@ class HttpFront:
         self._tell_refused("token", exchange)
         refuse(exchange, refusal, self._reception, arrival)
 
-    def _mode_of(self, profile: str | None) -> tuple[bool, str | None]:
-        """Whether there is such a profile, and its mode."""
-        if profile is None:
-            return True, None
-        config = self._dispatcher.gateway.generation.config
-        if self._modes[0] is not config:
-            self._modes = config, {profile.name: profile.mode for profile in config.profiles}
-        return profile in self._modes[1], self._modes[1].get(profile)
-
     def _tell_refused(self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange) -> None:
         address = exchange.client[0] if exchange.client else ""
         self._dispatcher.gateway.bus.publish(DoorRefused(reason, address))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
-        """`path`: behind that of the profile; one that `ROUTES` does not have is empty."""
-        known, mode = self._mode_of(visitor.profile)
-        if not known:
+        """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where
+        the path asks for none."""
+        if visitor.profile is not None and not self._is_open(exchange, path, visitor):
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif path == "/mcp":
-            self._streamable.handle(exchange, visitor, mode)
+            self._streamable.handle(exchange, visitor)
         elif path.startswith("/mcp/"):
             self._streamable.handle(exchange, visitor, path[5:])
         elif path == "/sse":
-            self._open_legacy(exchange, visitor, mode)
+            self._open_legacy(exchange, visitor)
         elif path == "/messages":
             self._post_legacy(exchange, visitor)
         elif path == "/ws":
-            self._open_socket(exchange, visitor, mode)
+            self._open_socket(exchange, visitor)
         elif visitor.profile is None and path in self._pages and (page := self._pages[path](visitor)) is not None:
             self._show(exchange, *page)
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
+
+    def _is_open(self, exchange: Exchange, path: str, visitor: Visitor) -> bool:
+        """Whether there is such a profile. What began while there was one goes on, though nothing is seen there."""
+        warden = self._dispatcher.gateway.generation.warden
+        if warden is not None and warden.knows(visitor.profile):
+            return True
+        return path == "/messages" or (path.startswith("/mcp") and self._streamable.has_session(exchange, visitor))
 
     def _show(self, exchange: Exchange, body: bytes, kind: str) -> None:
         if exchange.method in ("GET", "HEAD"):
@@ -286,17 +283,13 @@ class HttpFront:
         if path == "/ready":
             exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
             return
-        told = self._dispatcher.gateway.health()
-        health: dict[str, object] = {"status": told["status"]}
-        if visitor is not None:
-            health |= {"version": __version__, "servers": self._seen_by(visitor, told["servers"])}
+        seen_by = Caller() if visitor is None else Caller(visitor.principal, visitor.profile, visitor.address)
+        health: Mapping[str, object] = self._dispatcher.gateway.health(None if visitor is None else seen_by)
+        if visitor is None:
+            health = {"status": health["status"]}
+        else:
+            health = {"status": health["status"], "version": __version__, "servers": health["servers"]}
         exchange.reply(200, codec.dump(health))
-
-    def _seen_by(self, visitor: Visitor, servers: Mapping[str, object]) -> Mapping[str, object]:
-        if not self._mode_of(visitor.profile)[0]:
-            return {}
-        sight = self._dispatcher.gateway.sight(Caller(visitor.principal, visitor.profile, visitor.address))
-        return servers if sight is None else {name: servers[name] for name in servers if sight.server(name)}
 
     def counts(self) -> Mapping[str, int]:
         """Sessions of clients that have one, by transport."""
@@ -305,13 +298,13 @@ class HttpFront:
 
     # HTTP+SSE of 2024-11-05 ------------------------------------------------------------------------------------
 
-    def _open_legacy(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def _open_legacy(self, exchange: Exchange, visitor: Visitor) -> None:
         if exchange.method != "GET":
             exchange.reply(405, b"", None, [("allow", "GET")])
             return
         if not self._streamable.admits(exchange, visitor):
             return
-        stream = _LegacyStream(self._dispatcher, exchange, visitor, mode)
+        stream = _LegacyStream(self._dispatcher, exchange, visitor)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
@@ -349,7 +342,7 @@ class HttpFront:
 
     # WebSocket -------------------------------------------------------------------------------------------------
 
-    def _open_socket(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def _open_socket(self, exchange: Exchange, visitor: Visitor) -> None:
         if not self._streamable.admits(exchange, visitor):
             return
         pending: list[bytes] = []
@@ -374,7 +367,6 @@ class HttpFront:
             self._dispatcher,
             socket.send,
             visitor=visitor,
-            mode=mode,
             congested=lambda: socket.congested,
             on_shutdown=socket.close,
         )
@@ -387,14 +379,13 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
+    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor) -> None:
         self.exchange = exchange
         self.visitor = visitor
         self.connection = ClientConversation(
             dispatcher,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             visitor=visitor,
-            mode=mode,
             congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

@@ -92,6 +92,11 @@ class Streamable:
             case _:
                 exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
 
+    def has_session(self, exchange: Exchange, visitor: Visitor) -> bool:
+        """Whether a request belongs to a session that there is."""
+        wanted = exchange.headers.get("mcp-session-id")
+        return wanted is not None and self._sessions.find(wanted, visitor) is not None
+
     # POST ----------------------------------------------------------------------------------------------------
 
     def _post(self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None) -> None:
@@ -325,7 +330,7 @@ class Streamable:
         def push(method: str, params: Json) -> None:
             stream.send(jsonrpc.notification(method, params))
 
-        listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller.mode)
+        listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller)
         return await self._dispatcher.listen(listening, caller, self._ending)
 
     # Who leaves ------------------------------------------------------------------------------------------------

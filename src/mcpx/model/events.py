@@ -10,6 +10,9 @@ from mcpx.model.offer import Kind, Offer
 
 log = logging.getLogger(__name__)
 
+Viewer = tuple[str | None, str]
+"""The profile and the principal of a caller: who has both alike sees the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffersChanged:
@@ -22,6 +25,8 @@ class OffersChanged:
     """The server whose lists they are; None when there are several."""
     modes: frozenset[str | None] | None = None
     """Only clients in these modes see a difference (None among them: the configured one); absent: everybody."""
+    viewers: frozenset[Viewer] | None = None
+    """Only these see a difference; absent: all who see everything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,11 @@ class Sight(Protocol):
     """Whatever it says no to reads as if it did not exist. Callers who see the same have the same object, so that what
     is made for one (a narrowed catalog, a menu) is there for all of them."""
 
+    @property
+    def weight(self) -> int:
+        """How much work one offer is, in patterns that may have to be tried."""
+        ...
+
     def server(self, name: str) -> bool:
         """Whether anything of that server may be known: its name, its state, its words."""
         ...
@@ -20,3 +25,21 @@ class Sight(Protocol):
     def resource(self, server: str, uri: str) -> bool:
         """A resource by the server's own URI, listed or not."""
         ...
+
+
+class Blind:
+    """Sees nothing: whoever came in through a profile that is gone."""
+
+    weight = 0
+
+    def server(self, name: str) -> bool:
+        return False
+
+    def offer(self, offer: Offer) -> bool:
+        return False
+
+    def resource(self, server: str, uri: str) -> bool:
+        return False
+
+
+NOTHING: Sight = Blind()

@@ -4,19 +4,32 @@ A configuration that guards nothing has none, and its calls pay nothing.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from mcpx.config import Config, Policy
 from mcpx.model.call import Caller, Json
 from mcpx.model.errors import DENIED, INVALID_PARAMS, RESOURCE_NOT_FOUND, Denied, NotFound
 from mcpx.model.events import Passage
+from mcpx.model.offer import Offer
 from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
 from mcpx.policy.rules import COMMANDS, Rule, Rules
 from mcpx.policy.showing import line
 from mcpx.policy.sight import Sight
+from mcpx.policy.sights import Effect, Sights
 from mcpx.policy.state import PolicyState
 
 Forward = Callable[[], Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is decided about a tool, whatever its arguments are."""
+
+    seen: bool
+    effect: Effect
+    because: list[str]
+    """What decided, a line each: of the profile, then of the rules."""
 
 
 class Warden:
@@ -28,14 +41,37 @@ class Warden:
         self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
         self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
         """None where the configuration has none."""
+        self.sights = Sights(config.profiles, self.rules)
+        self._modes = {profile.name: profile.mode for profile in config.profiles}
 
     def sight(self, caller: Caller) -> Sight | None:
         """What this caller sees; None: everything."""
-        return None
+        return self.sights.of(caller.profile, caller.principal)
+
+    def knows(self, profile: str | None) -> bool:
+        return profile in self._modes
+
+    def mode(self, profile: str) -> str | None:
+        """How a profile is shown; None: as everywhere."""
+        return self._modes.get(profile)
+
+    def explain(self, profile: str | None, principal: str, offer: Offer) -> Verdict:
+        because: list[str] = []
+        through = None if profile is None else self.sights.through(profile)
+        if through is not None:
+            seen, why = through.explain(offer)
+            because.append(f"profile {profile}: {why}")
+            if not seen:
+                return Verdict(False, "deny", because)
+        if self.rules is None:
+            return Verdict(True, "allow", because)
+        effect, lines = self.rules.explain(profile, principal, offer)
+        hidden = self.rules.hidden(profile, principal, offer)
+        return Verdict(not hidden, effect, [*because, *lines])
 
     def believes(self, server: str) -> bool:
         """Whether what tools of a server say of themselves is taken at its word; local commands are the user's own."""
-        return server in self._open or server == COMMANDS
+        return server in self._open or server == COMMANDS or self._state.pins.believes(server)
 
     def guard(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then."""

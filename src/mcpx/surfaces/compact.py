@@ -17,6 +17,7 @@ from mcpx.model.errors import INVALID_PARAMS, Denied, RpcError, Unavailable
 from mcpx.model.offer import Offer
 from mcpx.model.slices import in_slices
 from mcpx.surfaces.descriptions import describe_server
+from mcpx.surfaces.editions import Editions
 from mcpx.surfaces.files import reads_files
 from mcpx.surfaces.finding.found import Finder
 from mcpx.surfaces.finding.guide import LONGEST_SIGNATURE, Guide
@@ -65,8 +66,8 @@ class Compact(Surface):
         self._kept = surfaces.lasting.kept
         self._worker = surfaces.lasting.worker
         self._checker = surfaces.lasting.checker
-        self._menu: tuple[object, list[Json]] = (None, [])
-        self._contents: tuple[object, Menu] = (None, Menu((), {}))
+        self._menus: Editions[list[Json]] = Editions()
+        self._contents: Editions[Menu] = Editions()
         self._signatures: dict[int, tuple[Offer, str]] = {}
         """By the identity of the offer: of some schemas writing one takes 15 ms."""
         self._signed = 0
@@ -107,25 +108,26 @@ class Compact(Surface):
     # The surface -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, view: View, call: Call) -> Json:
-        edition, menu = await self.contents(view)
-        if self._menu[0] is not edition:
-            self._menu = (edition, self.definitions(menu))
-        tools = self._menu[1]
+        catalog, menu = await self.contents(view)
+        tools = self._menus.of(catalog, (menu,))
+        if tools is None:
+            tools = self._menus.keep(catalog, self.definitions(menu), (menu,))
         if (note := starting(view)) and tools:
             tools = [{**tools[0], "description": f"{tools[0].get('description', '')}\n{note}"}, *tools[1:]]
         return {"tools": tools}
 
-    async def contents(self, view: View) -> tuple[object, Menu]:
-        """What there is to tell of, and in which edition: the same one until something is different."""
+    async def contents(self, view: View) -> tuple[Catalog, Menu]:
+        """What there is to tell of, the same until something is different."""
         catalog = await view.prepare()
         services = view.services()
-        edition = (catalog, *((s.name, s.description, s.instructions) for s in services))
-        if self._contents[0] != edition:
+        edition = [(s.name, s.description, s.instructions) for s in services]
+        menu = self._contents.of(catalog, edition)
+        if menu is None:
             tools = tools_by_server(services, catalog.offers["tools"])
             words = await in_slices(purposes(services, tools)) if len(services) <= MOST_DESCRIBED else {}
             told = await in_slices(abouts(catalog.offers["tools"], self.settings.menu_budget))
-            self._contents = (edition, Menu(services, tools, words, told))
-        return self._contents
+            menu = self._contents.keep(catalog, Menu(services, tools, words, told), edition)
+        return catalog, menu
 
     async def call_tool(self, view: View, call: Call) -> Json:
         name = call.params.get("name")

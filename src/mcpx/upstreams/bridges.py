@@ -174,7 +174,13 @@ class Parking:
     @staticmethod
     def _owner(call: Call) -> tuple[str, ...]:
         target = call.params.get("name", call.params.get("uri"))
-        return (call.caller.principal, str(call.caller.client.get("name", "")), call.method, str(target))
+        return (
+            call.caller.profile or "",
+            call.caller.principal,
+            str(call.caller.client.get("name", "")),
+            call.method,
+            str(target),
+        )
 
     def _find(self, call: Call) -> Parked | None:
         state = call.params.get("requestState")

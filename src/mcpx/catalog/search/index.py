@@ -151,22 +151,30 @@ class Index:
         limit: int = 20,
         offset: int = 0,
         service: str | None = None,
+        among: Sequence[int] | None = None,
     ) -> Hits:
         """The page `[offset : offset + limit]` of the ranking, and how many matches there are in all.
 
-        A blank query matches everything, in order. `service` is a service's exact name.
+        A blank query matches everything, in order. `service` is a service's exact name; `among`: the positions that
+        count, in order, as if there were no others.
         """
         pool: Sequence[int] = range(self._count) if service is None else self._services.get(service, ())
+        if among is not None:
+            pool = among if service is None else sorted(set(pool).intersection(among))
         start = max(offset, 0)
         end = start + max(limit, 0)
         if not query.strip():
             hits = tuple(Hit(position, 0.0) for position in pool[start:end])
             return Hits(hits, len(pool), len(hits))
         lifted = self._lifted(query)
+        if among is not None and lifted:
+            seen = set(pool)
+            lifted = {position: bonus for position, bonus in lifted.items() if position in seen}
         parts = [query] if lifted else wishes(query[:LONGEST_QUERY])
         ranking = Ranking(parts, self._asking, self._postings, self._count, self._dampings)
         scores = ranking.scores
-        top = max(scores if service is None else (scores[position] for position in pool), default=0.0)
+        every = service is None and among is None
+        top = max(scores if every else (scores[position] for position in pool), default=0.0)
         for position, bonus in lifted.items():
             scores[position] += bonus
         matches = [position for position in pool if scores[position]]

@@ -7,9 +7,8 @@ that are no name (SUR-12). Of one service every tool is found: those that match,
 import asyncio
 from typing import TYPE_CHECKING
 
-from mcpx.catalog.catalog import Catalog
+from mcpx.catalog.catalog import Catalog, Searchable
 from mcpx.catalog.entries import LONGEST_TEXT, description_of, hints_of, parameters_of
-from mcpx.catalog.search import Index
 from mcpx.model.call import Json
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace, in_slices
@@ -37,8 +36,8 @@ class Finder:
         """What programs are told of a tool, by the identity of its offer: reading schemas costs more than finding."""
         self._indexing = asyncio.Lock()
 
-    async def index(self, catalog: Catalog) -> Index:
-        if catalog.indexed or len(catalog.offers["tools"]) <= AT_ONCE:
+    async def index(self, catalog: Catalog) -> Searchable:
+        if catalog.indexed or len(catalog.whole.offers["tools"]) <= AT_ONCE:
             return catalog.index
         async with self._indexing:
             return await in_slices(catalog.indexing())

@@ -69,15 +69,16 @@ class Meanings:
             return []
         plain = await self._by_plain_name(catalog)
         for form in _forms(name):
-            found = _exactly(catalog, form) or plain.get(_plain(form))
+            found = _exactly(catalog, form) or [o for o in plain.get(_plain(form), ()) if catalog.sees(o)]
             if found:
                 return found
         return []
 
     async def _by_plain_name(self, catalog: Catalog) -> dict[str, list[Offer]]:
         async with self._sorting:
-            if self._plain[0] is not catalog:
-                self._plain = (catalog, await in_slices(_sorted(catalog)))
+            whole = catalog.whole  # one for all, whatever each of them sees
+            if self._plain[0] is not whole:
+                self._plain = (whole, await in_slices(_sorted(whole)))
             return self._plain[1]
 
 

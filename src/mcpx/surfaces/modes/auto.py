@@ -13,6 +13,7 @@ from mcpx.catalog.catalog import Catalog
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json
 from mcpx.surfaces.choices import Choice
+from mcpx.surfaces.editions import Editions
 from mcpx.surfaces.large.preview import counted
 from mcpx.surfaces.results import owner_of
 from mcpx.surfaces.settings import AUTO_RULES, TOOL_PROXY
@@ -56,7 +57,7 @@ class Auto(Surface):
         super().__init__(surfaces)
         self._choices = surfaces.lasting.choices
         self._surface = surfaces.of
-        self._size: tuple[Catalog | None, int] = (None, 0)
+        self._sizes: Editions[int] = Editions()
 
     async def list_tools(self, view: View, call: Call) -> Json:
         anew = call.caller.session is None
@@ -89,9 +90,9 @@ class Auto(Surface):
             if rule.matches(client):
                 return Choice(client, rule.mode, rule.reason)
         offers, budget = catalog.offers["tools"], self.settings.auto_budget
-        if self._size[0] is not catalog:
-            self._size = (catalog, _size_of_all([offer.definition for offer in offers], ENOUGH * budget))
-        size, count = self._size[1], len(offers)
+        size, count = self._sizes.of(catalog), len(offers)
+        if size is None:
+            size = self._sizes.keep(catalog, _size_of_all([offer.definition for offer in offers], ENOUGH * budget))
         about = "about" if size <= ENOUGH * budget else "more than"
         told = f"{counted(count, 'tool')} take{'s' * (count == 1)} {about} {size:,} tokens, the budget is {budget:,}"
         return Choice(client, "direct" if size <= budget else COMPACT, told)

@@ -1,0 +1,177 @@
+"""A catalog as some callers see it: the whole one and which of its offers they see.
+
+Promised: what is not seen is found in no way, not by its name, its own name, its URI in any form, nor by a search or a
+count. It costs a few bytes for each offer that is seen: names, definitions, templates and the search index are those
+of the whole. Not promised: that a search ranks as if there were nothing else, for how rare a word is is told by all.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from mcpx.catalog.catalog import Catalog, Searchable
+from mcpx.catalog.naming import unwrap_uri
+from mcpx.model.offer import KINDS, Kind, Offer
+from mcpx.model.slices import Work
+
+if TYPE_CHECKING:
+    from mcpx.catalog.search.index import Hits
+
+_PIECE = 50
+"""Offers that are looked at between two points at which the work may be interrupted."""
+
+
+class Seen(Protocol):
+    """Who sees what; `policy.sight.Sight` is one."""
+
+    def server(self, name: str) -> bool: ...
+
+    def offer(self, offer: Offer) -> bool: ...
+
+    def resource(self, server: str, uri: str) -> bool: ...
+
+
+class Narrowed(Catalog):
+    """Made by `narrowing`, then only read."""
+
+    __slots__ = ("_from", "_members", "_places", "_seen_servers", "sight")
+
+    sight: Seen
+    _from: Catalog
+    _places: "array[int]"
+    """Of the tools that are seen, among all."""
+    _members: "array[int]"
+    """The identities of all that is seen, in order: a set of them would take ten times as much."""
+    _seen_servers: frozenset[str]
+
+    @classmethod
+    def empty(cls, whole: Catalog, sight: Seen) -> "Narrowed":
+        """Until it is known what is seen: nothing."""
+        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"))
+
+    @classmethod
+    def narrowing(cls, whole: Catalog, sight: Seen) -> Work["Narrowed"]:
+        seen: dict[Kind, tuple[Offer, ...]] = {}
+        places = array("I")
+        for kind in KINDS:
+            found: list[Offer] = []
+            for place, offer in enumerate(whole.offers[kind]):
+                if place % _PIECE == 0:
+                    yield
+                if sight.offer(offer):
+                    found.append(offer)
+                    if kind == "tools":
+                        places.append(place)
+            seen[kind] = tuple(found)
+        return cls._made(whole, sight, seen, places)
+
+    @classmethod
+    def _made(
+        cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]"
+    ) -> "Narrowed":
+        narrowed = cls.__new__(cls)
+        narrowed._from = whole
+        narrowed.sight = sight
+        narrowed.naming, narrowed.descriptions, narrowed.warnings = whole.naming, whole.descriptions, ()
+        narrowed.offers = MappingProxyType(dict(seen))
+        narrowed._places = places
+        narrowed._seen_servers = frozenset(offer.server for found in seen.values() for offer in found)
+        narrowed._members = array("Q", sorted(id(offer) for found in seen.values() for offer in found))
+        return narrowed
+
+    @property
+    def whole(self) -> Catalog:
+        return self._from
+
+    def knows(self, server: str) -> bool:
+        if server in self._seen_servers:
+            return True
+        # One of which nothing is seen though it offers something is nobody's business.
+        return self.sight.server(server) and not any(self._from.count(server, kind) for kind in KINDS)
+
+    def sees(self, offer: Offer) -> bool:
+        return self._has(offer) or self.sight.offer(offer)
+
+    def _has(self, offer: Offer) -> bool:
+        members, mark = self._members, id(offer)
+        at = bisect_left(members, mark)
+        return at < len(members) and members[at] == mark
+
+    def find(self, kind: Kind, public: str) -> Offer | None:
+        return self._if_seen(self._from.find(kind, public))
+
+    def native(self, kind: Kind, server: str, name: str) -> Offer | None:
+        return self._if_seen(self._from.native(kind, server, name))
+
+    def tools_named(self, native: str) -> Sequence[Offer]:
+        return [offer for offer in self._from.tools_named(native) if self._has(offer)]
+
+    def _if_seen(self, offer: Offer | None) -> Offer | None:
+        return offer if offer is not None and self._has(offer) else None
+
+    def count(self, server: str, kind: Kind) -> int:
+        return sum(offer.server == server for offer in self.offers[kind])
+
+    # Searching ---------------------------------------------------------------------------------------------------
+
+    @property
+    def indexed(self) -> bool:
+        return self._from.indexed
+
+    @property
+    def index(self) -> "Searchable":
+        return _NarrowedIndex(self._from.index, self._places)
+
+    def indexing(self) -> Work["Searchable"]:
+        yield from self._from.indexing()
+        return self.index
+
+    # URIs ----------------------------------------------------------------------------------------------------------
+
+    def resolve_uri(self, uri: str) -> tuple[str, str] | None:
+        listed = self.find("resources", uri)
+        if listed is not None:
+            return listed.server, listed.name
+        wrapped = unwrap_uri(uri)
+        if wrapped is not None:
+            return wrapped if self._from.has_server(wrapped[0]) and self.may_read(*wrapped) else None
+        # The first who has it may be one that is not seen.
+        server = next((offer.server for offer in self.offers["resources"] if offer.name == uri), None)
+        if server is None:
+            server = next((its for its in self._from.expanding(uri, self._has) if self.may_read(its, uri)), None)
+        return None if server is None else (server, uri)
+
+    def may_read(self, server: str, uri: str) -> bool:
+        """By the server's own URI, listed or not. What only templates lead to that are not seen is not seen either."""
+        if not self.sight.server(server) or not self.sight.resource(server, uri):
+            return False
+        if self.native("resources", server, uri) is not None:
+            return True
+        by_any = server in self._from.expanding(uri)
+        return not by_any or server in self._from.expanding(uri, self._has)
+
+
+class _NarrowedIndex:
+    """The index of the whole as `Narrowed` shows it: positions are those of the tools that are seen."""
+
+    __slots__ = ("_index", "_places")
+
+    def __init__(self, index: "Searchable", places: "array[int]") -> None:
+        self._index = index
+        self._places = places
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        offset: int = 0,
+        service: str | None = None,
+        among: Sequence[int] | None = None,
+    ) -> "Hits":
+        found = self._index.search(query, limit=limit, offset=offset, service=service, among=self._places)
+        hits = tuple(replace(hit, position=bisect_left(self._places, hit.position)) for hit in found.hits)
+        return replace(found, hits=hits)

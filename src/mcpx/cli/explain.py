@@ -1,0 +1,138 @@
+"""`mcpx explain PROFILE TOOL`: whether a tool is seen and may be called through a profile, and what decided it.
+
+By the config alone where that decides; else the servers are connected to, once, to see what they offer. Exit code 0: it
+may be called; 6: it is hidden or refused; 2: there is no such profile or tool.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from mcpx.catalog.catalog import Catalog
+from mcpx.catalog.naming import public_name
+from mcpx.cli.serve import unknown_profile
+from mcpx.cli.servers import plain
+from mcpx.config import Config
+from mcpx.model.errors import ConfigError
+from mcpx.model.offer import Offer
+from mcpx.policy.state import PolicyState
+from mcpx.policy.warden import Verdict, Warden
+
+NOT_ALLOWED = 6
+"""Exit code: it is hidden or refused."""
+EVERYTHING = "-"
+"""In the place of a profile: without one."""
+NAMED = 5
+
+
+def explain(
+    config: Config, profile: str, tool: str, principal: str, environ: Mapping[str, str], state: Path, as_json: bool
+) -> int:
+    names = [each.name for each in config.profiles]
+    if profile != EVERYTHING and profile not in names:
+        raise ConfigError([f"error: {unknown_profile(profile, names)}"])
+    through = None if profile == EVERYTHING else profile
+    warden = Warden(config, PolicyState(None))
+    offer = _by_config(config, warden, through, tool)
+    note = ""
+    if offer is None:
+        catalog, down = asyncio.run(_look(config, environ, state))
+        offer = _found(catalog, tool)
+        if offer is None and (offer := _assumed(config, tool)) is not None:
+            if offer.server not in down:
+                raise ConfigError([f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"])
+            note = (
+                f"server {offer.server!r} cannot be asked now ({plain(down[offer.server])}); judged by its name alone"
+            )
+        if offer is None:
+            raise ConfigError([f"error: {_unknown(catalog, tool)}"])
+    verdict = warden.explain(through, principal, offer)
+    if as_json:
+        told = {
+            "profile": through,
+            "principal": principal,
+            "server": offer.server,
+            "tool": offer.name,
+            "name": offer.public,
+            "seen": verdict.seen,
+            "effect": verdict.effect,
+            "because": verdict.because,
+            **({"note": note} if note else {}),
+        }
+        sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
+    else:
+        _print(offer, through, principal, verdict, note)
+    return 0 if verdict.seen and verdict.effect != "deny" else NOT_ALLOWED
+
+
+def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, note: str) -> None:
+    what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {plain(offer.public)}"
+    where = "without a profile" if profile is None else f"through profile {plain(profile)}"
+    said = {"allow": "seen, and may be called", "ask": "seen, and asked for at each call", "deny": "seen, and refused"}
+    sys.stdout.write(f"{what}\n{where}, for {plain(principal)}: {said[verdict.effect] if verdict.seen else 'hidden'}\n")
+    for line in [*verdict.because, *([note] if note else [])]:
+        sys.stdout.write(f"  {plain(line)}\n")
+
+
+def _by_config(config: Config, warden: Warden, profile: str | None, tool: str) -> Offer | None:
+    """Of which nothing more need be known: its server is not seen."""
+    offer = _assumed(config, tool)
+    through = None if profile is None else warden.sights.through(profile)
+    return offer if offer is not None and through is not None and not through.server(offer.server) else None
+
+
+def _assumed(config: Config, tool: str) -> Offer | None:
+    """The tool that `server.tool` says, if there is such a server; both may hold dots."""
+    found = [s for s in config.mcp_servers if tool.startswith(f"{s.name}.") and len(tool) > len(s.name) + 1]
+    if not found:
+        return None
+    server = max(found, key=lambda each: len(each.name))
+    name = tool[len(server.name) + 1 :]
+    return Offer("tools", server.name, name, public_name(server.name, name, server.prefix, config.naming), {})
+
+
+async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tuple[Catalog, dict[str, str]]:
+    """What is offered, and why some cannot say."""
+    from mcpx.core.gateway import Gateway
+    from mcpx.processes import process
+
+    logging.getLogger("mcpx").addHandler(logging.NullHandler())
+    once = tuple(replace(server, auto_reconnect=False) for server in config.mcp_servers)
+    gateway = Gateway(replace(config, mcp_servers=once), environ, state, looks=True)
+    try:
+        gateway.start()
+        upstreams = gateway.generation.upstreams
+        await asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values()))
+        await gateway.catalogs.ready()
+        down = {
+            name: upstream.status.last_error or upstream.status.state
+            for name, upstream in upstreams.items()
+            if not upstream.known
+        }
+        return gateway.catalog, down
+    finally:
+        await gateway.close()
+        await process.end_all()
+
+
+def _found(catalog: Catalog, tool: str) -> Offer | None:
+    for offer in catalog.offers["tools"]:
+        if tool in (offer.public, f"{offer.server}.{offer.name}"):
+            return offer
+    alike = catalog.tools_named(tool)
+    if len(alike) > 1:
+        names = " or ".join(f"{each.server}.{plain(each.name)}" for each in alike[:NAMED])
+        raise ConfigError([f"error: several servers have a tool {tool!r}; say {names}"])
+    return alike[0] if alike else None
+
+
+def _unknown(catalog: Catalog, tool: str) -> str:
+    names = [name for each in catalog.offers["tools"] for name in (each.public, f"{each.server}.{each.name}")]
+    near = get_close_matches(tool, names, 1, 0.5)
+    hint = f"; did you mean {plain(near[0])!r}?" if near else ""
+    return f"no server offers a tool {tool!r}{hint}"
