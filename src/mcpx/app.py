@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
@@ -28,9 +28,13 @@ from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.processes import process
-from mcpx.wire import descriptors, memory
-from mcpx.wire.logs import OURS, LogFile, Outlet, Plain
+from mcpx.wire import descriptors, logs, memory
+from mcpx.wire.logs import OURS
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.front.dispatch import Tracker
+    from mcpx.telemetry.following import Following
 
 log = logging.getLogger("mcpx")
 
@@ -122,7 +126,7 @@ async def _serve(run: Run, environ: Mapping[str, str]) -> int:
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
     tasks = Tasks("app")
-    upkeep = Upkeep(run, gateway, tasks)
+    upkeep = Upkeep(run, gateway, tasks, dispatcher)
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -194,8 +198,10 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks) -> None:
+    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, dispatcher: Dispatcher) -> None:
         self._run = run
+        self._dispatcher = dispatcher
+        self._following: Following | None = None
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
@@ -205,6 +211,7 @@ class Upkeep:
 
     async def start(self) -> None:
         config = self._run.config
+        self._follow(config)
         if config.path is None:
             return
         if self._run.state is not None:
@@ -226,6 +233,22 @@ class Upkeep:
     async def close(self) -> None:
         if self._control is not None:
             await self._control.close()
+        if self._following is not None:
+            await self._following.close()
+
+    def _follow(self, config: Config) -> None:
+        """Requests are followed while somebody wants to know: JSON logs, an audit trail, traces."""
+        settings = config.global_
+        if self._following is None:
+            if settings.log_format == "text" and settings.audit is None and settings.traces is None:
+                return
+            from mcpx.telemetry.following import Following
+
+            def set_tracker(tracker: "Tracker | None") -> None:
+                self._dispatcher.tracker = tracker
+
+            self._following = Following(self._gateway, set_tracker)
+        self._following.take_up(config)
 
     def reload_soon(self) -> None:
         self._tasks.start(self._store.propose(by="SIGHUP"))
@@ -236,7 +259,9 @@ class Upkeep:
 
     def _applied(self, config: Config) -> None:
         if not self._run.log_level_given:
-            _set_level(config.global_.log_level)
+            logs.set_level(config.global_.log_level)
+        logs.set_format(config.global_.log_format)
+        self._follow(config)
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
@@ -271,7 +296,11 @@ async def _serve_http(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upk
         what = (
             "not a possible host" if not isinstance(error, OSError) else os.strerror(number) if number else str(error)
         )
-        _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
+        _say(
+            run,
+            f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.",
+            logging.ERROR,
+        )
         return 1
     dispatcher.gateway.start()
     host = f"[{run.host}]" if ":" in run.host else run.host
@@ -288,12 +317,12 @@ def _greet(run: Run, url: str) -> None:
         servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
         commands = [command.name for command in run.config.commands if command.enabled]
         told = f" · commands: {_named(commands)}" if commands else ""
-        _say(f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
+        _say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
         return
-    _say(f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
-    _say(f"  MCP   {url}")
-    _say(f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
-    _say("  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
+    _say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
+    _say(run, f"  MCP   {url}")
+    _say(run, f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
+    _say(run, "  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
 
 
 def _named(names: list[str]) -> str:
@@ -311,36 +340,13 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 def _start_log(run: Run) -> None:
     """Log lines go to stderr or the log file, never to stdout."""
-    console = logging.StreamHandler(sys.stderr)
-    console.setFormatter(Plain(datefmt="%H:%M:%S"))
-    targets: list[logging.Handler] = [console]
-    if run.config.global_.log_file is not None:
-        folder = run.config.path.parent if run.config.path is not None else Path.cwd()
-        file = folder / run.config.global_.log_file
-        try:
-            handler = LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8")
-            os.chmod(file, 0o600)  # one that was there already
-        except OSError as error:
-            raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
-        handler.setFormatter(Plain())
-        targets.append(handler)
-    outlet = Outlet(targets)
-    for name in ("mcpx", "asyncio"):
-        root = logging.getLogger(name)
-        root.propagate = False
-        root.handlers[:] = [outlet]
-    _set_level(run.log_level)
-
-
-def _set_level(name: str) -> None:
-    """With a log file the console keeps to what is serious."""
-    level = getattr(logging, name)
-    root = logging.getLogger("mcpx")
-    root.setLevel(level)
-    for outlet in root.handlers:
-        if isinstance(outlet, Outlet):
-            console, *files = outlet.targets
-            console.setLevel(max(level, logging.WARNING) if files else level)
+    settings, file = run.config.global_, None
+    if settings.log_file is not None:
+        file = (run.config.path.parent if run.config.path is not None else Path.cwd()) / settings.log_file
+    try:
+        logs.start(run.log_level, settings.log_format, file)
+    except OSError as error:
+        raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
 
 
 async def _watch_room() -> None:
@@ -369,6 +375,9 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         log.error("in the event loop: %s", context.get("message"), exc_info=error)
 
 
-def _say(line: str) -> None:
+def _say(run: Run, line: str, level: int = logging.INFO) -> None:
+    """To whoever started it, whatever is logged."""
+    if run.config.global_.log_format == "json":
+        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line,), None))
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

@@ -225,6 +225,7 @@ class HttpFront:
             socket.send,
             visitor=visitor,
             mode=mode,
+            carrier="websocket",
             congested=lambda: socket.congested,
             on_shutdown=socket.close,
         )
@@ -245,6 +246,7 @@ class _LegacyStream:
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             visitor=visitor,
             mode=mode,
+            carrier="sse",
             congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

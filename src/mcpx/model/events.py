@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.offer import Kind, Offer
+from mcpx.model.requests import Span
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class Passage:
     """As they go to the server: the real target's, not those of a surface's tool that led to it."""
     rule: str | None = None
     """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be decided."""
+    span: Span | None = None
+    """Its place in a trace, where one is made."""
 
     @property
     def caller(self) -> Caller:
@@ -73,6 +76,13 @@ class Passage:
     @property
     def method(self) -> str:
         return self.call.method
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegins:
+    """One call, read, subscription or completion is about to be made; told in the context it is made in."""
+
+    passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class CallFinished:
 
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
 """`denied`: a rule, a person or a limit refused it, so no server heard of it."""
-Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallFinished
+Event = OffersChanged | ResourceUpdated | ServerSaid | UpstreamChanged | CallBegins | CallFinished
 Listener = Callable[[Any], None]
 
 
@@ -100,6 +110,14 @@ class Bus:
         """`listener` hears every event of these kinds."""
         for kind in kinds:
             self._listeners.setdefault(kind, []).append(listener)
+
+    def unsubscribe(self, listener: Listener, *kinds: type) -> None:
+        for kind in kinds:
+            rest = [one for one in self._listeners.get(kind, ()) if one != listener]
+            if rest:
+                self._listeners[kind] = rest
+            else:
+                self._listeners.pop(kind, None)
 
     def heard(self, kind: type) -> bool:
         """Whether anybody listens for that: what nobody hears need not be made."""

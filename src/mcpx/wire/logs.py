@@ -1,6 +1,7 @@
-"""How log lines go out: one line each, as plain text, and of each kind no more than somebody would read.
+"""How log lines go out: one line each, as plain text or JSON, and of each kind no more than somebody would read.
 
-Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`); a kind of line,
+Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`, and `AsJson`, where
+every line is one JSON object whatever is logged); a kind of line,
 which is its wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`). So no
 caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out.
 No promise: that there is no secret in it.
@@ -12,10 +13,16 @@ import logging.handlers
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
+
+import orjson
+
+from mcpx.model.requests import REQUEST, Request
 
 OURS: Final = {"ours": True}
 """`extra` of a record that holds our own words, or what was limited and cleaned already."""
@@ -31,6 +38,8 @@ KINDS = 1000
 LONGEST = 8_000
 """Characters of a line."""
 LONGEST_TRACEBACK = 20_000
+LONGEST_NAME = 200
+"""Characters of a server's name, in a field of its own."""
 
 STEERING: Final = (
     "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -94,6 +103,58 @@ class Plain(logging.Formatter):
         return text
 
 
+class AsJson(logging.Formatter):
+    """`time` (UTC), `level`, `logger`, `message`; `server`, `request_id`, `trace_id`, `error` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            message = record.getMessage()
+        except Exception as error:  # noqa: BLE001 - a line of others that does not fit its values
+            message = f"{record.msg} ({type(error).__name__} in its values)"
+        line: dict[str, str] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        server = server_of(record)
+        if server is not None:
+            line["server"] = plain(server[:LONGEST_NAME])
+            message = message.removeprefix(f"[{server}] ")
+        if len(message) > LONGEST:
+            message = message[:LONGEST] + "…"
+        ours = getattr(record, "ours", False)
+        line["message"] = "\n".join(map(plain, message.splitlines())) if ours else plain(message)
+        request = getattr(record, "request", None) or _asking()
+        if request is not None and not getattr(record, "counts", False):
+            line["request_id"] = request.id
+            if request.trace_id is not None:
+                line["trace_id"] = request.trace_id
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = _told(record.exc_info[1]).removeprefix("\n    ").replace("\n    ", "\n")
+        return orjson.dumps(line).decode()
+
+
+def _asking() -> Request | None:
+    """The request that a line belongs to. Not one that is over, though what it began goes on; nor for what is called
+    back by the loop, for that is called for everybody who uses a connection or a timer."""
+    request = REQUEST.get()
+    if request is None or request.over:
+        return None
+    try:
+        if asyncio.current_task() is None:
+            return None
+    except RuntimeError:
+        pass  # in a thread of the request's
+    return request
+
+
+def server_of(record: logging.LogRecord) -> str | None:
+    """Whom a line of ours is about."""
+    wording, args = record.msg, record.args
+    ours = record.name.startswith("mcpx") and isinstance(wording, str)
+    return str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+
+
 def _told(error: BaseException) -> str:
     """A traceback, indented, so that none of it looks like a line of the log; what the error says is one line."""
     told: list[str] = []
@@ -116,9 +177,12 @@ class _Kind:
 
     def count(self) -> logging.LogRecord:
         left_out, self.left_out = self.left_out, 0
-        whose = f"[{self._server}] " if self._server is not None else ""
-        text = f"{whose}… and {left_out:,} more like {self._wording!r}"
-        return logging.LogRecord(self.name, self.level, "", 0, "%s", (text,), None)
+        text = f"… and {left_out:,} more like {self._wording!r}"
+        of_server = self._server is not None
+        wording, args = ("[%s] %s", (self._server, text)) if of_server else ("%s", (text,))
+        record = logging.LogRecord(self.name, self.level, "", 0, wording, args, None)
+        record.counts = True  # of several requests
+        return record
 
 
 class Outlet(logging.Handler):
@@ -164,10 +228,10 @@ class Outlet(logging.Handler):
         super().close()
 
     def _kind(self, record: logging.LogRecord) -> _Kind:
-        wording, args = record.msg, record.args
+        wording = record.msg
         ours = record.name.startswith("mcpx") and isinstance(wording, str)
         # What others log may be worded anew each time.
-        whose = str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+        whose = server_of(record)
         key = (record.name, wording if ours else "", whose)
         kind = self._kinds.get(key)
         if kind is None:
@@ -200,4 +264,42 @@ class LogFile(logging.handlers.RotatingFileHandler):
         if monotonic() - self._complained > 60:
             self._complained = monotonic()
             why = plain(str(sys.exc_info()[1])[:200])
-            sys.stderr.write(f"mcpx: the log file {self.baseFilename} cannot be written: {why}\n")
+            said = f"mcpx: the log file {self.baseFilename} cannot be written: {why}"
+            if isinstance(self.formatter, AsJson):
+                said = self.formatter.format(logging.makeLogRecord({"name": "mcpx", "levelname": "ERROR", "msg": said}))
+            sys.stderr.write(said + "\n")
+
+
+def start(level: str, form: str, file: Path | None) -> None:
+    """Where lines go, for the whole process: stderr, and the file if there is one. Raises OSError."""
+    targets: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if file is not None:
+        targets.append(LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8"))
+        os.chmod(file, 0o600)  # one that was there already
+    outlet = Outlet(targets)
+    for name in ("mcpx", "asyncio"):
+        root = logging.getLogger(name)
+        root.propagate = False
+        root.handlers[:] = [outlet]
+    logging.lastResort = outlet  # for what libraries say
+    set_format(form)
+    set_level(level)
+
+
+def set_format(name: str) -> None:
+    for console, *files in _outlets():
+        console.setFormatter(AsJson() if name == "json" else Plain(datefmt="%H:%M:%S"))
+        for file in files:
+            file.setFormatter(AsJson() if name == "json" else Plain())
+
+
+def set_level(name: str) -> None:
+    """With a log file the console keeps to what is serious."""
+    level = getattr(logging, name)
+    logging.getLogger("mcpx").setLevel(level)
+    for console, *files in _outlets():
+        console.setLevel(max(level, logging.WARNING) if files else level)
+
+
+def _outlets() -> list[tuple[logging.Handler, ...]]:
+    return [outlet.targets for outlet in logging.getLogger("mcpx").handlers if isinstance(outlet, Outlet)]
