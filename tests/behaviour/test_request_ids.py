@@ -10,7 +10,7 @@ from fixtures.gateway import Gateway
 
 Json = dict[str, Any]
 
-ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]+")
+ID = re.compile(r"[0-9a-f]{16}")
 HEADER = "mcpx-request-id"
 
 

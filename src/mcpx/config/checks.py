@@ -50,6 +50,7 @@ class _Checks:
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
         for index, origin in enumerate(as_list((as_map(self._tree.get("server")) or {}).get("allowed_origins")) or ()):
             self._origin(origin, ("server", "allowed_origins", index))
+        self._traces(as_map((as_map(self._tree.get("global")) or {}).get("traces")) or {}, ("global", "traces"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -69,6 +70,10 @@ class _Checks:
             for position, name in enumerate(as_list(rule.get("profiles")) or ()):
                 self._known(name, self._profiles, "profile", ("policy", "rules", index, "profiles", position))
         return self._warnings
+
+    def _traces(self, traces: Tree, path: KeyPath) -> None:
+        self._url(traces.get("endpoint"), _SCHEMES["http"], (*path, "endpoint"), dialled=True)
+        self._headers(traces.get("headers"), (*path, "headers"))
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")

@@ -1,21 +1,18 @@
 """Which request of a client something belongs to: an id for people, and the trace it is part of (W3C Trace Context).
 
-Promise: an id is short, and unique over processes. It is made when somebody asks for it; a request that goes well and
-that nobody follows never has one. `REQUEST` and `SPAN` belong to the task that answers a request and to what it
-starts; they are set only while requests are followed (JSON logs, audit, traces).
+Promise: an id is short, unique over processes, and tells nothing of other requests. It is made when somebody asks for
+it; a request that goes well and that nobody follows never has one. `REQUEST` and `SPAN` belong to the task that answers
+a request and to what it starts; they are set only while requests are followed (JSON logs, audit, traces).
 """
 
-import itertools
+import random
 import re
-import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
 from mcpx.model.call import Caller, Json, as_object
 
-_PREFIX: Final = secrets.token_hex(4)
-_numbers = itertools.count(1)
 _CLEAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?:-[!-~]{0,200})?)")
@@ -25,7 +22,7 @@ MOST_STATE: Final = 512
 
 
 def new_id() -> str:
-    return f"{_PREFIX}-{next(_numbers):x}"
+    return f"{random.getrandbits(64):016x}"
 
 
 class Trace:

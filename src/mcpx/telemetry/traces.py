@@ -66,8 +66,9 @@ class Traces:
         self._fetcher = fetcher
         self._spans: deque[bytes] = deque()
         self._size = self._dropped = 0
-        self._some, self._many = asyncio.Event(), asyncio.Event()
+        self._some, self._many, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._tasks = Tasks("traces")
+        self._exporting: asyncio.Task[None] | None = None
         self._pause = 0.0
         self._down = False
         self._about: dict[str, list[bytes]] = {}
@@ -87,7 +88,7 @@ class Traces:
     def start(self, bus: Bus) -> None:
         bus.subscribe(self._calls, CallBegins)
         bus.subscribe(self._called, CallFinished)
-        self._tasks.start(self._export())
+        self._exporting = self._tasks.start(self._export(), apart=True)
 
     def stop(self, bus: Bus) -> None:
         """No more spans are made; those there are still go out."""
@@ -175,16 +176,16 @@ class Traces:
     async def _export(self) -> None:
         while True:
             await self._some.wait()
-            try:
-                async with asyncio.timeout(EVERY):
-                    await self._many.wait()
-            except TimeoutError:
-                pass
+            await _within(EVERY, self._many)
+            if not self._spans:
+                return  # the end
             if await self._send(TIMEOUT):
                 self._pause = 0.0
+            elif self._ending.is_set():
+                return
             else:
                 self._pause = min(max(PAUSES[0], self._pause * 2), PAUSES[1])
-                await asyncio.sleep(self._pause)
+                await _within(self._pause, self._ending)
 
     async def _send(self, timeout: float) -> bool:
         """Some of what waits, once. False: the collector took none, and they wait on."""
@@ -227,10 +228,11 @@ class Traces:
         for raw in batch:
             self._spans.popleft()
             self._size -= len(raw)
-        if not self._spans:
-            self._some.clear()
-        if len(self._spans) < AT_ONCE:
-            self._many.clear()
+        if not self._ending.is_set():
+            if not self._spans:
+                self._some.clear()
+            if len(self._spans) < AT_ONCE:
+                self._many.clear()
         return True
 
     def _trouble(self, why: str) -> None:
@@ -240,21 +242,29 @@ class Traces:
 
     async def close(self) -> None:
         """What is left is sent, if the collector takes it at once."""
+        for event in (self._ending, self._some, self._many):
+            event.set()
+        if self._exporting is not None:
+            await asyncio.wait([self._exporting], timeout=PARTING)  # not cut off: what is on its way would go twice
         await self._tasks.close()
-        try:
-            async with asyncio.timeout(PARTING):
-                while self._spans and await self._send(PARTING):
-                    pass
-        except TimeoutError:
-            pass
         if lost := len(self._spans) + self._dropped:
             log.warning("%d spans did not reach the collector", lost)
 
 
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Until it happens, but no longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
 def endpoint(base: str) -> str:
     """Where spans are posted: below the collector's address, unless that says it all."""
-    base = base.rstrip("/")
-    return base if base.endswith(PATH) else base + PATH
+    address, mark, query = base.partition("?")
+    address = address.rstrip("/")
+    return (address if address.endswith(PATH) else address + PATH) + mark + query
 
 
 def _start(span: Span, kind: int) -> None:
