@@ -117,7 +117,8 @@ class Traces:
         _target(span, method, jsonrpc.params_of(message).get("name"), jsonrpc.params_of(message).get("uri"))
         for key, value in _CARRIERS.get(request.carrier, {}).items():
             told.append(otlp.usual(key, value))
-        told.append(otlp.attribute("jsonrpc.request.id", str(message["id"])))
+        if isinstance(rid := message["id"], str) or abs(rid) < 2**64:  # of larger ones Python may refuse to tell
+            told.append(otlp.attribute("jsonrpc.request.id", str(rid)))
         told.append(otlp.attribute("mcpx.request_id", request.id))
         if (caller := request.caller) is not None:
             told.append(otlp.usual("mcp.protocol.version", caller.version))
@@ -125,7 +126,7 @@ class Traces:
             if caller.profile is not None:
                 told.append(otlp.usual("mcpx.profile", caller.profile[: otlp.LONGEST]))
             if caller.session is not None and request.carrier == "http":
-                told.append(otlp.attribute("mcp.session.id", caller.session))
+                told.append(otlp.usual("mcp.session.id", caller.session))
         self._end(span, failure)
 
     def _calls(self, event: CallBegins) -> None:

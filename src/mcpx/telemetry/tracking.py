@@ -4,6 +4,7 @@ Implements `front.dispatch.Tracker`. There is one only while somebody wants to k
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from mcpx.wire.exchange import Headers
 
 if TYPE_CHECKING:
     from mcpx.telemetry.traces import Traces
+
+log = logging.getLogger(__name__)
 
 CANCELLED = "cancelled"
 
@@ -78,4 +81,7 @@ class Tracker:
         request.over = True
         span = request.span
         if span is not None and span.sampled and self.traces is not None:
-            self.traces.answered(request, span, message, failure)
+            try:
+                self.traces.answered(request, span, message, failure)
+            except Exception:  # whoever watches must not break what they watch
+                log.exception("a span could not be made")
