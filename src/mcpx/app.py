@@ -31,12 +31,14 @@ from mcpx.model.events import CallFinished
 from mcpx.model.redaction import Redactor
 from mcpx.processes import process
 from mcpx.telemetry.telemetry import Telemetry
-from mcpx.wire import descriptors, memory
-from mcpx.wire.logs import OURS, LogFile, Outlet, Plain, hear_the_unheard
+from mcpx.wire import descriptors, logs, memory
+from mcpx.wire.logs import OURS
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
+    from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
+    from mcpx.telemetry.following import Following
 
 log = logging.getLogger("mcpx")
 
@@ -144,7 +146,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry)
+    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher)
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -217,9 +219,11 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry) -> None:
+    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry, dispatcher: Dispatcher) -> None:
         self._run = run
         self._telemetry = telemetry
+        self._dispatcher = dispatcher
+        self._following: Following | None = None
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
@@ -231,6 +235,7 @@ class Upkeep:
 
     async def start(self) -> None:
         config = self._run.config
+        self._follow(config)
         if config.path is None:
             return
         if self._run.state is not None:
@@ -263,6 +268,22 @@ class Upkeep:
     async def close(self) -> None:
         if self._control is not None:
             await self._control.close()
+        if self._following is not None:
+            await self._following.close()
+
+    def _follow(self, config: Config) -> None:
+        """Requests are followed while somebody wants to know: JSON logs, an audit trail, traces."""
+        settings = config.global_
+        if self._following is None:
+            if settings.log_format == "text" and settings.audit is None and settings.traces is None:
+                return
+            from mcpx.telemetry.following import Following
+
+            def set_tracker(tracker: "Tracker | None") -> None:
+                self._dispatcher.tracker = tracker
+
+            self._following = Following(self._gateway, set_tracker)
+        self._following.take_up(config)
 
     def reload_soon(self) -> None:
         self._tasks.start(self._store.propose(by="SIGHUP"))
@@ -292,8 +313,10 @@ class Upkeep:
         if self.front is not None:
             self.front.take_up(config)
         if not self._run.log_level_given:
-            _set_level(config.global_.log_level)
+            logs.set_level(config.global_.log_level)
+        logs.set_format(config.global_.log_format)
         self._telemetry.take_up(config)
+        self._follow(config)
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
@@ -342,7 +365,11 @@ async def _serve_http(
         what = (
             "not a possible host" if not isinstance(error, OSError) else os.strerror(number) if number else str(error)
         )
-        _say(f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.")
+        _say(
+            run,
+            f"mcpx: cannot listen on {run.host}:{run.port}: {what}. Another port: --port 0 takes any free one.",
+            logging.ERROR,
+        )
         return 1
     dispatcher.gateway.start()
     host = f"[{run.host}]" if ":" in run.host else run.host
@@ -359,12 +386,12 @@ def _greet(run: Run, url: str) -> None:
         servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
         commands = [command.name for command in run.config.commands if command.enabled]
         told = f" · commands: {_named(commands)}" if commands else ""
-        _say(f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
+        _say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
         return
-    _say(f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
-    _say(f"  MCP   {url}")
-    _say(f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
-    _say("  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
+    _say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
+    _say(run, f"  MCP   {url}")
+    _say(run, f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
+    _say(run, "  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
 
 
 def _named(names: list[str]) -> str:
@@ -381,38 +408,14 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _start_log(run: Run, redactor: Redactor) -> None:
-    """Log lines go to stderr or the log file, never to stdout; whoever writes them."""
-    console = logging.StreamHandler(sys.stderr)
-    console.setFormatter(Plain(datefmt="%H:%M:%S"))
-    targets: list[logging.Handler] = [console]
-    if run.config.global_.log_file is not None:
-        folder = run.config.path.parent if run.config.path is not None else Path.cwd()
-        file = folder / run.config.global_.log_file
-        try:
-            handler = LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8")
-            os.chmod(file, 0o600)  # one that was there already
-        except OSError as error:
-            raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
-        handler.setFormatter(Plain())
-        targets.append(handler)
-    outlet = Outlet(targets, redactor.redact)
-    for name in ("", "mcpx", "asyncio"):
-        root = logging.getLogger(name)
-        root.propagate = False
-        root.handlers[:] = [outlet]
-    hear_the_unheard()
-    _set_level(run.log_level)
-
-
-def _set_level(name: str) -> None:
-    """With a log file the console keeps to what is serious."""
-    level = getattr(logging, name)
-    root = logging.getLogger("mcpx")
-    root.setLevel(level)
-    for outlet in root.handlers:
-        if isinstance(outlet, Outlet):
-            console, *files = outlet.targets
-            console.setLevel(max(level, logging.WARNING) if files else level)
+    """Log lines go to stderr or the log file, never to stdout."""
+    settings, file = run.config.global_, None
+    if settings.log_file is not None:
+        file = (run.config.path.parent if run.config.path is not None else Path.cwd()) / settings.log_file
+    try:
+        logs.start(run.log_level, settings.log_format, file, redactor.redact)
+    except OSError as error:
+        raise ConfigError([f"error: the log file {file} cannot be written: {error.strerror}"]) from None
 
 
 async def _watch_room() -> None:
@@ -441,6 +444,9 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         log.error("in the event loop: %s", context.get("message"), exc_info=error)
 
 
-def _say(line: str) -> None:
+def _say(run: Run, line: str, level: int = logging.INFO) -> None:
+    """To whoever started it, whatever is logged."""
+    if run.config.global_.log_format == "json":
+        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line,), None))
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

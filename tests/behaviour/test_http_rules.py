@@ -471,7 +471,8 @@ def test_discover_says_what_is_supported(port: int) -> None:
     refused = modern("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}})
     reply = post(port, refused, {**modern_headers(refused), "MCP-Protocol-Version": "1900-01-01"})
     assert reply.error == (400, 1, -32022)
-    assert reply.json["error"]["data"] == {"supported": [MODERN], "requested": "1900-01-01"}
+    supported = {"supported": [MODERN], "requested": "1900-01-01", "request_id": reply.get("mcpx-request-id")}
+    assert reply.json["error"]["data"] == supported
 
 
 NO_CAPABILITIES = request("tools/list", {"_meta": {META + "protocolVersion": MODERN}})
@@ -1131,8 +1132,9 @@ def test_with_a_token_every_front_serves(guarded: Gateway) -> None:
 def test_a_session_belongs_to_the_token_that_made_it(guarded: Gateway) -> None:
     """SEC-1: to anybody else it does not exist, in exactly the words of one that never did."""
     alice = Session(guarded.port, headers=ALICE)
-    never = list(without_session(guarded.port, {**BOB, "Mcp-Session-Id": "never"}))
-    stolen = list(without_session(guarded.port, {**BOB, "Mcp-Session-Id": alice.id}))
+    bob = {**BOB, "X-Request-Id": "the-same"}
+    never = list(without_session(guarded.port, {**bob, "Mcp-Session-Id": "never"}))
+    stolen = list(without_session(guarded.port, {**bob, "Mcp-Session-Id": alice.id}))
     assert [reply.error for reply in stolen] == [(404, None, -32600)] * 5
     assert [reply.body for reply in stolen] == [reply.body for reply in never]
     assert alice.request("ping")["result"] == {}

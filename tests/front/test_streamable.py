@@ -788,7 +788,9 @@ def test_what_belongs_to_a_modern_request_comes_on_its_own_stream() -> None:
 
 
 @pytest.mark.parametrize("modern", [True, False])
-def test_a_bug_is_an_internal_error_that_tells_nothing(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_an_internal_error_that_tells_nothing_but_where_to_look(
+    modern: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with front() as at:
 
@@ -799,7 +801,9 @@ def test_a_bug_is_an_internal_error_that_tells_nothing(modern: bool, monkeypatch
             ann = at.client() if modern else await at.client().greet()
             reply = ann.modern("tools/list") if modern else ann.ask("tools/list")
             message = await reply.json()
-            assert message["error"] == {"code": -32603, "message": "Internal error"}
+            (which,) = message["error"].pop("data").values()
+            assert message["error"] == {"code": -32603, "message": f"Internal error (request {which})"}
+            assert f"answering tools/list failed (request {which})" in caplog.text
             assert reply.status == 200
             assert at.open == 0
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import io
+import json
 import logging
 import os
 import stat
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.model.requests import REQUEST, Request
 from mcpx.wire import logs
-from mcpx.wire.logs import OURS, Brief, LogFile, Outlet, Plain
+from mcpx.wire.logs import OURS, AsJson, Brief, LogFile, Outlet, Plain
 
 NASTY = "\x1b[31mred\r\n12:00:00 ERROR forged\x85next\u2028line\u2029par\u202egnp\x9b2J\x00\x07 文字"
 
@@ -148,3 +150,61 @@ def test_a_log_file_that_cannot_be_written_is_said_once_and_tried_again(
     handler.handle(record)
     handler.close()
     assert (tmp_path / "log").read_text() == "x\n"
+
+
+@pytest.fixture
+def as_json(log: logging.Logger) -> logging.Logger:
+    outlet = log.handlers[0]
+    assert isinstance(outlet, Outlet)
+    outlet.targets[0].setFormatter(AsJson())
+    return log
+
+
+def test_as_json_every_line_is_an_object_whatever_is_logged(as_json: logging.Logger, stream: io.StringIO) -> None:
+    """OBS-1."""
+    as_json.warning("[%s] said %s", "a", NASTY)
+    as_json.handlers[0].handle(logging.LogRecord("others", logging.WARNING, "", 0, "%d of %d", ("no number",), None))
+    as_json.error("%s", "error: wrong\n  --> here\x1b", extra=OURS)
+    as_json.warning("%s", "z" * 10_000_000)
+    try:
+        raise ExceptionGroup(NASTY, [OSError(NASTY), KeyError("x" * 100_000)])
+    except ExceptionGroup:
+        as_json.exception("failed on %s", NASTY)
+    raw = stream.getvalue()
+    lines = [json.loads(line) for line in raw.splitlines()]
+    assert len(lines) == 5 and raw.replace("\n", "").isprintable()
+    assert lines[0]["server"] == "a" and lines[0]["message"].startswith("said ") and "文字" in lines[0]["message"]
+    assert lines[1]["message"] == "%d of %d (TypeError in its values)"
+    assert lines[2]["message"] == "error: wrong\n  --> here\\x1b"
+    assert len(lines[3]["message"]) == logs.LONGEST + 1
+    assert lines[4]["error"].splitlines()[0].endswith("Traceback (most recent call last):")
+    assert max(map(len, raw.splitlines())) < 60_000
+    assert all(set(line) <= {"time", "level", "logger", "server", "message", "error"} for line in lines)
+
+
+def test_as_json_a_line_names_its_request_while_that_is_being_answered(
+    as_json: logging.Logger, stream: io.StringIO
+) -> None:
+    """OBS-1: not after that, not what the loop calls back, and not the count of what was left out."""
+
+    async def main() -> None:
+        request = Request("mine")
+        request.trace_id = "ab" * 16
+        REQUEST.set(request)
+        as_json.info("now")
+        await asyncio.create_task(asyncio.to_thread(as_json.info, "in a thread"))
+        called = asyncio.Event()
+        asyncio.get_running_loop().call_soon(lambda: (as_json.info("called back"), called.set()))
+        await called.wait()
+        for _ in range(100):
+            as_json.info("often")
+        as_json.handlers[0].close()
+        request.over = True
+        as_json.info("over")
+        as_json.info("the bug", extra={"request": request})
+
+    asyncio.run(main())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    named = {line["message"] for line in lines if line.get("request_id") == "mine"}
+    assert named == {"now", "in a thread", "often", "the bug"}
+    assert {line.get("trace_id") for line in lines if line["message"] in named} == {"ab" * 16}

@@ -59,6 +59,7 @@ class _Checks:
         ):
             for index, text in enumerate(as_list(front.get(key)) or ()):
                 judge(text, ("server", key, index))
+        self._traces(as_map((as_map(self._tree.get("global")) or {}).get("traces")) or {}, ("global", "traces"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
         for index, command in maps_in(self._tree.get("commands")):
@@ -96,6 +97,10 @@ class _Checks:
             for position, pattern in enumerate(as_list(profile.get(key)) or ()):
                 if _text(pattern) in ("", "!"):
                     self._findings.add("not a pattern: it matches nothing", (*path, key, position), hint="'*' is all")
+
+    def _traces(self, traces: Tree, path: KeyPath) -> None:
+        self._url(traces.get("endpoint"), _SCHEMES["http"], (*path, "endpoint"), dialled=True)
+        self._headers(traces.get("headers"), (*path, "headers"))
 
     def _front_auth(self, auth: Tree, path: KeyPath) -> None:
         self._unique(auth.get("tokens"), (*path, "tokens"), "token")

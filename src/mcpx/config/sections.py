@@ -138,10 +138,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """Where traces of calls go; needs the extra `otel`."""
+    """Where traces of calls go, in the form of OpenTelemetry."""
 
     endpoint: str
-    """Of the collector, OTLP over HTTP: `http://localhost:4318`."""
+    """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is missing."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Sent along, for collectors that want a key."""
     sample: Annotated[float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1")] = 1.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import Denied, RpcError
-from mcpx.model.events import Bus, CallFinished, Outcome, Passage
+from mcpx.model.events import Bus, CallBegins, CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Relay:
 
     async def _passing(self, warden: "Warden | None", passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
+        if self._bus.heard(CallBegins):
+            self._bus.publish(CallBegins(passage))
         outcome: Outcome = "ok"
         code: int | None = None
         try:

@@ -5,7 +5,8 @@ belongs to the session that `initialize` began.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from mcpx.front.audience import ListenStream, Session
 from mcpx.front.dispatch import Dispatcher
@@ -28,6 +29,7 @@ class ClientConversation:
         visitor: Visitor,
         solo: bool = False,
         mode: str | None = None,
+        carrier: str = "stdio",
         congested: Callable[[], bool] = lambda: False,
         on_first: Callable[[Caller], None] = lambda caller: None,
         on_shutdown: Callable[[], None] = lambda: None,
@@ -36,6 +38,7 @@ class ClientConversation:
         self.visitor = visitor
         self._solo = solo
         self._mode = mode
+        self._carrier = carrier
         self._congested = congested
         self._on_first = on_first
         self._on_shutdown = on_shutdown
@@ -43,11 +46,17 @@ class ClientConversation:
         self._begun = False
         self._ending = asyncio.Event()
         self.session = Session(self._push)
-        self.peer = Peer("client", transmit, self, answer_garbage=True)
+        self.peer = Peer("client", transmit, self, answer_garbage=True, identify=True)
 
     # What the client says --------------------------------------------------------------------------------------
 
-    async def request(self, message: Json) -> Json:
+    def request(self, message: Json) -> Coroutine[Any, Any, Json]:
+        tracker = self._dispatcher.tracker
+        if tracker is None:
+            return self._request(message)
+        return tracker.follow(message, None, self._carrier, self._request(message))
+
+    async def _request(self, message: Json) -> Json:
         admission = self._dispatcher.admission
         admission.enter()
         try:

@@ -5,8 +5,8 @@ Knows no transport. A front brings the way messages come and go; the dispatcher 
 
 import asyncio
 import time
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Protocol
 
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
@@ -17,7 +17,9 @@ from mcpx.front.notices import encoded
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Call, Caller, Json, Voice, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
+from mcpx.model.requests import REQUEST, Request
 from mcpx.wire import era, jsonrpc
+from mcpx.wire.exchange import Headers
 
 REMEMBERED = 1024
 """Modern clients of which is known when they first came."""
@@ -41,9 +43,35 @@ CAPABILITIES: Json = {
 SERVER: Json = {"name": "mcpx", "version": __version__}
 
 
+class Tracker(Protocol):
+    """Whoever follows requests: gives them their ids, and their place in a trace."""
+
+    def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
+        """In the task that answers the request."""
+        ...
+
+    def attend(self, request: Request, message: Json, work: Coroutine[Any, Any, Json]) -> Coroutine[Any, Any, Json]:
+        """`work` is what answers it."""
+        ...
+
+    def follow(
+        self, message: Json, headers: Headers | None, carrier: str, work: Coroutine[Any, Any, Json]
+    ) -> Coroutine[Any, Any, Json]:
+        """Both."""
+        ...
+
+    def note(
+        self, message: Json, headers: Headers | None, carrier: str, work: Callable[[], Json]
+    ) -> tuple[Json, Request]:
+        """The same of what is answered at once."""
+        ...
+
+
 class Dispatcher:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
+        self.tracker: Tracker | None = None
+        """None: nobody wants to know of requests that go well."""
         self.audience = Audience(gateway)
         self.admission = Admission(gateway.refused)
         self._seen: dict[tuple[str, str], float] = {}
@@ -69,6 +97,7 @@ class Dispatcher:
             voice=voice,
             since=time.monotonic(),
         )
+        _followed(session.caller)
         return {
             "protocolVersion": session.caller.version,
             "capabilities": CAPABILITIES,
@@ -128,20 +157,23 @@ class Dispatcher:
 
     async def serve_modern(self, message: Json, caller: Caller) -> Json:
         method = message["method"]
+        request = None if self.tracker is None else _followed(caller)
         if method in era.REMOVED:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
         if method == "server/discover":
             return era.as_modern(method, self.discover(caller))
-        return era.as_modern(method, await self.gateway.handle(Call(method, message["params"], caller)))
+        call = Call(method, message["params"], caller, None, request)
+        return era.as_modern(method, await self.gateway.handle(call))
 
     async def serve_older(self, message: Json, session: Session, voice: Voice | None = None) -> Json:
         """`voice`: the way back on the stream of this very request, where requests have one."""
         method, params = message["method"], jsonrpc.params_of(message)
+        request = None if self.tracker is None else _followed(session.caller)
         if method == "ping":
             return {}
         if method == "logging/setLevel":
             return await self._set_level(session, params.get("level"))
-        call = Call(method, params, session.caller, voice)
+        call = Call(method, params, session.caller, voice, request)
         if method == "resources/subscribe":
             return await self._subscribe(call, session)
         if method == "resources/unsubscribe":
@@ -189,6 +221,7 @@ class Dispatcher:
 
     async def listen(self, stream: ListenStream, caller: Caller, until: asyncio.Event) -> Json:
         """Answer one `subscriptions/listen` when the end has come. Servers are subscribed before it is acknowledged."""
+        _followed(caller)
         _admit(stream.wanted_uris())
         if self.gateway.limited(caller) is not None:
             await self.gateway.watched_by(caller)
@@ -210,6 +243,13 @@ class Dispatcher:
         finally:
             self.audience.leave_stream(stream)
             await self.gateway.stop_listening(stream.id)
+
+
+def _followed(caller: Caller) -> Request | None:
+    """The request that is being answered, if somebody follows it; they learn who asks."""
+    if (request := REQUEST.get()) is not None:
+        request.caller = caller
+    return request
 
 
 def weight_of(params: Json) -> int:

@@ -367,6 +367,7 @@ class HttpFront:
             self._dispatcher,
             socket.send,
             visitor=visitor,
+            carrier="websocket",
             congested=lambda: socket.congested,
             on_shutdown=socket.close,
         )
@@ -386,6 +387,7 @@ class _LegacyStream:
             dispatcher,
             lambda raw: exchange.write(sse_frame(raw, event="message")),
             visitor=visitor,
+            carrier="sse",
             congested=lambda: exchange.congested,
             on_shutdown=exchange.end,
         )

@@ -8,6 +8,7 @@ from typing import Final
 
 from mcpx.model.call import Json
 from mcpx.model.errors import INTERNAL_ERROR, RpcError
+from mcpx.model.requests import identity
 from mcpx.wire import codec, jsonrpc
 
 DROPPABLE: Final = ("notifications/progress", "notifications/message")
@@ -20,7 +21,7 @@ def encoded(message: Json) -> bytes:
         return codec.dump(message)
     except codec.Unencodable as error:
         problem = RpcError(INTERNAL_ERROR, f"the answer cannot be written as JSON: {error}")
-        return codec.dump(jsonrpc.failure(message.get("id"), problem))
+        return codec.dump(jsonrpc.failure(message.get("id"), problem, identity))
 
 
 class Parcel:

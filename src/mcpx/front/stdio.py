@@ -17,7 +17,6 @@ from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import INVALID_REQUEST, RpcError
-from mcpx.wire import jsonrpc
 from mcpx.wire.flow import Intake
 from mcpx.wire.framing import Framing, MessageReader, frame
 from mcpx.wire.pipes import Gathered, handed_over
@@ -103,7 +102,7 @@ class StdioFront:
 
     def _skipped(self, size: int, reason: str, head: bytes) -> None:
         error = RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}")
-        self._connection.peer.send(jsonrpc.failure(None, error))
+        self._connection.peer.refuse(None, error)
 
     def output_closed(self) -> None:
         self._sent.set()

@@ -8,22 +8,21 @@ modern era's: no session, a closed connection is the cancellation, an error trav
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache, partial
 from typing import Any, cast
 
 from mcpx.front.audience import ListenStream
-from mcpx.front.dispatch import Dispatcher, weight_of
+from mcpx.front.dispatch import Dispatcher, Tracker, weight_of
 from mcpx.front.http_session import HttpSession, ModernVoice, PostVoice
 from mcpx.front.notices import encoded
 from mcpx.front.sessions import Sessions
-from mcpx.front.streams import PostStream, refuse
+from mcpx.front.streams import REQUEST_ID, PostStream, refuse
 from mcpx.front.turns import Turns
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import (
     HEADER_MISMATCH,
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     REQUEST_CANCELLED,
@@ -32,8 +31,9 @@ from mcpx.model.errors import (
     gateway_ending,
     overloaded,
 )
+from mcpx.model.requests import answering, clean, new_id
 from mcpx.wire import codec, era, jsonrpc
-from mcpx.wire.exchange import Exchange, whole_number
+from mcpx.wire.exchange import Exchange, Headers, whole_number
 from mcpx.wire.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -160,8 +160,7 @@ class Streamable:
         rid, method = message["id"], message["method"]
         if method == "initialize" or rid in owner.running:
             text = "initialize was already answered" if method == "initialize" else f"id {rid!r} is already in flight"
-            exchange.reply(200, encoded(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, text))))
-            return
+            return _refuse(exchange, 200, rid, RpcError(INVALID_REQUEST, text))
         if method == "shutdown":
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
             self._sessions.end(owner)
@@ -173,22 +172,24 @@ class Streamable:
         self._admission.running += 1
         stream = owner.stream(exchange, rid)
         exchange.on_disconnect = stream.detach
-        task = self._tasks.start(self._serve_older(owner, stream, message))
+        task = self._tasks.start(self._serve_older(owner, stream, message, exchange.headers))
         task.add_done_callback(lambda task: self._served(owner, stream, rid, task))
         self._open[stream] = owner.running[rid] = task
 
-    async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json) -> None:
+    async def _serve_older(self, owner: HttpSession, stream: PostStream, message: Json, headers: Headers) -> None:
         rid = message["id"]
+        serve = self._dispatcher.serve_older(message, owner.session, PostVoice(owner, stream))
+        if self._dispatcher.tracker is not None:
+            serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
         failed: RpcError | None = None
         try:
-            reply = jsonrpc.result(
-                rid, await self._dispatcher.serve_older(message, owner.session, PostVoice(owner, stream))
-            )
+            reply = jsonrpc.result(rid, await serve)
         except RpcError as error:
-            reply, failed = jsonrpc.failure(rid, error), error
+            reply, failed = _failed(stream, error, headers), error
         except Exception:
-            log.exception("answering %s failed", message["method"])
-            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+            which = stream.request_id = stream.request_id or _named(headers)
+            log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+            reply = jsonrpc.broken(message["id"], which)
         owner.running.pop(rid, None)  # with the answer the id is free
         stream.finish(reply, failed)
 
@@ -198,7 +199,7 @@ class Streamable:
         self._admission.running -= 1
         self._open.pop(stream, None)
         if task.cancelled():
-            stream.finish(jsonrpc.failure(rid, RpcError(REQUEST_CANCELLED, "Request cancelled")))
+            stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, "Request cancelled")))
         if owner.running.get(rid) is task:
             del owner.running[rid]
 
@@ -207,16 +208,23 @@ class Streamable:
         try:
             weight = weight_of(params)
         except RpcError as error:
-            exchange.reply(200, encoded(jsonrpc.failure(message["id"], error)))
-            return
+            return _refuse(exchange, 200, message["id"], error)
         owner = self._sessions.begin(visitor, weight)
         if owner is None:
             self._turn_away(exchange, message["id"], "gateway.sessions", too_many_sessions())
             return
-        result = self._dispatcher.greet(params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode)
+
+        def greet() -> Json:
+            return self._dispatcher.greet(params, owner.session, visitor, PostVoice(owner), solo=False, mode=mode)
+
+        headers = [("mcp-session-id", owner.session.id)]
+        if self._dispatcher.tracker is None:
+            result = greet()
+        else:
+            result, request = self._dispatcher.tracker.note(message, exchange.headers, "http", greet)
+            headers.append((REQUEST_ID, request.id))
         self._dispatcher.audience.join(owner.session)
-        body = encoded(jsonrpc.result(message["id"], result))
-        exchange.reply(200, body, headers=[("mcp-session-id", owner.session.id)])
+        exchange.reply(200, encoded(jsonrpc.result(message["id"], result)), headers=headers)
 
     def _notified(self, owner: HttpSession, message: Json) -> None:
         method, params = message["method"], jsonrpc.params_of(message)
@@ -245,7 +253,8 @@ class Streamable:
 
     def _turn_away(self, exchange: Exchange, rid: str | int | None, limit: str, denied: Denied) -> None:
         self._dispatcher.gateway.refused[limit] += 1
-        refuse(exchange, jsonrpc.failure(rid, denied), denied)
+        which = _named(exchange.headers)
+        refuse(exchange, jsonrpc.failure(rid, denied, lambda: which), denied, [(REQUEST_ID, which)])
 
     # GET and DELETE --------------------------------------------------------------------------------------------
 
@@ -287,7 +296,7 @@ class Streamable:
         except RpcError as error:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
             return
-        task = self._tasks.start(self._serve_modern(stream, message, caller))
+        task = self._tasks.start(self._serve_modern(stream, message, caller, exchange.headers))
         # In this era closing the connection is how a client cancels.
         exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
@@ -312,18 +321,20 @@ class Streamable:
                     given.setdefault(key, []).append(value)
             era.check_param_headers(annotations, params.get("arguments"), given)
 
-    async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller) -> None:
-        rid = message["id"]
+    async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller, headers: Headers) -> None:
+        listens = message["method"] == "subscriptions/listen"
+        serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
+        if self._dispatcher.tracker is not None:
+            serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
         failed: RpcError | None = None
         try:
-            listens = message["method"] == "subscriptions/listen"
-            serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
-            reply = jsonrpc.result(rid, await serve)
+            reply = jsonrpc.result(message["id"], await serve)
         except RpcError as error:
-            reply, failed = jsonrpc.failure(rid, error), error
+            reply, failed = _failed(stream, error, headers), error
         except Exception:
-            log.exception("answering %s failed", message["method"])
-            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+            which = stream.request_id = stream.request_id or _named(headers)
+            log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+            reply = jsonrpc.broken(message["id"], which)
         stream.finish(reply, failed)
 
     async def _listen(self, stream: PostStream, message: Json, caller: Caller) -> Json:
@@ -332,6 +343,14 @@ class Streamable:
 
         listening = ListenStream(message["id"], message["params"].get("notifications"), push, caller)
         return await self._dispatcher.listen(listening, caller, self._ending)
+
+    @staticmethod
+    def _followed(
+        tracker: Tracker, stream: PostStream, message: Json, headers: Headers, work: Coroutine[Any, Any, Json]
+    ) -> Coroutine[Any, Any, Json]:
+        request = tracker.begin(message, headers, "http")
+        stream.request_id = request.id
+        return tracker.attend(request, message, work)
 
     # Who leaves ------------------------------------------------------------------------------------------------
 
@@ -343,7 +362,7 @@ class Streamable:
         Turns().do(map(self._sessions.end, sessions))
 
     def _break_off(self, stream: PostStream) -> None:
-        stream.finish(jsonrpc.failure(stream.request, RpcError(REQUEST_CANCELLED, "the token is not good any more")))
+        stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, "the token is not good any more")))
         if (task := self._open.get(stream)) is not None:
             task.cancel()
 
@@ -371,7 +390,7 @@ class Streamable:
         if self._open:
             await asyncio.wait(self._open.values(), timeout=grace)
         for stream, task in list(self._open.items()):
-            stream.finish(jsonrpc.failure(stream.request, gateway_ending()))
+            stream.finish(_failed(stream, gateway_ending()))
             task.cancel()
         for owner in self._sessions:
             self._sessions.end(owner)
@@ -400,7 +419,20 @@ def _id_of(message: Any) -> str | int | None:
 
 
 def _refuse(exchange: Exchange, status: int, rid: str | int | None, error: RpcError) -> None:
-    exchange.reply(status, encoded(jsonrpc.failure(rid, error)))
+    which = _named(exchange.headers)
+    exchange.reply(status, encoded(jsonrpc.failure(rid, error, lambda: which)), headers=[(REQUEST_ID, which)])
+
+
+def _failed(stream: PostStream, error: RpcError, headers: Headers | None = None) -> Json:
+    which = stream.request_id
+    if which is None:
+        which = stream.request_id = _named(headers)
+    return jsonrpc.failure(stream.request, error, lambda: which)
+
+
+def _named(headers: Headers | None) -> str:
+    """An id for a request that nobody follows: its client's own, if it gave one."""
+    return (None if headers is None else clean(headers.get("x-request-id"))) or new_id()
 
 
 def _accepts(header: str | None, *kinds: str) -> bool:

@@ -11,6 +11,7 @@ first; one that goes on like that loses its connection, and comes back for what 
 import heapq
 import math
 import time
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from mcpx.front.notices import Parcel, encoded
@@ -26,6 +27,8 @@ EVENT_STREAM: Final = (
     ("cache-control", "no-cache, no-transform"),
     ("x-accel-buffering", "no"),
 )
+REQUEST_ID: Final = "mcpx-request-id"
+"""The header that tells the id of a request."""
 PING: Final = b": ping\n\n"
 RETRY_MS: Final = 500
 """How soon a client may poll again for a stream that was closed in mid-call, where the server named no time."""
@@ -200,7 +203,7 @@ class PostStream:
 
     __slots__ = (
         *("_exchange", "_keeper", "_line", "_log", "_primed", "delivered", "done", "finished_at", "name", "opened_at"),
-        *("request", "started", "visitor"),
+        *("request", "request_id", "started", "visitor"),
     )
 
     def __init__(
@@ -218,6 +221,8 @@ class PostStream:
         """The id of the request that is answered here."""
         self.visitor: Visitor | None = None
         """Who waits for it, where it belongs to no session."""
+        self.request_id: str | None = None
+        """By which people find it in logs; told in a header where it is known in time."""
         self.done = exchange is None
         self.started = False
         """It is an event stream now; before that it may still become a plain JSON reply."""
@@ -270,9 +275,10 @@ class PostStream:
         if not self.started:  # a client that has left knows of no stream that it could come back for
             if self._exchange is not None:
                 if isinstance(error, Denied) and error.http_status is not None:
-                    refuse(self._exchange, reply, error)
+                    refuse(self._exchange, reply, error, self._named())
                 else:
-                    self._exchange.reply(200 if self.name else _status(reply), encoded(reply))
+                    status = 200 if self.name else _status(reply)
+                    self._exchange.reply(status, encoded(reply), headers=self._named())
             return
         self._write(Parcel(encoded(reply)))
         self._end()
@@ -320,9 +326,12 @@ class PostStream:
         if self._keeper is not None:
             self._keeper.begun(self)
         if self._exchange is not None:
-            self._exchange.stream(200, EVENT_STREAM)
+            self._exchange.stream(200, (*EVENT_STREAM, *self._named()))
             if self._primed:
                 self._exchange.write(sse_frame(b"", id=f"{self.name}-0", retry=retry_ms))
+
+    def _named(self) -> Sequence[tuple[str, str]]:
+        return () if self.request_id is None else ((REQUEST_ID, self.request_id),)
 
     def _write(self, parcel: Parcel) -> None:
         if self.name and self._log is None:
@@ -346,10 +355,10 @@ class PostStream:
             exchange.end()
 
 
-def refuse(exchange: Exchange, reply: Json, denied: Denied) -> None:
+def refuse(exchange: Exchange, reply: Json, denied: Denied, headers: Sequence[tuple[str, str]] = ()) -> None:
     """In either era: 429 or 503, and when to come again."""
     seconds = str(max(1, math.ceil(denied.retry_after or 0)))
-    exchange.reply(denied.http_status or 503, encoded(reply), headers=[("retry-after", seconds)])
+    exchange.reply(denied.http_status or 503, encoded(reply), headers=[("retry-after", seconds), *headers])
 
 
 def _status(reply: Json) -> int:

@@ -6,7 +6,10 @@ JSON as it came off the wire: what only passes through is neither validated nor 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+
+if TYPE_CHECKING:
+    from mcpx.model.requests import Request
 
 Json = dict[str, Any]
 
@@ -92,6 +95,13 @@ class Call:
     caller: Caller
     own_voice: Voice | None = None
     """Where each call has a stream of its own: the way back on that."""
+    request: "Request | None" = None
+    """The client's request that it belongs to, where requests are followed."""
+
+    @property
+    def id(self) -> str | None:
+        """By which people find the request in logs; None where requests are not followed."""
+        return None if self.request is None else self.request.id
 
     @property
     def voice(self) -> Voice | None:

@@ -65,6 +65,8 @@ class RpcError(McpxError):
         """Unknown fields of an upstream's error object; they survive."""
         self.http_status: int | None = None
         """The status of the HTTP answer it came with, if it was not a success."""
+        self.foreign = False
+        """Somebody else's own: it is passed on as it is."""
 
     @property
     def passing(self) -> bool:
@@ -86,12 +88,14 @@ class RpcError(McpxError):
             return cls(INTERNAL_ERROR, "the server sent an error that is not an object")
         fields: dict[str, Any] = dict(error)  # pyright: ignore[reportUnknownArgumentType]
         code, message, data = fields.pop("code", None), fields.pop("message", None), fields.pop("data", None)
-        return cls(
+        made = cls(
             code if isinstance(code, int) else INTERNAL_ERROR,
             message if isinstance(message, str) else str(message),
             data,
             extra=fields or None,
         )
+        made.foreign = True
+        return made
 
 
 def gateway_ending() -> RpcError:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.offer import Kind, Offer
+from mcpx.model.requests import Span
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ class Passage:
     """As they go to the server: the real target's, not those of a surface's tool that led to it."""
     rule: str | None = None
     """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be decided."""
+    span: Span | None = None
+    """Its place in a trace, where one is made."""
 
     @property
     def caller(self) -> Caller:
@@ -78,6 +81,13 @@ class Passage:
     @property
     def method(self) -> str:
         return self.call.method
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegins:
+    """One call, read, subscription or completion is about to be made; told in the context it is made in."""
+
+    passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,7 @@ Event = (
     | ResourceUpdated
     | ServerSaid
     | UpstreamChanged
+    | CallBegins
     | CallFinished
     | ToolsListed
     | DoorRefused

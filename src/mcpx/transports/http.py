@@ -30,6 +30,7 @@ from mcpx.model.errors import (
     RpcError,
     Unavailable,
 )
+from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
 from mcpx.transports.replies import Delivery, Reply, loaded, unsent
 from mcpx.transports.standing import StandingStream, listen
@@ -171,6 +172,10 @@ class HttpConversation:
             lines = self._headers_for(method, params)
         except RpcError as error:
             raise RpcError(error.code, f"{self.name}: {error.message}") from None
+        trace = b""
+        if meanwhile is not None and (span := SPAN.get()) is not None:
+            trace = header_lines([(k.encode(), v.encode()) for k, v in span.headers()])
+            lines += trace
         rid, wait, message = self.waiting.open(method, params, meanwhile, timeout)
         try:
             body = codec.dump(message)
@@ -179,7 +184,7 @@ class HttpConversation:
             raise RpcError(INVALID_REQUEST, f"the message cannot be sent: {error}") from None
         reply = Reply(self, rid, wait)
         if proving is not None:
-            reply.proof, reply.asked = proving.proof, (method, params, message)
+            reply.proof, reply.asked = proving.proof, (method, params, message, trace)
         if proving is None or proved:
             reply.carrier = self._pool.start("POST", self._target, lines, body, reply)
         else:
@@ -240,8 +245,9 @@ class HttpConversation:
 
     def repeat(self, reply: "Reply") -> Abortable:
         """Send a request with the proof there is by now."""
-        method, params, message = reply.asked
-        return self._pool.start("POST", self._target, self._headers_for(method, params), codec.dump(message), reply)
+        method, params, message, trace = reply.asked
+        lines = self._headers_for(method, params) + trace
+        return self._pool.start("POST", self._target, lines, codec.dump(message), reply)
 
     def deliver(self, method: str, body: bytes, sink: "Delivery") -> Abortable:
         return self._pool.start(method, self._target, self._lines, body, sink, brief=True)

@@ -86,7 +86,7 @@ class Reply:
         self.proof: Proof | None = None
         self.repeated = False
         self.pending: asyncio.Task[Any] | None = None
-        self.asked: tuple[str, Json, Json] = ("", {}, {})
+        self.asked: tuple[str, Json, Json, bytes] = ("", {}, {}, b"")
         """Method, params and message, where it may have to be sent again with another proof."""
         self._left = False
         self._polling: asyncio.TimerHandle | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
+from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
 from mcpx.upstreams.bridges import answer_for_older
 from mcpx.upstreams.lease import Lease
@@ -218,6 +219,8 @@ class Link:
 
     def _send(self, method: str, params: Json, lease: Lease) -> Awaitable[Json]:
         assert self._talk is not None
+        if (span := SPAN.get()) is not None:
+            params = span.told(params)
         return self._talk.request(method, params, meanwhile=lease, timeout=self.server.call_timeout)
 
     async def request(self, message: Json) -> Json:

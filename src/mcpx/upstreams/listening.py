@@ -35,7 +35,7 @@ class Listening:
         """Listen for what is wanted now; the listening before it ends when this one stands."""
         previous = self._running
         self._acknowledged = acknowledged = asyncio.Event()
-        self._running = self._tasks.start(self._keep_on(acknowledged))
+        self._running = self._tasks.start(self._keep_on(acknowledged), apart=True)
         with contextlib.suppress(TimeoutError):  # a server that never acknowledges must not hold up its own calls
             async with asyncio.timeout(min(self._link.server.timeout, ACKNOWLEDGED_WITHIN)):
                 await acknowledged.wait()

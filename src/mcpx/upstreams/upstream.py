@@ -132,7 +132,8 @@ class Upstream:
         self._solo = caller
         if self._living is None and self.server.enabled:
             # A lazy server is started once to learn what it offers; from then on only when it is called.
-            self._living = self._tasks.start(self._life.run(asleep=self.server.lazy and self.known))
+            work = self._life.run(asleep=self.server.lazy and self.known)
+            self._living = self._tasks.start(work, apart=True)
 
     async def _connect(self) -> str | None:
         """One attempt; what went wrong, if anything."""

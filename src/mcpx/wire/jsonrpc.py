@@ -3,10 +3,11 @@
 MCP narrows JSON-RPC: ids are strings or integers, params are objects, batches are refused in every revision.
 """
 
-from typing import Any, Literal, TypeGuard
+from collections.abc import Callable
+from typing import Any, Literal, TypeGuard, cast
 
 from mcpx.model.call import Json
-from mcpx.model.errors import RpcError
+from mcpx.model.errors import INTERNAL_ERROR, RpcError
 
 MessageKind = Literal["request", "notification", "response", "invalid"]
 
@@ -52,5 +53,17 @@ def result(id: str | int, value: Json) -> Json:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def failure(id: str | int | None, error: RpcError) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "error": error.to_json()}
+def failure(id: str | int | None, error: RpcError, request_id: Callable[[], str] | None = None) -> Json:
+    """`request_id`: by which people find the request in logs; an error of ours tells it, in `data` where that has
+    room for it. Somebody else's stays as it is (PRO-6)."""
+    told = error.to_json()
+    if request_id is not None and not error.foreign:
+        data = told.get("data")
+        if data is None or isinstance(data, dict):
+            told["data"] = {**cast(Json, data or {}), "request_id": request_id()}
+    return {"jsonrpc": "2.0", "id": id, "error": told}
+
+
+def broken(id: str | int, request_id: str) -> Json:
+    """The answer to a request that met a bug of ours; the log says more, under that id."""
+    return failure(id, RpcError(INTERNAL_ERROR, f"Internal error (request {request_id})"), lambda: request_id)

@@ -1,6 +1,7 @@
-"""How log lines go out: one line each, as plain text, and of each kind no more than somebody would read.
+"""How log lines go out: one line each, as plain text or JSON, and of each kind no more than somebody would read.
 
-Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`); a kind of line,
+Promise: what a peer put into a value begins no line of its own and steers no terminal (`Plain`, and `AsJson`, where
+every line is one JSON object whatever is logged); a kind of line,
 which is its wording and the server it tells of, is limited in rate, and what was left out is counted (`Outlet`). So no
 caller of `log` has to think of either. Our own words (`OURS`) may have several lines, and are never left out. An outlet
 that was given a way to redact lets no text out that did not go through it: messages before they are cut, and the whole
@@ -14,10 +15,16 @@ import os
 import re
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
+
+import orjson
+
+from mcpx.model.requests import REQUEST, Request
 
 OURS: Final = {"ours": True}
 """`extra` of a record that holds our own words, or what was limited and cleaned already."""
@@ -33,6 +40,8 @@ KINDS = 1000
 LONGEST = 8_000
 """Characters of a line."""
 LONGEST_TRACEBACK = 20_000
+LONGEST_NAME = 200
+"""Characters of a server's name, in a field of its own."""
 
 STEERING: Final = (
     "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -96,6 +105,58 @@ class Plain(logging.Formatter):
         return text
 
 
+class AsJson(logging.Formatter):
+    """`time` (UTC), `level`, `logger`, `message`; `server`, `request_id`, `trace_id`, `error` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            message = record.getMessage()
+        except Exception as error:  # noqa: BLE001 - a line of others that does not fit its values
+            message = f"{record.msg} ({type(error).__name__} in its values)"
+        line: dict[str, str] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        server = server_of(record)
+        if server is not None:
+            line["server"] = plain(server[:LONGEST_NAME])
+            message = message.removeprefix(f"[{server}] ")
+        if len(message) > LONGEST:
+            message = message[:LONGEST] + "…"
+        ours = getattr(record, "ours", False)
+        line["message"] = "\n".join(map(plain, message.splitlines())) if ours else plain(message)
+        request = getattr(record, "request", None) or _asking()
+        if request is not None and not getattr(record, "counts", False):
+            line["request_id"] = request.id
+            if request.trace_id is not None:
+                line["trace_id"] = request.trace_id
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = _told(record.exc_info[1]).removeprefix("\n    ").replace("\n    ", "\n")
+        return orjson.dumps(line).decode()
+
+
+def _asking() -> Request | None:
+    """The request that a line belongs to. Not one that is over, though what it began goes on; nor for what is called
+    back by the loop, for that is called for everybody who uses a connection or a timer."""
+    request = REQUEST.get()
+    if request is None or request.over:
+        return None
+    try:
+        if asyncio.current_task() is None:
+            return None
+    except RuntimeError:
+        pass  # in a thread of the request's
+    return request
+
+
+def server_of(record: logging.LogRecord) -> str | None:
+    """Whom a line of ours is about."""
+    wording, args = record.msg, record.args
+    ours = record.name.startswith("mcpx") and isinstance(wording, str)
+    return str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+
+
 def _told(error: BaseException, redact: Callable[[str], str] = str) -> str:
     """A traceback, indented, so that none of it looks like a line of the log; what the error says is one line."""
     told: list[str] = []
@@ -118,9 +179,12 @@ class _Kind:
 
     def count(self) -> logging.LogRecord:
         left_out, self.left_out = self.left_out, 0
-        whose = f"[{self._server}] " if self._server is not None else ""
-        text = f"{whose}… and {left_out:,} more like {self._wording!r}"
-        return logging.LogRecord(self.name, self.level, "", 0, "%s", (text,), None)
+        text = f"… and {left_out:,} more like {self._wording!r}"
+        of_server = self._server is not None
+        wording, args = ("[%s] %s", (self._server, text)) if of_server else ("%s", (text,))
+        record = logging.LogRecord(self.name, self.level, "", 0, wording, args, None)
+        record.counts = True  # of several requests
+        return record
 
 
 class _Redacted(logging.Formatter):
@@ -138,15 +202,18 @@ class Outlet(logging.Handler):
     """The one handler of the log: limits, redacts, then hands on."""
 
     def __init__(self, targets: Sequence[logging.Handler], redact: Callable[[str], str] | None = None) -> None:
-        """`redact` takes out of a text what must not be said; the targets have their formatters by now."""
+        """`redact` takes out of a text what must not be said."""
         super().__init__()
         self.targets = tuple(targets)
         self._redact = redact
-        if redact is not None:
-            for target in targets:
-                target.setFormatter(_Redacted(target.formatter or Plain(), redact))
+        for target in targets:
+            self.write_as(target, target.formatter or Plain())
         self._kinds: dict[tuple[str, str, str | None], _Kind] = {}
         self._timer: asyncio.TimerHandle | None = None
+
+    def write_as(self, target: logging.Handler, form: logging.Formatter) -> None:
+        """Have a target's lines formatted so."""
+        target.setFormatter(form if self._redact is None else _Redacted(form, self._redact))
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "ours", False):
@@ -182,10 +249,10 @@ class Outlet(logging.Handler):
         super().close()
 
     def _kind(self, record: logging.LogRecord) -> _Kind:
-        wording, args = record.msg, record.args
+        wording = record.msg
         ours = record.name.startswith("mcpx") and isinstance(wording, str)
         # What others log may be worded anew each time.
-        whose = str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
+        whose = server_of(record)
         key = (record.name, wording if ours else "", whose)
         kind = self._kinds.get(key)
         if kind is None:
@@ -242,4 +309,44 @@ class LogFile(logging.handlers.RotatingFileHandler):
         if monotonic() - self._complained > 60:
             self._complained = monotonic()
             why = plain(str(sys.exc_info()[1])[:200])
-            sys.stderr.write(f"mcpx: the log file {self.baseFilename} cannot be written: {why}\n")
+            said = f"mcpx: the log file {self.baseFilename} cannot be written: {why}"
+            if isinstance(self.formatter, AsJson):
+                said = self.formatter.format(logging.makeLogRecord({"name": "mcpx", "levelname": "ERROR", "msg": said}))
+            sys.stderr.write(said + "\n")
+
+
+def start(level: str, form: str, file: Path | None, redact: Callable[[str], str] | None = None) -> None:
+    """Where lines go, for the whole process, whoever writes them: stderr, and the file if there is one. Raises
+    OSError."""
+    targets: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if file is not None:
+        targets.append(LogFile(file, maxBytes=10 * 2**20, backupCount=2, encoding="utf-8"))
+        os.chmod(file, 0o600)  # one that was there already
+    outlet = Outlet(targets, redact)
+    for name in ("", "mcpx", "asyncio"):
+        root = logging.getLogger(name)
+        root.propagate = False
+        root.handlers[:] = [outlet]
+    hear_the_unheard()
+    set_format(form)
+    set_level(level)
+
+
+def set_format(name: str) -> None:
+    for outlet in _outlets():
+        for target in outlet.targets:
+            datefmt = None if isinstance(target, LogFile) else "%H:%M:%S"
+            outlet.write_as(target, AsJson() if name == "json" else Plain(datefmt=datefmt))
+
+
+def set_level(name: str) -> None:
+    """With a log file the console keeps to what is serious."""
+    level = getattr(logging, name)
+    logging.getLogger("mcpx").setLevel(level)
+    for outlet in _outlets():
+        console, *files = outlet.targets
+        console.setLevel(max(level, logging.WARNING) if files else level)
+
+
+def _outlets() -> list[Outlet]:
+    return [outlet for outlet in logging.getLogger("mcpx").handlers if isinstance(outlet, Outlet)]

@@ -26,6 +26,7 @@ from mcpx.model.errors import (
     gateway_ending,
     overloaded,
 )
+from mcpx.model.requests import answering, identity
 from mcpx.wire import codec, jsonrpc
 from mcpx.wire.tasks import Tasks, spread
 
@@ -68,7 +69,7 @@ class Meanwhile(Protocol):
 class Inbound(Protocol):
     """What the owner of a conversation hears outside of any request of its own."""
 
-    async def request(self, message: Json) -> Json: ...
+    def request(self, message: Json) -> Coroutine[Any, Any, Json]: ...
 
     def notification(self, method: str, params: Json) -> None: ...
 
@@ -262,10 +263,13 @@ class Peer:
         inbound: Inbound,
         *,
         answer_garbage: bool = False,
+        identify: bool = False,
     ) -> None:
+        """`identify`: whoever asks is a client, whose requests have ids that errors of ours tell."""
         self._transmit = transmit
         self._inbound = inbound
         self._answer_garbage = answer_garbage
+        self._request_id = identity if identify else None
         self._tasks = Tasks(name)
         self._answering: dict[str | int, asyncio.Task[Any]] = {}
         self._large = 0  # bytes of the large requests being answered
@@ -330,7 +334,10 @@ class Peer:
         self.waiting.noise += 1
         if self._answer_garbage:
             rid = cast(Json, message).get("id") if isinstance(message, dict) else None
-            self.send(jsonrpc.failure(rid if jsonrpc.is_id(rid) else None, RpcError(code, text)))
+            self.refuse(rid if jsonrpc.is_id(rid) else None, RpcError(code, text))
+
+    def refuse(self, rid: str | int | None, error: RpcError) -> None:
+        self.send(jsonrpc.failure(rid, error, self._request_id))
 
     def _notified(self, message: Json) -> None:
         method, params = message["method"], jsonrpc.params_of(message)
@@ -347,10 +354,10 @@ class Peer:
     def _asked(self, message: Json, size: int) -> None:
         rid = message["id"]
         if rid in self._answering:
-            self.send(jsonrpc.failure(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight")))
+            self.refuse(rid, RpcError(INVALID_REQUEST, f"Request id {rid!r} is already in flight"))
         elif len(self._answering) >= MOST_CALLS or self._large + size > MOST_LARGE:
             text = f"{len(self._answering):,} requests are in flight on this connection; wait for some of their answers"
-            self.send(jsonrpc.failure(rid, overloaded(text, status=429)))
+            self.refuse(rid, overloaded(text, status=429))
         else:
             self._answering[rid] = task = self._tasks.start(self._answer(rid, message))
             if size > LARGE:
@@ -364,12 +371,17 @@ class Peer:
         try:
             reply = jsonrpc.result(rid, await self._inbound.request(message))
         except RpcError as error:
-            reply = jsonrpc.failure(rid, error)
+            reply = jsonrpc.failure(rid, error, self._request_id)
         except asyncio.CancelledError:
             raise  # a cancelled request is never answered
         except Exception:
-            log.exception("%s: answering %s failed", self.waiting.name, message["method"])
-            reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+            if self._request_id is None:
+                log.exception("%s: answering %s failed", self.waiting.name, message["method"])
+                reply = jsonrpc.failure(rid, RpcError(INTERNAL_ERROR, "Internal error"))
+            else:
+                which = self._request_id()
+                log.exception("answering %s failed (request %s)", message["method"], which, extra=answering())
+                reply = jsonrpc.broken(rid, which)
         finally:
             if self._answering.get(rid) is asyncio.current_task(
                 self._tasks.loop
@@ -386,7 +398,8 @@ class Peer:
         except codec.Unencodable as error:
             if "id" not in message:
                 return
-            raw = codec.dump(jsonrpc.failure(message["id"], RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")))
+            problem = RpcError(INTERNAL_ERROR, f"Unencodable reply: {error}")
+            raw = codec.dump(jsonrpc.failure(message["id"], problem, self._request_id))
         self._transmit(raw)
 
     def send_encoded(self, raw: bytes) -> None:
@@ -399,7 +412,7 @@ class Peer:
         if self._answering:
             await asyncio.wait(self._answering.values(), timeout=grace)
         for rid, task in list(self._answering.items()):
-            self.send(jsonrpc.failure(rid, gateway_ending()))
+            self.refuse(rid, gateway_ending())
             task.cancel()
 
     def lose(self, reason: str, code: int = SERVER_DIED) -> None:

@@ -7,6 +7,7 @@ logged and the others live on. What a task is expected to raise, it handles itse
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -39,11 +40,12 @@ class Tasks:
         """Kept, for asking for it is a system call (getpid) in Python 3.11."""
         self.closed = False
 
-    def start(self, work: Coroutine[Any, Any, Any], *, awaited: bool = False) -> asyncio.Task[Any]:
-        """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log line."""
+    def start(self, work: Coroutine[Any, Any, Any], *, awaited: bool = False, apart: bool = False) -> asyncio.Task[Any]:
+        """`awaited`: whoever waits for the task gets its error, so it is not a surprise worth a log line. `apart`: it
+        is nothing of the request that happened to cause it."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-        task = self.loop.create_task(work)
+        task = self.loop.create_task(work, context=Context()) if apart else self.loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done_awaited if awaited else self._done)
         if self.closed:

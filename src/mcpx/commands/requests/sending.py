@@ -19,6 +19,7 @@ from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in
 from mcpx.commands.work import Bench, CommandFailed, Progress
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
+from mcpx.model.requests import SPAN
 from mcpx.wire.address import LONGEST_TARGET
 from mcpx.wire.exchange import retry_after
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
@@ -181,10 +182,13 @@ class HttpWork:
         private = self._private
         if proof.headers:
             private = private.union(name.lower() for name, _ in proof.headers)
+        lines = headers.fill(arguments, proof)
+        if (span := SPAN.get()) is not None and not any(name.lower() == "traceparent" for name, _ in lines):
+            lines = (*lines, *span.headers())
         return Fetch(
             url=self._origin + target,
             method=how.method,
-            headers=headers.fill(arguments, proof),
+            headers=lines,
             body=body or b"",
             private=private,
             timeout=timeout,

@@ -115,7 +115,7 @@ class Describe(Compact):
         if found is None:
             raise Mistake(f'Unknown resource "{one_line(uri)[:200]}". resources() lists those there are.')
         kept = {key: value for key, value in call.params.items() if key not in ("name", "arguments")}
-        read = Call("resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice)
+        read = Call("resources/read", {**kept, "uri": found[1]}, call.caller, call.own_voice, call.request)
         try:
             result = await view.send(found[0], read, read.params)
         except RpcError as error:
