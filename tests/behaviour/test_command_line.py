@@ -18,6 +18,7 @@ from behaviour.raw import MCPX, WAIT, Pipe, Session, ask, initialize, modern, po
 from fixtures.gateway import LISTENS
 from fixtures.process import START, Child
 from mcpx import __version__
+from mcpx.cli.main import COMMANDS
 
 SCRIPT = str(Path(sys.executable).with_name("mcpx"))
 
@@ -112,7 +113,7 @@ def test_a_command_of_a_later_version_names_what_there_is(folder: Path, env: dic
     (folder / "tools").mkdir()
     word = next(arg for arg in args if arg != "help")
     said = refusal(run(folder, env, *args))
-    there_is = "serve, check, servers, auth, reload, import, help"
+    there_is = ", ".join([*COMMANDS, "help"])
     assert f"'mcpx {word}' is not in this version yet; there is: {there_is}" in said
     assert ("./tools" in said) == (word == "tools") and len(said.splitlines()) == 1
 
