@@ -111,10 +111,12 @@ class Score:
 async def crowd(port: int, pid: int, clients: int, tools: list[str], seconds: float, patience: float, **arguments: Any):
     """So many clients that call as fast as they are answered; who is refused waits a moment, as it was told."""
     loop = asyncio.get_running_loop()
-    score, until = Score(), loop.time() + seconds
+    score = Score()
+    wires = [await connected(port) for _ in range(clients)]  # coming is not what is measured
+    until = loop.time() + seconds
 
     async def client(number: int) -> None:
-        wire: Wire | None = None
+        wire: Wire | None = wires[number]
         tool = tools[number % len(tools)]
         turn = 0
         while loop.time() < until:

@@ -273,12 +273,13 @@ class PostStream:
             return
         self.done = True
         if not self.started:  # a client that has left knows of no stream that it could come back for
-            if self._exchange is not None:
-                if isinstance(error, Denied) and error.http_status is not None:
-                    refuse(self._exchange, reply, error, self._named())
-                else:
-                    status = 200 if self.name else _status(reply)
-                    self._exchange.reply(status, encoded(reply), headers=self._named())
+            exchange, self._exchange = self._exchange, None  # they hold each other
+            if exchange is None:
+                pass
+            elif isinstance(error, Denied) and error.http_status is not None:
+                refuse(exchange, reply, error, self._named())
+            else:
+                exchange.reply(200 if self.name else _status(reply), encoded(reply), headers=self._named())
             return
         self._write(Parcel(encoded(reply)))
         self._end()
