@@ -112,7 +112,7 @@ def test_a_command_of_a_later_version_names_what_there_is(folder: Path, env: dic
     (folder / "tools").mkdir()
     word = next(arg for arg in args if arg != "help")
     said = refusal(run(folder, env, *args))
-    there_is = "serve, check, servers, auth, reload, import, help"
+    there_is = "serve, check, servers, auth, token, reload, import, help"
     assert f"'mcpx {word}' is not in this version yet; there is: {there_is}" in said
     assert ("./tools" in said) == (word == "tools") and len(said.splitlines()) == 1
 
