@@ -31,8 +31,8 @@ def tool(name: str, description: str = "Does it", **more: Any) -> Json:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
 
 
-def offers(*tools: Any, **more: Any) -> Offers:
-    return {"tools": list(tools), "prompts": [], "resources": [], "templates": [], **more}
+def offers(*tools: Any, prompts: list[Json] | None = None) -> Offers:
+    return {"tools": list(tools), "prompts": prompts or [], "resources": [], "templates": []}
 
 
 def names(let: Offers) -> list[str]:

@@ -74,9 +74,10 @@ class Held(RuleBasedStateMachine):
         self.pinned.look(offers(self.listed), text, every, [offers(self.some)] if self.some else [])
         if self.trust == "pin" and not self.seen and self.listed:
             self.seen = True
-            for name, version in self.listed.items():
-                self.approved[name] = [version]
-            self.approved_words = [self.said] if self.said else []
+            for one in offers(self.listed)["tools"]:
+                self.note("tools", one["name"], one)
+            if text:
+                self.note("instructions", "", {"instructions": text})
 
     @rule(listed=LISTS, said=st.integers(0, 2))
     def changes(self, listed: dict[str, int], said: int) -> None:

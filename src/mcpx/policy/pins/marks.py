@@ -52,6 +52,8 @@ PHRASES: dict[str, str] = {
 
 _PHRASES = [(hint, re.compile(pattern, re.IGNORECASE)) for hint, pattern in PHRASES.items()]
 _BLOB = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{120,}={0,2}")
+_APART = "\n.\n"
+"""Between texts that are searched together: no pattern goes across it."""
 _BLANKS = re.compile(r"\s+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -102,7 +104,9 @@ def one_line(text: str) -> str:
 def suspicious(definition: Any) -> tuple[str, ...]:
     """Hints about a definition, each once."""
     found: dict[str, None] = {}
-    for text in _strings(definition):
+    texts = list(_strings(definition))
+    plain = _APART.join(text for text in texts if text.isascii())  # one search instead of many
+    for text in (plain, *(text for text in texts if not text.isascii())):
         for hint in _hints(text):
             found[hint] = None
             if len(found) >= MOST:
