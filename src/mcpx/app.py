@@ -143,6 +143,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         gateway,
         state=run.state,
         env=run.env,
+        redactor=gateway.redactor,
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.config import Server
 from mcpx.model.call import Json, as_object
+from mcpx.model.events import Noted
 from mcpx.policy.pins.desk import Desk, Trusts
 from mcpx.policy.pins.kept import Kept, Unreadable
 from mcpx.policy.pins.pinned import Pinned
@@ -79,6 +80,7 @@ class Pinning:
     # Decisions -----------------------------------------------------------------------------------------------------
 
     async def _decided(self, server: str) -> str | None:
+        self._gateway.bus.publish(Noted("pins_approved", {"server": server}))
         self._gateway.offers_changed(server, ("tools", "prompts"), True)
         return await self._save(server)
 

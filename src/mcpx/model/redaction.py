@@ -38,7 +38,7 @@ _COMMON = words(
 
 _SECRET_WORDS = words(
     "token tokens secret secrets password passwords passwd pwd pass passphrase apikey key keys auth authorization "
-    "cookie cookies credential credentials dsn jwt pat signature sig bearer"
+    "cookie cookies credential credentials dsn jwt pat signature sig bearer session otp pin"
 )
 _SECRET_ENDS = ("token", "secret", "password", "passwd", "apikey", "credentials", "passphrase")
 _HARMLESS_LAST = words(
@@ -71,6 +71,8 @@ _LOOKS = (
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret: a header, a variable, a field."""
     words = [word.lower() for word in re.findall(_PARTS, name)]
+    if words[-2:] == ["session", "id"]:
+        return True
     if not words or words[-1] in _HARMLESS_LAST:
         return False
     for at, word in enumerate(words):

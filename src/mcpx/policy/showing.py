@@ -5,11 +5,11 @@ is said, and of a long text the end is shown too, so that nothing can be hidden 
 """
 
 import json
-import re
 from itertools import islice
 from typing import Any
 
 from mcpx.model.call import is_array, is_object
+from mcpx.model.redaction import is_secret_name
 
 WHOLE = 4_000
 """Characters of it all."""
@@ -19,10 +19,6 @@ ENTRIES = 50
 """Entries of one object or array."""
 DEEPEST = 8
 """Levels of nesting."""
-
-_SECRET = re.compile(
-    r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|private[-_]?key|authorization|credential|cookie)s?\Z"
-)
 
 
 def shown(value: object) -> str:
@@ -56,7 +52,7 @@ def _short(value: object, depth: int) -> Any:
             return "{…}"
         entries = {
             _middle_out(key, TEXT): "***"
-            if _SECRET.search(key) and not isinstance(its, bool)
+            if is_secret_name(key) and not isinstance(its, bool)
             else _short(its, depth + 1)
             for key, its in islice(value.items(), ENTRIES)
         }

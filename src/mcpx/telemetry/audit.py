@@ -8,7 +8,6 @@ secrets, and long ones. What somebody else chose to say (names, arguments) is bo
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import Mapping
 from itertools import islice
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.config import Audit, Config
-from mcpx.model import events
 from mcpx.model.call import Json, is_array, is_object
-from mcpx.model.events import Bus, CallFinished, ConfigApplied, DoorRefused, Noted
+from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted
+from mcpx.model.redaction import is_secret_name
 from mcpx.telemetry.targets import HIDDEN, LONGEST, target_of
 from mcpx.telemetry.trail import Redacts, Trail
 
@@ -31,13 +30,6 @@ TELL_REFUSED = 1.0
 """Seconds for which refused requests are gathered: strangers must not fill the trail."""
 PLACES = 50
 """Addresses that are told apart then."""
-
-SECRET = re.compile(
-    r"pass(?!age|enger|ive|ing|ed)|pwd|secret|token|api.?key|access.?key|private.?key|auth(?!or\b|ors\b)|credential"
-    r"|cookie|signature|bearer|\bpin\b|\botp\b|session|jwt",
-    re.IGNORECASE,
-)
-"""Names of arguments whose values are not written, whatever they are."""
 
 
 def trail_file(config: Config, state: Path | None, env: str | None) -> Path | None:
@@ -68,8 +60,7 @@ class AuditLog:
         bus.subscribe(self._turned_away, DoorRefused)
         bus.subscribe(self._reloaded, ConfigApplied)
         bus.subscribe(self._noted, Noted)
-        if (kind := getattr(events, "ApprovalChanged", None)) is not None:
-            bus.subscribe(self._approval, kind)
+        bus.subscribe(self._approval, ApprovalChanged)
 
     @property
     def lost(self) -> int:
@@ -92,8 +83,8 @@ class AuditLog:
         passage = event.passage
         caller, method = passage.caller, passage.method
         row: Json = {"time": self._now(), "event": "call"}
-        if (id := getattr(passage, "id", None) or getattr(passage.call, "id", None)) is not None:
-            row["id"] = str(id)[:LONGEST]
+        if (id := passage.call.id) is not None:
+            row["id"] = id
         row["principal"] = caller.principal[:LONGEST]
         if caller.profile is not None:
             row["profile"] = caller.profile
@@ -136,7 +127,7 @@ class AuditLog:
         told: Json = {"by": event.by, "ok": event.ok, "plan": event.plan[:LONGEST_VALUE]}
         self._write({"time": self._now(), "event": "reload", **told})
 
-    def _approval(self, event: Any) -> None:
+    def _approval(self, event: ApprovalChanged) -> None:
         facts = {key: getattr(event, key) for key in ("id", "state", "principal", "profile", "server", "name", "rule")}
         self._noted(Noted("approval", {**facts, "by": event.by or None}))
 
@@ -207,7 +198,7 @@ class _Values:
             if self._left <= 0:
                 told["…"] = f"{len(value) - len(told)} more"
                 break
-            told[name[:LONGEST]] = HIDDEN if SECRET.search(name) else self.told(its, depth + 1)
+            told[name[:LONGEST]] = HIDDEN if is_secret_name(name) else self.told(its, depth + 1)
         return told
 
 
