@@ -25,9 +25,10 @@ PROMISED = {
     "NAM": (1, 2, 3, 4, 5, 6),  # names, URIs, order and paging
     "PRO": (1, 2, 3, 4, 5, 6, 7),  # protocol behaviour
     "LIF": (1, 2, 3, 4, 5, 6, 7, 8, 9),  # life of a connection
-    "CFG": (1, 2, 3, 4, 5, 7),  # configuration
+    "CFG": (1, 2, 3, 4, 5, 7, 9),  # configuration
     "RUN": (1, 2, 3, 6, 8),  # running it
-    "SEC": (1, 3, 4, 6),  # who is let in, what commands may do, and how much of anything
+    "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything
+    "OBS": (1,),  # what is told to whoever runs it
 }
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 
