@@ -11,6 +11,7 @@ from behaviour.raw import Pipe, Session, eventually, modern, odd_server, post_mo
 from fixtures.api import Api, Asked, Said
 from fixtures.collector import Collector
 from fixtures.gateway import Gateway
+from mcpx.telemetry.targets import session_mark
 
 Json = dict[str, Any]
 
@@ -87,7 +88,7 @@ def test_one_trace_goes_from_the_client_through_mcpx_to_the_server(tmp_path: Pat
         "jsonrpc.request.id": "1",
         "mcp.protocol.version": "2025-11-25",
         "mcpx.principal": "anonymous",
-        "mcp.session.id": session.id,
+        "mcp.session.id": session_mark(session.id),
     }
     assert of_server.attributes == {
         "mcp.method.name": "tools/call",

@@ -18,7 +18,7 @@ from mcpx.config import Audit, Config
 from mcpx.model.call import Json, is_array, is_object
 from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted
 from mcpx.model.redaction import is_secret_name
-from mcpx.telemetry.targets import HIDDEN, LONGEST, target_of
+from mcpx.telemetry.targets import HIDDEN, LONGEST, session_mark, target_of
 from mcpx.telemetry.trail import Redacts, Trail
 
 LONGEST_VALUE = 1_000
@@ -55,7 +55,6 @@ class AuditLog:
         self._refused: dict[tuple[str, str], int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._second = (0, "")
-        self._sessions: dict[str, str] = {}
         bus.subscribe(self._finished, CallFinished)
         bus.subscribe(self._turned_away, DoorRefused)
         bus.subscribe(self._reloaded, ConfigApplied)
@@ -93,7 +92,7 @@ class AuditLog:
         if caller.address:
             row["address"] = caller.address
         if caller.session is not None:
-            row["session"] = self._session(caller.session)
+            row["session"] = session_mark(caller.session)
         row["method"] = method
         row["server"] = passage.server
         row["name"] = target_of(passage)
@@ -147,15 +146,6 @@ class AuditLog:
         if self._second[0] != second:
             self._second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
         return f"{self._second[1]}.{int((at - second) * 1000):03d}Z"
-
-    def _session(self, session: str) -> str:
-        """What tells it from others; the id itself would let whoever reads it take part in it."""
-        known = self._sessions.get(session)
-        if known is None:
-            if len(self._sessions) >= 10_000:
-                self._sessions.clear()
-            known = self._sessions[session] = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:12]
-        return known
 
     # What was said -----------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
-"""What a call was aimed at, in a form that may be kept."""
+"""What a call was aimed at, and in which session it came, in a form that may be kept."""
 
+import hashlib
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from mcpx.model.events import Passage
@@ -7,6 +9,12 @@ from mcpx.model.events import Passage
 LONGEST = 256
 """Characters of it."""
 HIDDEN = "[hidden]"
+
+
+@lru_cache(10_000)
+def session_mark(session: str) -> str:
+    """What tells a session from others; the id itself would let whoever reads it take part in it."""
+    return hashlib.sha256(session.encode(errors="replace")).hexdigest()[:12]
 
 
 def target_of(passage: Passage) -> str:

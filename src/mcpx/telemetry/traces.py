@@ -24,6 +24,7 @@ from mcpx.model.call import Json
 from mcpx.model.events import Bus, CallBegins, CallFinished, Passage
 from mcpx.model.requests import SPAN, Request, Span, Trace
 from mcpx.telemetry import otlp
+from mcpx.telemetry.targets import session_mark
 from mcpx.wire import jsonrpc
 from mcpx.wire.tasks import Tasks
 
@@ -126,7 +127,7 @@ class Traces:
             if caller.profile is not None:
                 told.append(otlp.usual("mcpx.profile", caller.profile[: otlp.LONGEST]))
             if caller.session is not None and request.carrier == "http":
-                told.append(otlp.usual("mcp.session.id", caller.session))
+                told.append(otlp.usual("mcp.session.id", session_mark(caller.session)))
         self._end(span, failure)
 
     def _calls(self, event: CallBegins) -> None:
