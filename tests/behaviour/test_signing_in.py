@@ -108,6 +108,7 @@ def test_a_call_meanwhile_fails_at_once_and_says_how_to_sign_in() -> None:
         for _ in range(20):
             error = client.call("guarded_whoami")["error"]
             assert error["message"].startswith("guarded: ") and "mcpx auth login guarded" in error["message"]
+            assert error["data"].pop("request_id")
             assert error["data"] == {"server": "guarded", "auth_url": url}
         assert len(site.asked("/mcp")) == before
         assert len(site.asked("/register")) == 1

@@ -832,7 +832,13 @@ def test_a_child_without_input_finds_an_empty_one_and_limits_and_its_end_is_told
             order.append("gone")
             gone.set()
 
-        code = "import resource, sys; print(repr(sys.stdin.read()), resource.getrlimit(resource.RLIMIT_CORE))"
+        # They are imposed right after the start: on a busy machine that may be later than its first words.
+        code = (
+            "import resource, sys, time\n"
+            "until = time.monotonic() + 10\n"
+            "while resource.getrlimit(resource.RLIMIT_CORE)[1] and time.monotonic() < until: time.sleep(0.01)\n"
+            "print(repr(sys.stdin.read()), resource.getrlimit(resource.RLIMIT_CORE))\n"
+        )
         limits = {resource.RLIMIT_CORE: 0}
         spec = Spawn(sys.executable, ("-c", code), dict(os.environ), None, input=False, grace=0, limits=limits)
         await spawn(spec, on_stdout=heard.on_stdout, on_stderr=heard.on_stderr, on_exit=on_exit, on_gone=on_gone)

@@ -20,7 +20,7 @@ from mcpx.front.proxies import Arrival
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
-from mcpx.front.streamable import Streamable
+from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Caller
@@ -123,7 +123,7 @@ class HttpFront:
             self._drop_legacy(stream)
             stream.exchange.end()
         for connection, socket in [(c, s) for c, s in self._sockets.items() if leaves(c.visitor)]:
-            socket.close(1008, "the token is not good any more")
+            socket.close(1008, CLOSED)
             self._tasks.start(connection.close())
         if self._reception.identity is not None:
             self._reception.identity.looked(ends)
@@ -246,7 +246,8 @@ class HttpFront:
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where
         the path asks for none."""
-        if visitor.profile is not None and not self._is_open(exchange, path, visitor):
+        warden = self._dispatcher.gateway.generation.warden
+        if visitor.profile is not None and not (warden is not None and warden.knows(visitor.profile)):
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
         elif path == "/mcp":
             self._streamable.handle(exchange, visitor)
@@ -262,13 +263,6 @@ class HttpFront:
             self._show(exchange, *page)
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
-
-    def _is_open(self, exchange: Exchange, path: str, visitor: Visitor) -> bool:
-        """Whether there is such a profile. What began while there was one goes on, though nothing is seen there."""
-        warden = self._dispatcher.gateway.generation.warden
-        if warden is not None and warden.knows(visitor.profile):
-            return True
-        return path == "/messages" or (path.startswith("/mcp") and self._streamable.has_session(exchange, visitor))
 
     def _show(self, exchange: Exchange, body: bytes, kind: str) -> None:
         if exchange.method in ("GET", "HEAD"):

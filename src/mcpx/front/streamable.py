@@ -48,6 +48,8 @@ MOST_RUNNING = 1_000
 MOST_OF_ONE = 4_000
 """Calls in flight of one session, and of all sessions of one principal at one address."""
 
+CLOSED = "this client is not let in any more: its token or profile is gone"
+
 ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 
@@ -91,11 +93,6 @@ class Streamable:
                 self._delete(exchange, visitor)
             case _:
                 exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
-
-    def has_session(self, exchange: Exchange, visitor: Visitor) -> bool:
-        """Whether a request belongs to a session that there is."""
-        wanted = exchange.headers.get("mcp-session-id")
-        return wanted is not None and self._sessions.find(wanted, visitor) is not None
 
     # POST ----------------------------------------------------------------------------------------------------
 
@@ -362,7 +359,7 @@ class Streamable:
         Turns().do(map(self._sessions.end, sessions))
 
     def _break_off(self, stream: PostStream) -> None:
-        stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, "the token is not good any more")))
+        stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, CLOSED)))
         if (task := self._open.get(stream)) is not None:
             task.cancel()
 

@@ -48,7 +48,7 @@ class Warden:
         """What this caller sees; None: everything."""
         return self.sights.of(caller.profile, caller.principal)
 
-    def knows(self, profile: str | None) -> bool:
+    def knows(self, profile: str) -> bool:
         return profile in self._modes
 
     def mode(self, profile: str) -> str | None:

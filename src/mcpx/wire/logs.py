@@ -152,6 +152,8 @@ def _asking() -> Request | None:
 
 def server_of(record: logging.LogRecord) -> str | None:
     """Whom a line of ours is about."""
+    if "server" in vars(record):
+        return vars(record)["server"]
     wording, args = record.msg, record.args
     ours = record.name.startswith("mcpx") and isinstance(wording, str)
     return str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
@@ -265,6 +267,7 @@ class Outlet(logging.Handler):
 
     def _hand_on(self, record: logging.LogRecord) -> None:
         if self._redact is not None:
+            vars(record)["server"] = server_of(record)  # of a text nobody can tell any more
             record.msg, record.args = self._redact(record.getMessage()), ()
             record.redact = self._redact
         for target in self.targets:
