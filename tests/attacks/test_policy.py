@@ -1,4 +1,4 @@
-"""SEC-7 under attack: calls that a rule forbids, answers that come when the rules are others, arguments made to last."""
+"""SEC-7 under attack: what a rule forbids, and answers that come when the rules are others."""
 
 from typing import Any
 
