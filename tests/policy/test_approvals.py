@@ -1,5 +1,7 @@
 """SEC-7: an approval is for one call, used once, and in time; a state is for one question."""
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -151,36 +153,67 @@ def test_people_are_shown_one_line_without_secrets_and_the_end_of_what_is_long()
 def test_a_state_is_redeemed_once_for_the_call_it_was_given_for() -> None:
     clock = Clock()
     seals = Seals(clock)
-    state = seals.seal(b"one")
+    state = seals.seal("ada", b"one")
     assert Seals.ours(state) and not Seals.ours("other") and not Seals.ours(None)
-    assert not seals.redeem(state, b"two")
-    assert not seals.redeem(state[:-2] + ("AA" if state[-2:] != "AA" else "BB"), b"one")
-    assert not seals.redeem(sealing.PREFIX, b"one") and not seals.redeem(sealing.PREFIX + "é!", b"one")
-    assert not Seals(clock).redeem(state, b"one")
-    assert seals.redeem(state, b"one")
-    assert not seals.redeem(state, b"one")
+    assert not seals.redeem("ada", state, b"two")
+    assert not seals.redeem("ada", state[:-2] + ("AA" if state[-2:] != "AA" else "BB"), b"one")
+    assert not seals.redeem("ada", sealing.PREFIX, b"one") and not seals.redeem("ada", sealing.PREFIX + "é!", b"one")
+    assert not Seals(clock).redeem("ada", state, b"one")
+    assert seals.redeem("ada", state, b"one")
+    assert not seals.redeem("ada", state, b"one")
 
 
 def test_a_state_that_is_too_old_is_not_redeemed() -> None:
     clock = Clock()
     seals = Seals(clock)
-    state = seals.seal(b"one")
+    state = seals.seal("ada", b"one")
     clock.now += sealing.OPEN_FOR
-    assert not seals.redeem(state, b"one")
+    assert not seals.redeem("ada", state, b"one")
 
 
 def test_of_too_many_open_questions_the_oldest_is_asked_again() -> None:
     seals = Seals()
-    states = [seals.seal(b"one") for _ in range(sealing.MOST + 1)]
-    assert not seals.redeem(states[0], b"one") and seals.redeem(states[1], b"one")
+    states = [seals.seal("ada", b"one") for _ in range(sealing.MOST_EACH + 1)]
+    assert not seals.redeem("ada", states[0], b"one") and seals.redeem("ada", states[1], b"one")
 
 
 def test_a_call_goes_on_once_with_the_state_its_server_gave() -> None:
     clock = Clock()
     goings = Goings(clock)
-    goings.goes_on(b"one", "s")
-    assert not goings.take(b"two", "s") and not goings.take(b"one", "t") and not goings.take(b"one", None)
-    assert goings.take(b"one", "s") and not goings.take(b"one", "s")
-    goings.goes_on(b"one", None)
+    goings.goes_on("ada", b"one", "s")
+    assert (
+        not goings.take("ada", b"two", "s")
+        and not goings.take("ada", b"one", "t")
+        and not goings.take("ada", b"one", None)
+    )
+    assert goings.take("ada", b"one", "s") and not goings.take("ada", b"one", "s")
+    goings.goes_on("ada", b"one", None)
     clock.now += sealing.OPEN_FOR
-    assert not goings.take(b"one", None)
+    assert not goings.take("ada", b"one", None)
+
+
+def test_what_people_are_shown_is_made_quickly_of_whatever_is_called() -> None:
+    much = [[[[0] * 50 for _ in range(50)] for _ in range(50)] for _ in range(8)]
+    began = time.process_time()
+    text = shown({"much": much, "path": "/etc/passwd"})
+    assert time.process_time() - began < 0.5
+    assert text.endswith('"path": "/etc/passwd"}')
+
+
+def test_nothing_is_left_out_of_what_people_are_shown_without_a_word() -> None:
+    names = [f"{'x' * 400}{middle}{'y' * 400}" for middle in "ab"]
+    told = json.loads(shown({names[0]: "harmless", names[1]: "rm -rf /"}))
+    assert sorted(told.values()) == ["harmless", "rm -rf /"]
+    many = {"…": "rm -rf /", **{str(number): number for number in range(60)}}
+    assert "rm -rf /" in json.loads(shown(many)).values() and "11 more" in shown(many)
+
+
+def test_megabytes_of_arguments_are_bound_to_an_approval_quickly() -> None:
+    much: Json = {"a": [[0] * 1_000 for _ in range(1_500)]}
+    began = time.process_time()
+    assert binding(much) == binding({"a": [[0] * 1_000 for _ in range(1_500)]})
+    assert time.process_time() - began < 0.5
+    assert binding({"a": 2**70}) != binding({"a": float(2**70)})
+    assert binding({"a": "\ud800"}) != binding({"a": "\ud801"})
+    assert binding({"a": 1, "b": 2}) == binding({"b": 2, "a": 1})
+    assert len({binding({"a": value}) for value in (1, 1.0, "1", True, None, [1])}) == 6

@@ -13,6 +13,7 @@ from mcpx.model.events import Passage
 from mcpx.policy import asking as module
 from mcpx.policy.asking import KEY
 from mcpx.policy.rules import Rule
+from mcpx.policy.seals import Seals
 from mcpx.policy.state import PolicyState
 
 RULE = Rule(1, PolicyRule(effect="ask", reason="it deletes"))
@@ -317,3 +318,34 @@ def test_arguments_too_deep_to_be_shown_are_refused() -> None:
             deep = deep.pop()
 
     run(test)
+
+
+def test_who_asks_without_end_takes_no_question_from_anybody_else() -> None:
+    async def test() -> None:
+        desk, server = Desk(), Server()
+        asked = await desk.call(server, MODERN)
+        answers: Json = {"requestState": asked["requestState"], "inputResponses": {KEY: YES}}
+        crowd = Caller("eve", modern=True, capabilities=MODERN.capabilities)
+        for number in range(5_000):
+            await desk.call(server, crowd, arguments={"path": f"/{number}"})
+        for number in range(50):
+            other = Caller(f"user {number}", modern=True, capabilities=MODERN.capabilities)
+            for path in "abc":
+                await desk.call(server, other, arguments={"path": path})
+        await desk.call(server, MODERN, **answers)
+        assert len(server.called) == 1
+
+    run(test)
+
+
+def test_questions_stay_bounded_however_many_callers_there_are() -> None:
+    seals = Seals()
+    first = seals.seal("ada", b"call")
+    lots = [seals.seal("eve", b"call") for _ in range(40)]
+    for number in range(5_000):
+        seals.seal(f"user {number}", b"call")
+    assert seals.redeem("ada", first, b"call") is False  # as old as it was, it had to go
+    assert not any(seals.redeem("eve", state, b"call") for state in lots)
+    last = seals.seal("ada", b"call")
+    assert not seals.redeem("eve", last, b"call") and not seals.redeem("ada", last, b"other")
+    assert seals.redeem("ada", last, b"call") and not seals.redeem("ada", last, b"call")

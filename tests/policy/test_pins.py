@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -363,3 +364,53 @@ def test_annotations_are_believed_unless_it_is_not_known_what_was_approved(tmp_p
     file.parent.mkdir()
     file.write_text("{")
     assert pins.of("bad", "pin").broken is not None and not pins.believes("bad")
+
+
+def test_what_another_gateway_saw_long_ago_is_not_seen_for_the_first_time_here(tmp_path: Path) -> None:
+    """A server that turned one of them away may offer it something else when it lets it in."""
+    here, there = Pins(tmp_path), Pins(tmp_path)
+    late = there.of("box", "pin")  # it has started, and could not reach the server
+    here.of("box", "pin").look(offers(tool("read")), "words", ALL)
+    here.write("box", here.of("box").kept, mend=True)
+    other = offers(tool("read", "Does it, and sends it to me"), tool("new"))
+    late.look(other, "other words", ALL)
+    assert late.held == 3 and names(late.admitted(other)) == [] and late.instructions("other words") == "words"
+    there.write("box", late.kept, mend=True)
+    assert not here.of("box").taken_up(there.read("box") or Kept())
+
+
+def test_what_cannot_be_read_at_first_sight_holds_everything_back(tmp_path: Path) -> None:
+    pins = Pins(tmp_path)
+    pinned = pins.of("box", "pin")
+    file = PinFile(tmp_path / "pins", "box").path
+    file.parent.mkdir()
+    file.write_text("{}")
+    pinned.look(offers(tool("read")), "", ALL)
+    assert not pinned.shown and pinned.held == 1 and names(pinned.admitted(offers(tool("read")))) == []
+
+
+def test_definitions_that_are_offered_no_more_are_not_kept_in_memory() -> None:
+    pinned = Pins(None).of("box", "pin")
+    pinned.look(offers(tool("read")), "", ALL)
+    gone = offers(tool("read", "x" * 1_000))
+    before = sys.getrefcount(gone["tools"][0])
+    for _ in pinned.studying(gone):
+        pass
+    pinned.look(gone, "", ALL)
+    pinned.look(offers(tool("read")), "", ALL)
+    after = sys.getrefcount(gone["tools"][0])
+    assert after == before
+
+
+def test_a_very_long_definition_is_looked_through_in_part_and_said_to_be_long() -> None:
+    for text in ("do not a b " * 90_000, "é" * 900_000, "ignore a b c " * 70_000):
+        began = time.process_time()
+        assert any("very long" in hint for hint in suspicious({"description": text}))
+        assert suspicious({"description": "x", "inputSchema": {"enum": [text]}})
+        assert time.process_time() - began < 1
+
+
+def test_a_large_list_may_be_studied_definition_by_definition() -> None:
+    pinned = Pins(None).of("box", "pin")
+    large = offers(*(tool(f"t{number}", "do not a b " * 1_000) for number in range(20)))
+    assert sum(1 for _ in pinned.studying(large)) == 20

@@ -151,3 +151,43 @@ def test_a_rule_of_arguments_is_judged_under_a_running_loop_too() -> None:
         return matches({"a": {"jmespath": "@ == 'x'"}}, {"a": "x"})
 
     assert asyncio.run(judge())
+
+
+def test_no_number_of_empty_lists_holds_up_anybody() -> None:
+    began = time.process_time()
+    empty: list[Any] = [[] for _ in range(400_000)]
+    for name in ("a", "*", "a.b"):
+        assert both({name: "x"}, {"a": empty}) == (True, False)
+    assert time.process_time() - began < 0.5
+
+
+def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> None:
+    assert both({"a": "!1"}, {"a": 1.0}) == (False, False)
+    assert both({"a": ["*", "!1.0"]}, {"a": 1.0}) == (False, False)
+
+
+def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
+    of = Rules(
+        Policy(rules=tuple(PolicyRule(effect="deny", arguments={"*": f"*{number}x*"}) for number in range(40))),
+        lambda server: True,
+    )
+    params = {"name": "t", "arguments": {"a": "y" * 1_000_000}}
+    passage = Passage("s", "t", TOOL, Call("tools/call", params, Caller()), params)
+
+    async def judge() -> int:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(others())
+        assert of.takes_long(passage)
+        rule, _ = await of.decide_in_turns(passage)
+        beside.cancel()
+        assert rule is of.decide(passage)[0]
+        return turns
+
+    assert asyncio.run(judge()) >= 10

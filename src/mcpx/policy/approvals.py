@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import orjson
+
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, Denied
 from mcpx.model.events import ApprovalChanged, ApprovalState, Passage
@@ -46,8 +48,18 @@ def binding_of(passage: Passage, arguments: object) -> Binding:
     caller = passage.caller
     beside = _BESIDE if caller.modern else ("_meta",)
     said = {key: value for key, value in passage.params.items() if key not in beside}
+    if "arguments" in said and said["arguments"] is arguments:
+        said["arguments"] = "as they are"  # written once: they may be megabytes
     whole = (caller.principal, caller.profile, passage.method, passage.server, passage.name, said, arguments)
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).digest()
+    return hashlib.sha256(_written(whole)).digest()
+
+
+def _written(whole: object) -> bytes:
+    """The same for what is the same JSON, whatever the order of keys."""
+    try:
+        return b"q" + orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer beyond 64 bits, half an emoji, very deep
+        return b"s" + json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
 
 
 @dataclass(slots=True)

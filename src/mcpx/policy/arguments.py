@@ -21,6 +21,8 @@ ANYTHING = "*"
 """The name that leads everywhere."""
 STEPS = 20_000
 """Values looked at for one condition; some ten milliseconds."""
+LITTLE = 300
+"""Values that are looked at at once, however many rules do so."""
 LETTERS = 64
 """Characters of a text that weigh as much as a value."""
 
@@ -34,6 +36,13 @@ class _Absent:
 
 
 ABSENT = _Absent()
+
+
+class _Container:
+    """Told for each array or object that is looked into: an empty one is work, too."""
+
+
+CONTAINER = _Container()
 
 
 class Condition(Protocol):
@@ -52,6 +61,23 @@ def _condition(name: str, its: Any) -> Condition:
         return Expression(name, str(its["jmespath"]))
     patterns = cast("list[Any] | tuple[Any, ...]", its) if isinstance(its, list | tuple) else [its]
     return Glob(name, [text_of(pattern)[0] for pattern in patterns])
+
+
+def is_much(arguments: object) -> bool:
+    """Whether a condition may have much to look at in them; a quick look, at little of it."""
+    room, stack = LITTLE, [arguments]
+    while stack:
+        value = stack.pop()
+        room -= 1 + (len(value) // LETTERS if isinstance(value, str) else 0)
+        if is_object(value):
+            room -= len(value)
+            stack += value.values() if room >= 0 else ()
+        elif is_array(value):
+            room -= len(value)
+            stack += value if room >= 0 else ()
+        if room < 0:
+            return True
+    return False
 
 
 def hold(conditions: tuple[Condition, ...], arguments: object, *, allows: bool) -> bool:
@@ -86,6 +112,8 @@ class Glob:
             room -= 1 + (len(value) // LETTERS if isinstance(value, str) else 0)
             if room < 0:
                 raise Unjudged
+            if value is CONTAINER:
+                continue
             if value is ABSENT:
                 if strict:
                     return False
@@ -94,7 +122,7 @@ class Glob:
                 unjudged = True
                 continue
             # Not `matches`, which remembers what it was asked: these are a caller's values.
-            if any(self._patterns.decides(text)[0] for text in text_of(value)):
+            if self._patterns.decides(*((value,) if isinstance(value, str) else text_of(value)))[0]:
                 found = True
                 if not strict:
                     return True
@@ -121,9 +149,9 @@ def text_of(value: object) -> tuple[str, ...]:
 def _leading_to(name: str, value: object) -> Iterator[Any]:
     """Every scalar or object that a name leads to, from the arguments or from what is inside of them."""
     if is_array(value):
-        for element in value:
-            found = False
-            for each in _leading_to(name, element):
+        for element in _elements(value):
+            found = element is CONTAINER
+            for each in (element,) if found else _leading_to(name, element):
                 found = True
                 yield each
             if not found:
@@ -139,11 +167,15 @@ def _leading_to(name: str, value: object) -> Iterator[Any]:
 
 
 def _elements(value: object) -> Iterator[Any]:
-    if is_array(value):
-        for element in value:
-            yield from _elements(element)
-    else:
-        yield value
+    """The value itself, or all that is in an array and in those inside of it."""
+    stack: list[object] = [value]
+    while stack:
+        value = stack.pop()
+        if is_array(value):
+            stack += value
+            yield CONTAINER
+        else:
+            yield value
 
 
 def _leaves(value: object) -> Iterator[Any]:
@@ -152,8 +184,10 @@ def _leaves(value: object) -> Iterator[Any]:
         value = stack.pop()
         if is_object(value):
             stack += value.values()
+            yield CONTAINER
         elif is_array(value):
             stack += value
+            yield CONTAINER
         else:
             yield value
 

@@ -66,7 +66,7 @@ class Asking:
                 raise self._has_to_wait(passage, binding, what, arguments, rule)
             if passage.caller.modern:
                 asked = {KEY: {"method": "elicitation/create", "params": question}}
-                sealed = self._seals.seal(binding)
+                sealed = self._seals.seal(passage.caller.principal, binding)
                 return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
             if not await self._says_yes(passage, question, what):
                 raise self._has_to_wait(passage, binding, what, arguments, rule)
@@ -76,10 +76,10 @@ class Asking:
             if approval is not None:
                 self._approvals.give_back(approval)
             elif came_back and not Seals.ours(state):
-                self._goings.goes_on(binding, state)
+                self._goings.goes_on(passage.caller.principal, binding, state)
             raise
         if passage.caller.modern and result.get("resultType") == "input_required":
-            self._goings.goes_on(binding, result.get("requestState"))
+            self._goings.goes_on(passage.caller.principal, binding, result.get("requestState"))
         return result
 
     def _granted(self, passage: Passage, binding: Binding, what: str) -> Approval | None:
@@ -99,10 +99,10 @@ class Asking:
             return False
         state: object = passage.params.get("requestState")
         if not Seals.ours(state):
-            return self._goings.take(binding, state)
+            return self._goings.take(passage.caller.principal, binding, state)
         answer = as_object(passage.params.get("inputResponses")).get(KEY)
         strip(passage)
-        if not self._seals.redeem(str(state), binding):
+        if not self._seals.redeem(passage.caller.principal, str(state), binding):
             return False  # of another call, too old or used already: it is asked again
         if not _is_yes(answer):
             raise _refused(what)

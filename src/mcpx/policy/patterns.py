@@ -50,11 +50,11 @@ class Patterns:
 
     def decides(self, *names: str) -> tuple[bool, int | None]:
         """Whether they are meant, and by which pattern; None: by none of them. Nothing is remembered."""
-        last = max([self._plain.get(name, -1) for name in names], default=-1)
+        last = max([self._plain.get(name, -1) for name in names], default=-1) if self._plain else -1
         for index, match in self._globs:
             if index < last:
                 break
-            if any(match(name) for name in names):
+            if any(map(match, names)):
                 last = index
                 break
         return (self._last_resort, None) if last < 0 else (not self.texts[last].startswith("!"), last)

@@ -19,7 +19,8 @@ from mcpx.config import Policy, PolicyRule
 from mcpx.model.call import Json, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
-from mcpx.policy.arguments import conditions_of, hold
+from mcpx.model.slices import Pace
+from mcpx.policy.arguments import conditions_of, hold, is_much
 from mcpx.policy.patterns import Patterns
 
 OURS: Final = "mcpx"
@@ -162,6 +163,23 @@ class Rules:
             for rule in left.rules:
                 if rule.holds(arguments):
                     return rule, left.hidden
+        return left.last, left.hidden
+
+    def takes_long(self, passage: Passage) -> bool:
+        """Whether so many rules have so much to look at that others should have their turns meanwhile."""
+        caller = passage.caller
+        left = self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
+        return len(left.rules) > 1 and is_much(passage.params.get("arguments"))
+
+    async def decide_in_turns(self, passage: Passage) -> tuple[Rule, bool]:
+        """The same as `decide`."""
+        caller, pace = passage.caller, Pace()
+        left = self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
+        arguments = arguments_of(passage)
+        for rule in left.rules:
+            if rule.holds(arguments):
+                return rule, left.hidden
+            await pace.step()
         return left.last, left.hidden
 
     # What is not shown ---------------------------------------------------------------------------------------------

@@ -19,11 +19,13 @@ ENTRIES = 50
 """Entries of one object or array."""
 DEEPEST = 8
 """Levels of nesting."""
+VALUES = 4_000
+"""Values of it all; each entry of an object or array has the same share of those that are left for it."""
 
 
 def shown(value: object) -> str:
     """`value` as one line of JSON."""
-    return line(json.dumps(_short(value, 0), ensure_ascii=False), WHOLE)
+    return line(json.dumps(_short(value, 0, VALUES), ensure_ascii=False), WHOLE)
 
 
 def line(text: str, most: int) -> str:
@@ -44,24 +46,32 @@ def _middle_out(text: str, most: int) -> str:
     return f"{text[: most - end]} …[{len(text) - most:,} characters]… {text[-end:]}"
 
 
-def _short(value: object, depth: int) -> Any:
+def _short(value: object, depth: int, room: int) -> Any:
     if isinstance(value, str):
         return _middle_out(value, TEXT)
     if is_object(value):
         if depth >= DEEPEST:
             return "{…}"
-        entries = {
-            _middle_out(key, TEXT): "***"
-            if is_secret_name(key) and not isinstance(its, bool)
-            else _short(its, depth + 1)
-            for key, its in islice(value.items(), ENTRIES)
-        }
-        return {**entries, "…": f"{len(value) - ENTRIES:,} more"} if len(value) > ENTRIES else entries
+        most = min(ENTRIES, max(room, 1))
+        entries: dict[str, Any] = {}
+        for key, its in islice(value.items(), most):
+            name = _middle_out(key, TEXT)
+            while name in entries:  # two long ones that differ in what is left out
+                name += "′"
+            hidden = is_secret_name(key) and not isinstance(its, bool)
+            entries[name] = "***" if hidden else _short(its, depth + 1, room // min(len(value), most))
+        if len(value) > most:
+            rest = "…"
+            while rest in entries:
+                rest += "…"
+            entries[rest] = f"{len(value) - most:,} more"
+        return entries
     if is_array(value):
         if depth >= DEEPEST:
             return "[…]"
-        items = [_short(each, depth + 1) for each in value[:ENTRIES]]
-        return [*items, f"… {len(value) - ENTRIES:,} more"] if len(value) > ENTRIES else items
+        most = min(ENTRIES, max(room, 1))
+        items = [_short(each, depth + 1, room // min(len(value), most)) for each in value[:most]]
+        return [*items, f"… {len(value) - most:,} more"] if len(value) > most else items
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"a number of {value.bit_length():,} bits"
     return value

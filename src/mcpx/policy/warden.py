@@ -75,16 +75,36 @@ class Warden:
 
     def guard(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then."""
+        rules = self.rules
+        if rules is None:
+            return self._limited(passage, forward)
+        if rules.takes_long(passage):
+            return self._guard_in_turns(rules, passage, forward)
+        return self._judged(passage, forward, *rules.decide(passage))
+
+    async def _guard_in_turns(self, rules: Rules, passage: Passage, forward: Forward) -> Json:
+        return await self._judged(passage, forward, *await rules.decide_in_turns(passage))
+
+    def _judged(self, passage: Passage, forward: Forward, rule: Rule, hidden: bool) -> Awaitable[Json]:
+        passage.rule = rule.label
+        if rule.effect == "deny":
+            raise _refusal(passage, rule, hidden=hidden)
+        if rule.effect == "ask":
+            return self._state.asking.pass_if_approved(passage, rule, lambda: self._limited(passage, forward))
+        if passage.caller.modern and "requestState" in passage.params:
+            strip(passage)  # it was asked about before a reload, and need not be any more
+        return self._limited(passage, forward)
+
+    def still_lets(self, passage: Passage) -> None:
+        """Of a call that was let through by the configuration before, and waited. Raises as `guard` does."""
+        sight, offer = self.sight(passage.caller), passage.offer
+        if sight is not None and offer is not None and not sight.offer(offer):
+            raise _unknown(passage, offer.public)
         if self.rules is not None:
             rule, hidden = self.rules.decide(passage)
-            passage.rule = rule.label
             if rule.effect == "deny":
+                passage.rule = rule.label
                 raise _refusal(passage, rule, hidden=hidden)
-            if rule.effect == "ask":
-                return self._state.asking.pass_if_approved(passage, rule, lambda: self._limited(passage, forward))
-            if passage.caller.modern and "requestState" in passage.params:
-                strip(passage)  # it was asked about before a reload, and need not be any more
-        return self._limited(passage, forward)
 
     def _limited(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         return forward() if self.limits is None else self.limits.passing(passage, forward)

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, cast
 
-LOOKED_AT = 1 << 20
-"""Characters of one definition that are looked at; none is longer."""
+LOOKED_AT = 1 << 16
+"""Characters of one definition that are looked through, some ten milliseconds; of a longer one it is said."""
 MOST = 12
 """Hints about one definition."""
 SPELLED = 400
@@ -105,8 +105,11 @@ def suspicious(definition: Any) -> tuple[str, ...]:
     """Hints about a definition, each once."""
     found: dict[str, None] = {}
     texts = list(_strings(definition))
+    if sum(map(len, texts)) >= LOOKED_AT:
+        found[f"is very long: only {LOOKED_AT:,} characters were looked through"] = None
     plain = _APART.join(text for text in texts if text.isascii())  # one search instead of many
-    for text in (plain, *(text for text in texts if not text.isascii())):
+    other = _APART.join(text for text in texts if not text.isascii())
+    for text in (plain, other):
         for hint in _hints(text):
             found[hint] = None
             if len(found) >= MOST:
@@ -115,13 +118,13 @@ def suspicious(definition: Any) -> tuple[str, ...]:
 
 
 def _strings(definition: Any) -> Iterator[str]:
-    """Every text in it, names of keys too; deep ones without recursion."""
+    """Every text in it, names of keys too, up to a bound; deep ones without recursion."""
     left, waiting = LOOKED_AT, [definition]
     while waiting and left > 0:
         value = waiting.pop()
         if isinstance(value, str):
+            yield value[:left]
             left -= len(value)
-            yield value
         elif isinstance(value, dict):
             waiting.extend(cast(dict[str, Any], value).keys())
             waiting.extend(cast(dict[str, Any], value).values())

@@ -27,7 +27,7 @@ from mcpx.policy.pins.fingerprint import (
 )
 from mcpx.policy.pins.kept import Held, Kept
 from mcpx.policy.pins.marks import suspicious
-from mcpx.policy.pins.takeovers import Elsewhere, as_read, takeovers
+from mcpx.policy.pins.takeovers import Elsewhere, as_read, same_name, takeovers
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,9 @@ FIRST_SIGHT = "first sight"
 LISTS = 80
 """Lists of which is remembered what was let through: everybody's, and as many of some clients as catalogs are kept."""
 FINGERPRINTS = 20_000
-"""Definitions whose fingerprints are remembered."""
+"""Definitions whose fingerprints, and hints, are remembered."""
 FOR_SOME = 256
 """Held definitions of some clients only that are remembered."""
-PIECE = 16
-"""Definitions between two points at which the work may be interrupted."""
 TOLD = 5
 """Definitions that are named in the log at a time."""
 
@@ -55,14 +53,16 @@ class Pinned:
         changed: Callable[[], None],
         elsewhere: Callable[[], Elsewhere],
         broken: str | None = None,
+        again: Callable[[], Kept | None] = lambda: None,
     ) -> None:
         """`changed`: it is to be kept; `elsewhere`: what other servers have; `broken`: why it is not known what was
-        approved."""
+        approved; `again`: what others who share the folder have kept by now."""
         self.server = server
         self.kept = kept
         self.trust: Trust = "pin"
         self.broken = broken
         self._changed = changed
+        self._again = again
         self._elsewhere = elsewhere
         self._prints: dict[int, tuple[Json, str]] = {}
         """By identity: a definition that did not change is the same object."""
@@ -155,12 +155,19 @@ class Pinned:
 
     def studying(self, offers: Offers) -> Work[None]:
         """Before a list is judged: what takes long, in slices."""
-        for at, (kind, name, definition) in enumerate(named(offers)):
+        for kind, name, definition in named(offers):
             item = self._item(kind, name, definition)
             if not self.kept.approves(item):
                 self._hints(item)
-            if at % PIECE == 0:
-                yield
+            yield
+
+    def _forget_prints(self, lists: Iterable[Offers]) -> None:
+        """Of definitions that are not offered any more: they may be large, and others every second."""
+        before, self._prints = self._prints, {}
+        for offers in lists:
+            for _, _, definition in named(offers):
+                if (known := before.get(id(definition))) is not None:
+                    self._prints[id(definition)] = known
 
     def _hints(self, item: Item) -> tuple[str, ...]:
         hints = self._marks.get(item.fingerprint)
@@ -173,7 +180,9 @@ class Pinned:
     def look(self, offers: Offers, instructions: str, told: Collection[Kind], some: Iterable[Offers] = ()) -> None:
         """What the server lists to everybody, and what to some. `told`: the lists it has told itself by now; others are
         not known yet."""
+        some = tuple(some)
         items = [self._item(kind, name, definition) for kind, name, definition in named(offers)]
+        self._forget_prints((offers, *some))
         if instructions:
             items.append(instructions_item(instructions))
         self.also = [f"{len(offers[kind])} {kind}" for kind in ("resources", "templates") if offers.get(kind)]
@@ -186,6 +195,13 @@ class Pinned:
     def _first_sight(self, items: Sequence[Item], told: Collection[Kind]) -> None:
         """What is there is approved; of a list that could not be read then, when it is."""
         kept = self.kept
+        if all(kind in kept.kinds for kind in LISTED if kind in told) and kept.since is not None:
+            return
+        # Another gateway may have seen it long ago: what is new to us only is not approved for that.
+        if (others := self._again()) is not None:
+            kept.take_up(others)
+        if self.broken is not None:
+            return
         first: set[PinnedKind] = {kind for kind in LISTED if kind in told and kind not in kept.kinds}
         if kept.since is None:
             if all(item.kind == "instructions" for item in items):
@@ -201,7 +217,8 @@ class Pinned:
         counts = [f"{n} {kind}" for kind in LISTED if (n := sum(item.kind == kind for item in approved))]
         if approved:
             log.info("[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions")
-        doubtful = [(item, hints) for item in approved if (hints := self.hints(item))]
+        elsewhere = self._elsewhere()  # of thousands only what is quickly seen; `mcpx pins` has all of it
+        doubtful = [(item, hints) for item in approved if (hints := (*self._hints(item), *same_name(item, elsewhere)))]
         for item, hints in doubtful[:TOLD]:
             log.warning("[%s] pinned, but look at it: %s %s", self.server, item.called, "; ".join(hints))
         if len(doubtful) > TOLD:

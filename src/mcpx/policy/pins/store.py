@@ -35,7 +35,12 @@ class Pins:
         if found is None:
             kept, broken = self._read(server)
             found = self._servers[server] = Pinned(
-                server, kept or Kept(), lambda: self.changed(server), lambda: self.elsewhere(server), broken
+                server,
+                kept or Kept(),
+                lambda: self.changed(server),
+                lambda: self.elsewhere(server),
+                broken,
+                lambda: self._read_again(server),
             )
             if broken is not None:
                 log.error("[%s] all of it is held back: %s", server, broken)
@@ -53,6 +58,14 @@ class Pins:
             return PinFile(self.folder, server).load(), None
         except Unreadable as problem:
             return None, str(problem)
+
+    def _read_again(self, server: str) -> Kept | None:
+        """What is on disk by now; what cannot be read holds everything back, as it does from the beginning."""
+        kept, broken = self._read(server)
+        if broken is not None:
+            self._servers[server].broken = broken
+            log.error("[%s] all of it is held back: %s", server, broken)
+        return kept
 
     def mark(self, server: str) -> tuple[int, int] | None:
         """What tells one state of a file from another."""

@@ -28,9 +28,14 @@ def takeovers(item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhe
     return tuple(_found(item, own, elsewhere))
 
 
-def _found(item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhere) -> Iterator[str]:
-    if item.kind == "tools" and (other := elsewhere.get(as_read(item.name))) is not None:
+def same_name(item: Item, elsewhere: Elsewhere) -> Iterator[str]:
+    """Only that, which is quickly seen."""
+    if item.kind == "tools" and elsewhere and (other := elsewhere.get(as_read(item.name))) is not None:
         yield f"has the name of a tool of {one_line(other)!r}"
+
+
+def _found(item: Item, own: Callable[[], Collection[str]], elsewhere: Elsewhere) -> Iterator[str]:
+    yield from same_name(item, elsewhere)
     text = item.definition.get("instructions" if item.kind == "instructions" else "description")
     if not isinstance(text, str):
         return
