@@ -65,7 +65,6 @@ class HttpFront:
         """The last WebSocket is closed."""
         self._ending = False
         self._watching: asyncio.Task[None] | None = None
-        """The mode of each profile of a configuration."""
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
         context = None
@@ -160,15 +159,15 @@ class HttpFront:
         guard = self._reception.guard
         arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
-            self._tell_refused("host", exchange)
+            self._tell_refused("host", exchange, arrival)
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
         if not guard.origin_allowed(exchange, arrival):
-            self._tell_refused("origin", exchange)
+            self._tell_refused("origin", exchange, arrival)
             exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
         if guard.is_ourselves(exchange.headers):
-            self._tell_refused("loop", exchange)
+            self._tell_refused("loop", exchange, arrival)
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
         path, asked = exchange.path, None
@@ -224,9 +223,8 @@ class HttpFront:
         badge: Badge | None,
     ) -> None:
         profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
-        client = exchange.client
-        address = arrival.address if arrival is not None else client[0] if client is not None else ""
-        visitor = Visitor("anonymous" if badge is None else badge.principal, profile, address, badge)
+        principal = "anonymous" if badge is None else badge.principal
+        visitor = Visitor(principal, profile, _address(exchange, arrival), badge)
         if route is not None and route.open:
             self._tell_health(exchange, path, visitor)
         else:
@@ -236,12 +234,13 @@ class HttpFront:
         if route is not None and route.open:
             self._tell_health(exchange, route.path, None)
             return
-        self._tell_refused("token", exchange)
+        self._tell_refused("token", exchange, arrival)
         refuse(exchange, refusal, self._reception, arrival)
 
-    def _tell_refused(self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange) -> None:
-        address = exchange.client[0] if exchange.client else ""
-        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address))
+    def _tell_refused(
+        self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange, arrival: Arrival | None
+    ) -> None:
+        self._dispatcher.gateway.bus.publish(DoorRefused(reason, _address(exchange, arrival)))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where
@@ -375,6 +374,14 @@ class HttpFront:
         self._parted.clear()
         for raw in pending:
             connection.peer.receive(raw)
+
+
+def _address(exchange: Exchange, arrival: Arrival | None) -> str:
+    """Of the client's machine, by the word of a proxy that is trusted."""
+    if arrival is not None:
+        return arrival.address
+    client = exchange.client
+    return client[0] if client is not None else ""
 
 
 class _LegacyStream:

@@ -139,7 +139,11 @@ class Jwt:
         return WRONG_TOKEN
 
     def _read(self, claims: Json, digest: bytes, mark: str) -> Badge | Refusal:
-        expires, principal = float(claims["exp"]), claims.get("sub") or claims.get("client_id") or claims.get("azp")
+        try:
+            expires = float(claims["exp"])
+        except OverflowError:  # a number of four hundred digits
+            return WRONG_TOKEN
+        principal = claims.get("sub") or claims.get("client_id") or claims.get("azp")
         if not isinstance(principal, str) or len(principal) > LONGEST_NAME or not principal.isprintable():
             log.debug("a token was refused: it does not say whose it is")
             return WRONG_TOKEN
