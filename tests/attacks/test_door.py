@@ -1,8 +1,10 @@
 """SEC-1: what strangers, odd issuers and unlucky moments do at the door."""
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from behaviour.raw import Json, ask, eventually, initialize, post
+from behaviour.raw import WAIT, Json, Session, ask, eventually, initialize, post, raw_server
 from fixtures.gateway import Gateway
 from fixtures.issuer import Issuer, published
 from fixtures.parts import run
@@ -193,12 +195,10 @@ def fetched_keys(content: Json, came_from: str) -> Keys:
 
 def test_an_issuer_s_token_without_end_is_refused_and_not_a_failure() -> None:
     """SEC-1."""
-    with Issuer() as issuer:
-        auth = {"type": "jwt", "issuer": issuer.url, "audience": AUDIENCE}
-        with Gateway({"server": {"auth": auth}}) as gateway:
-            shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE, exp=10**400)}"}
-            assert post(gateway.port, initialize(), shown).status == 401
-            assert "Traceback" not in gateway.stderr()
+    with Issuer() as issuer, Gateway({"server": {"auth": auth_of(issuer)}}) as gateway:
+        shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE, exp=10**400)}"}
+        assert post(gateway.port, initialize(), shown).status == 401
+        assert "Traceback" not in gateway.stderr()
 
 
 # ---- what is told of it
@@ -231,3 +231,53 @@ def test_rows_of_the_trail_do_not_speak_to_a_terminal(tmp_path: Path) -> None:
         assert not set(said[1:]) - set("31m") & set(told)
         if options:
             assert json.loads(told) == row
+
+
+# ---- what strangers send
+
+
+def test_a_stranger_s_large_bodies_take_no_room() -> None:
+    """SEC-1, SEC-6: whoever shows no token is refused before much of a body was read."""
+    large = b"x" * 1_000_000
+    head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: 4000000\r\n\r\n"
+    with Gateway({"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}) as gateway:
+        for shown in ("", "Authorization: Bearer wrong\r\n"):
+            with socket.create_connection(("127.0.0.1", gateway.port), WAIT) as stranger:
+                with contextlib.suppress(ConnectionError):
+                    stranger.sendall((head % shown).encode() + large)
+                assert stranger.recv(4096).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        known = {"Authorization": "Bearer ann-s-own"}
+        greeting = initialize()
+        greeting["params"]["more"] = "x" * 1_000_000
+        assert post(gateway.port, greeting, known).status == 200
+
+
+def test_a_large_request_whose_key_is_not_known_yet_may_come_again() -> None:
+    """SEC-1: it has the key fetched."""
+    with Issuer() as issuer, Gateway({"server": {"auth": auth_of(issuer)}}) as gateway:
+        shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE)}"}
+        greeting = initialize()
+        greeting["params"]["more"] = "x" * 1_000_000
+        assert post(gateway.port, greeting, shown).status == 503
+        eventually(lambda: "/keys" in issuer.asked)
+        eventually(lambda: post(gateway.port, greeting, shown).status == 200)
+
+
+def auth_of(issuer: Issuer) -> Json:
+    return {"type": "jwt", "issuer": issuer.url, "audience": AUDIENCE}
+
+
+# ---- the trail keeps what is ours
+
+
+def test_a_row_without_secrets_still_tells_one_session_from_another(tmp_path: Path) -> None:
+    """OBS-1: whoever puts something into a call that looks like a secret does not blot out whose call it was."""
+    trail = tmp_path / "trail.jsonl"
+    config = {"global": {"audit": {"file": str(trail), "arguments": "values"}}, "mcp_servers": [raw_server("raw")]}
+    with Gateway(config) as gateway:
+        client = Session(gateway.port)
+        for text in ("plain", "Bearer abcdefgh12345678"):
+            client.request("tools/call", {"name": "raw_echo", "arguments": {"text": text}})
+    rows = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "call"]
+    assert [row["arguments"]["text"] for row in rows] == ["plain", "Bearer ***"]
+    assert rows[0]["session"] == rows[1]["session"]

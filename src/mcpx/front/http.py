@@ -7,8 +7,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal
 from urllib.parse import parse_qs, quote
 
 from mcpx import __version__
@@ -16,7 +16,7 @@ from mcpx.config import Config
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
-from mcpx.front.proxies import Arrival
+from mcpx.front.proxies import Arrival, address_of
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
@@ -57,8 +57,8 @@ class HttpFront:
         self._limit = max_request
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks, lambda: len(self._legacy) + len(self._sockets))
-        connections = min(MOST_CLIENTS, descriptors.soft_limit() // 2)
-        self._server = HttpServer(self._handle, Limits(body_bytes=max_request, connections=connections))
+        limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // 2))
+        self._server = HttpServer(self._handle, limits, self._forestall)
         self._legacy: dict[str, _LegacyStream] = {}
         self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
         self._parted = asyncio.Event()
@@ -188,6 +188,14 @@ class HttpFront:
         else:
             self._tasks.start(self._later(exchange, route, path, asked, arrival, identity, found))
 
+    def _forestall(self, exchange: Exchange) -> int | None:
+        """A stranger's large body is not read; what is to be said to them in full needs a smaller one."""
+        status = self._reception.forestall(exchange)
+        if status is not None:
+            guard = self._reception.guard
+            self._tell_refused("token", exchange, guard.arrival(exchange) if guard.proxied else None)
+        return status
+
     async def _later(
         self,
         exchange: Exchange,
@@ -196,7 +204,7 @@ class HttpFront:
         asked: str | None,
         arrival: Arrival | None,
         identity: Identity | None,
-        finding: Awaitable[Badge | Refusal],
+        finding: Coroutine[Any, Any, Badge | Refusal],
     ) -> None:
         """Who it is was not known at once."""
         try:
@@ -224,7 +232,7 @@ class HttpFront:
     ) -> None:
         profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
         principal = "anonymous" if badge is None else badge.principal
-        visitor = Visitor(principal, profile, _address(exchange, arrival), badge)
+        visitor = Visitor(principal, profile, address_of(exchange, arrival), badge)
         if route is not None and route.open:
             self._tell_health(exchange, path, visitor)
         else:
@@ -240,7 +248,7 @@ class HttpFront:
     def _tell_refused(
         self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange, arrival: Arrival | None
     ) -> None:
-        self._dispatcher.gateway.bus.publish(DoorRefused(reason, _address(exchange, arrival)))
+        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address_of(exchange, arrival)))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where
@@ -374,14 +382,6 @@ class HttpFront:
         self._parted.clear()
         for raw in pending:
             connection.peer.receive(raw)
-
-
-def _address(exchange: Exchange, arrival: Arrival | None) -> str:
-    """Of the client's machine, by the word of a proxy that is trusted."""
-    if arrival is not None:
-        return arrival.address
-    client = exchange.client
-    return client[0] if client is not None else ""
 
 
 class _LegacyStream:

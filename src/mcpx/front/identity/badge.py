@@ -1,8 +1,8 @@
 """The values of who is who: a badge for whoever may come in, a refusal for whoever may not."""
 
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcpx.model.call import Json
 from mcpx.wire.exchange import Exchange, Headers
@@ -49,7 +49,7 @@ WRONG_TOKEN: Final = Refusal(401, "a bearer token is required, and this one is n
 class Identity(Protocol):
     """One way of telling who somebody is."""
 
-    def admit(self, exchange: Exchange) -> Badge | Refusal | Awaitable[Badge | Refusal]:
+    def admit(self, exchange: Exchange) -> Badge | Refusal | Coroutine[Any, Any, Badge | Refusal]:
         """Who this is. Only what cannot be known yet is waited for."""
         ...
 

@@ -8,7 +8,7 @@ crowded out; nothing is waited for but keys that are not known yet.
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -52,7 +52,7 @@ class Jwt:
         self._ends = NEVER
         """When the first of those who are here must leave."""
 
-    def admit(self, exchange: Exchange) -> Badge | Refusal | Awaitable[Badge | Refusal]:
+    def admit(self, exchange: Exchange) -> Badge | Refusal | Coroutine[Any, Any, Badge | Refusal]:
         token = shown(exchange.headers)
         if token is None:
             return NO_TOKEN
