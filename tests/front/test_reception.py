@@ -14,7 +14,6 @@ from mcpx.front.http import HttpFront
 from mcpx.front.identity.badge import NEVER, Badge
 from mcpx.front.reception import House, Reception
 from mcpx.front.visitor import Visitor
-from mcpx.model.call import Caller
 from mcpx.transports import Stdio
 
 
@@ -72,30 +71,13 @@ def test_a_profile_that_closes_sees_off_whoever_came_through_it() -> None:
         assert (reception.stays_until(through), reception.stays_until(beside)) == (None, NEVER)
 
 
-class _Narrow:
-    """Sees one server (`policy.sight.Sight`)."""
-
-    def server(self, name: str) -> bool:
-        return name == "one"
-
-    def offer(self, offer: Any) -> bool:
-        return False
-
-    def resource(self, server: str, uri: str) -> bool:
-        return False
-
-
-def test_health_tells_of_the_servers_that_somebody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_tells_of_the_servers_that_somebody_sees() -> None:
     """SEC-2: who sees less hears less; a profile that is gone shows nothing."""
 
     async def work() -> None:
+        narrow = Profile(name="p", servers=("one",))
         made = config(ANN, Token(name="bound", token="b", profile="p"), Token(name="lost", token="l", profile="gone"))
-        gateway = Gateway(Config(server=made.server, profiles=(P,), mcp_servers=SERVERS), {})
-
-        def sight(caller: Caller) -> _Narrow | None:
-            return None if caller.profile is None else _Narrow()
-
-        monkeypatch.setattr(gateway, "sight", sight)
+        gateway = Gateway(Config(server=made.server, profiles=(narrow,), mcp_servers=SERVERS), {})
         reception = Reception(House("127.0.0.1"), gateway.generation.config, no_fetcher)
         front = HttpFront(Dispatcher(gateway), reception, max_request=1000)
 
