@@ -13,7 +13,21 @@ from typing import Any, cast
 
 import pytest
 
-from behaviour.raw import WAIT, Json, Session, ask, eventually, initialize, post, raw_server
+from behaviour.raw import (
+    WAIT,
+    Json,
+    Session,
+    Stream,
+    ask,
+    eventually,
+    initialize,
+    modern,
+    modern_headers,
+    odd_server,
+    post,
+    raw_server,
+    recorded,
+)
 from fixtures.gateway import Gateway
 from fixtures.issuer import Issuer, published
 from fixtures.parts import run
@@ -281,3 +295,52 @@ def test_a_row_without_secrets_still_tells_one_session_from_another(tmp_path: Pa
     rows = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "call"]
     assert [row["arguments"]["text"] for row in rows] == ["plain", "Bearer ***"]
     assert rows[0]["session"] == rows[1]["session"]
+
+
+# ---- calls that wait for their client
+
+
+def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(tmp_path: Path) -> None:
+    """SEC-1: it is cancelled at its server, and nobody who gets the name later takes it over."""
+    record = tmp_path / "record"
+    config = {
+        "server": {"auth": {"type": "bearer"}},
+        "global": {"hot_reload": False, "first_start_wait": WAIT},
+        "mcp_servers": [odd_server("odd", record)],
+    }
+    with Gateway(config) as gateway:
+        store = TokenStore(gateway.folder / "state")
+
+        def call(token: str, **more: Any) -> Json:
+            params = {"name": "odd_roots", "arguments": {}, **more}
+            message = modern("tools/call", params, capabilities={"roots": {}})
+            headers = {**modern_headers(message), "Authorization": f"Bearer {token}"}
+            return post(gateway.port, message, headers).message
+
+        def token_of(name: str) -> str:
+            token = store.add(name)
+            shown = {"Authorization": f"Bearer {token}"}
+            eventually(lambda: post(gateway.port, initialize(), shown).status == 200)
+            return token
+
+        ann, bob = token_of("ann"), token_of("bob")
+        waiting, other = call(ann)["result"], call(bob)["result"]
+        store.revoke("ann")
+        eventually(lambda: len(recorded(record, "notifications/cancelled")) == 1)
+        answers = {"inputResponses": {"q1": {"roots": []}}}
+        again = call(token_of("ann"), requestState=waiting["requestState"], **answers)
+        assert "unknown or has expired" in again["error"]["message"]
+        assert "error" not in call(bob, requestState=other["requestState"], **answers)
+
+
+def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
+    """SEC-1: `/sse` is what its metadata call the resource; clients post to `/messages`."""
+    with Issuer() as issuer, Gateway({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}}) as gateway:
+        token = issuer.token("ann", aud=f"http://127.0.0.1:{gateway.port}/sse")
+        shown = {"Authorization": f"Bearer {token}"}
+        accepted = [("Accept", "text/event-stream"), *shown.items()]
+        with Stream(gateway.port, "GET", "/sse", accepted) as stream:
+            told = stream.event()
+            assert told is not None
+            assert post(gateway.port, initialize("2024-11-05"), shown, told["data"]).status == 202
+        assert post(gateway.port, initialize(), shown).status == 401

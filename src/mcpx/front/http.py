@@ -22,7 +22,7 @@ from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
 from mcpx.front.streamable import Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
-from mcpx.front.visitor import Visitor
+from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.model.call import Caller
 from mcpx.model.events import DoorRefused
 from mcpx.wire import codec, descriptors, websocket
@@ -124,6 +124,7 @@ class HttpFront:
         for connection, socket in [(c, s) for c, s in self._sockets.items() if leaves(c.visitor)]:
             socket.close(1008, "the token is not good any more")
             self._tasks.start(connection.close())
+        self._dispatcher.gateway.see_off(self._reception.knows)
         if self._reception.identity is not None:
             self._reception.identity.looked(ends)
 
@@ -190,9 +191,8 @@ class HttpFront:
 
     def _forestall(self, exchange: Exchange) -> int | None:
         """A stranger's large body is not read; what is to be said to them in full needs a smaller one."""
-        status = self._reception.forestall(exchange)
+        status, guard = self._reception.forestall(exchange), self._reception.guard
         if status is not None:
-            guard = self._reception.guard
             self._tell_refused("token", exchange, guard.arrival(exchange) if guard.proxied else None)
         return status
 
@@ -231,7 +231,7 @@ class HttpFront:
         badge: Badge | None,
     ) -> None:
         profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
-        principal = "anonymous" if badge is None else badge.principal
+        principal = ANONYMOUS if badge is None else badge.principal
         visitor = Visitor(principal, profile, address_of(exchange, arrival), badge)
         if route is not None and route.open:
             self._tell_health(exchange, path, visitor)

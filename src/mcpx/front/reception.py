@@ -15,7 +15,7 @@ from mcpx.config import Config, FrontAuth
 from mcpx.front.guard import Guard
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
 from mcpx.front.identity.doors import Doors
-from mcpx.front.visitor import Visitor
+from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.model.call import Json
 from mcpx.wire.exchange import Exchange
 from mcpx.wire.tasks import Tasks
@@ -115,6 +115,10 @@ class Reception:
         if not self.doors.may_stay(badge, visitor.profile):
             return None
         return NEVER if badge is None else badge.expires
+
+    def knows(self, principal: str) -> bool:
+        """Whether somebody of that name may come in, whoever they were before."""
+        return principal == ANONYMOUS if self.identity is None else self.identity.knows(principal)
 
     @property
     def publishes(self) -> bool:

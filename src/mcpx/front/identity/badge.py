@@ -57,6 +57,10 @@ class Identity(Protocol):
         """One that was good, as it counts now; None: it is not good any more."""
         ...
 
+    def knows(self, principal: str) -> bool:
+        """Whether they may come in again, by whichever token."""
+        ...
+
     def look(self) -> bool:
         """Whether some of those that were good may not be any more; asked several times a second."""
         ...

@@ -88,6 +88,10 @@ class Bearer:
             return None
         return None if found.expires <= time.time() else found
 
+    def knows(self, principal: str) -> bool:
+        now = time.time()
+        return any(badge.principal == principal and badge.expires > now for badge in self._good.values())
+
     def keep_only(self, tokens: Iterable[Token]) -> None:
         """Those that the next configuration has too, as it has them; the rest comes when it is taken up."""
         coming = {(token.name, hashlib.sha256(token.token.encode()).digest()): token for token in tokens}
