@@ -9,6 +9,7 @@ import pytest
 from fixtures.parts import Clock, run
 from mcpx.front import admission as module
 from mcpx.front.admission import Admission
+from mcpx.front.visitor import Visitor
 from mcpx.model.errors import RpcError
 from mcpx.wire.exchange import Exchange
 
@@ -28,7 +29,7 @@ class Asked:
 
 def line_up(admission: Admission, begun: list[int], number: int) -> Asked:
     asked = Asked()
-    admission.line_up(cast(Exchange, asked), {"id": number}, lambda: begun.append(number))
+    admission.line_up(cast(Exchange, asked), {"id": number}, Visitor(), lambda: begun.append(number))
     return asked
 
 

@@ -75,8 +75,8 @@ def test_health_tells_of_the_servers_that_somebody_sees() -> None:
     """SEC-2: who sees less hears less; a profile that is gone shows nothing."""
 
     async def work() -> None:
-        made = config(ANN, Token(name="bound", token="b", profile="p"), Token(name="lost", token="l", profile="gone"))
         narrow = Profile(name="p", servers=("one",))
+        made = config(ANN, Token(name="bound", token="b", profile="p"), Token(name="lost", token="l", profile="gone"))
         gateway = Gateway(Config(server=made.server, profiles=(narrow,), mcp_servers=SERVERS), {})
         reception = Reception(House("127.0.0.1"), gateway.generation.config, no_fetcher)
         front = HttpFront(Dispatcher(gateway), reception, max_request=1000)

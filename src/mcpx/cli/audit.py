@@ -1,6 +1,7 @@
 """`mcpx audit`: read the trail of a config, whether or not a gateway runs; through files that were turned over."""
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from mcpx.model.errors import ConfigError
 from mcpx.telemetry.audit import trail_file
 from mcpx.telemetry.trail import older
 from mcpx.wire import codec
+from mcpx.wire.logs import STEERING
 
 LIMIT = 50
 LOOK = 0.3
@@ -27,6 +29,8 @@ NO_TRAIL = 1
 """Exit code: none is kept."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_STEERING = re.compile(f"[{STEERING}]")
+"""What would speak to a terminal; JSON may have it spelled out."""
 _COLUMNS = (("TIME (UTC)", 23), ("WHO", 14), ("SERVER", 14), ("WHAT", 28), ("OUTCOME", 14), ("MS", 8))
 
 Wanted = Callable[[Json], bool]
@@ -189,7 +193,8 @@ def _is_at(opened: BinaryIO, file: Path) -> bool:
 
 
 def _write_json(row: Json) -> None:
-    sys.stdout.write(codec.dump(row).decode(errors="replace") + "\n")
+    text = codec.dump(row).decode(errors="replace")
+    sys.stdout.write(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
 def _write_row(row: Json) -> None:

@@ -25,6 +25,8 @@ MAX_NAME = 64
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
 _HOST_NAME = r"(?i)(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]*:[0-9a-f:.]*\]?"
+_SHOWABLE = re.compile(r"(?! )[^\x00-\x1f\x7f\ud800-\udfff]+(?<! )")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _SECRET_NAME = r"(?i)(?:token|secret|passw(?:or)?d|passphrase|api[-_]?key|authorization|credential|cookie)s?\Z"
 
 
@@ -112,7 +114,13 @@ class _Checks:
                 rival, at = self._findings.spot((*path, "tokens", first, "token")), (*path, "tokens", index, "token")
                 hint = "each must have its own, or nobody knows whose it is"
                 self._findings.add("two tokens are the same", at, hint=hint, rival=rival)
+            if text is not None and not _SHOWABLE.fullmatch(text):
+                hint = "no line breaks or other control characters, no spaces around"
+                self._findings.add("no client could show this token", (*path, "tokens", index, "token"), hint=hint)
         for scope, profile in (as_map(auth.get("scopes")) or {}).items():
+            if not _SCOPE.fullmatch(scope):
+                hint = "visible ASCII characters, no spaces, quotes or backslashes (RFC 6749)"
+                self._findings.add("not a possible scope", (*path, "scopes", scope), hint=hint, at="key")
             self._known(profile, self._profiles, "profile", (*path, "scopes", scope))
         kind = str(auth.get("type") or "bearer").lower()
         signed = ("issuer", "audience", "jwks_url", "scopes")

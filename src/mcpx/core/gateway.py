@@ -7,7 +7,7 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -405,6 +405,11 @@ class Gateway:
         self._levels.pop(session, None)
         self._surface_state.forget(session)
         await asyncio.gather(*(upstream.end_session(session) for upstream in self._all()))
+
+    def see_off(self, stays: Callable[[str], bool]) -> None:
+        """Calls that wait for a client's next word are given up where that may not come in any more."""
+        for upstream in self._all():
+            upstream.see_off(stays)
 
     def _all(self) -> set[Upstream]:
         """Also those that come and go."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from mcpx.front.notices import encoded
 from mcpx.front.streams import refuse
+from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
 from mcpx.model.errors import REQUEST_CANCELLED, Denied, RpcError, overloaded
 from mcpx.wire import jsonrpc
@@ -31,13 +32,14 @@ IN_ALL: Final = 10_000
 """Requests in flight of all clients together."""
 
 Begin = Callable[[], object]
+_Entry = tuple[float, Exchange, Json, Begin, Visitor]
 
 
 class Admission:
     def __init__(self, refused: "Counter[str]") -> None:
         """`refused`: where it is noted how many were."""
         self._refused = refused
-        self._line: deque[tuple[float, Exchange, Json, Begin]] = deque()
+        self._line: deque[_Entry] = deque()
         self.running = 0
         """Requests that are being answered, on whichever carrier."""
 
@@ -60,7 +62,7 @@ class Admission:
     def leave(self) -> None:
         self.running -= 1
 
-    def line_up(self, exchange: Exchange, message: Json, begin: Begin) -> None:
+    def line_up(self, exchange: Exchange, message: Json, visitor: Visitor, begin: Begin) -> None:
         """Begin it when its turn comes, or refuse it now."""
         if self.running + len(self._line) >= IN_ALL or self._is_late():
             denied = self._too_much()
@@ -69,7 +71,7 @@ class Admission:
         loop = asyncio.get_running_loop()
         if not self._line:
             loop.call_soon(self._turn)
-        self._line.append((loop.time(), exchange, message, begin))
+        self._line.append((loop.time(), exchange, message, begin, visitor))
 
     def _is_late(self) -> bool:
         return bool(self._line) and asyncio.get_running_loop().time() - self._line[0][0] > LONGEST_WAIT
@@ -82,7 +84,7 @@ class Admission:
     def _turn(self) -> None:
         begun = 0
         while self._line and begun < PER_TURN:
-            _, exchange, _, begin = self._line.popleft()
+            _, exchange, _, begin, _ = self._line.popleft()
             if not exchange.closed:
                 begun += 1
                 begin()
@@ -96,11 +98,17 @@ class Admission:
                 self._line.remove(entry)
                 self._answer(entry, RpcError(REQUEST_CANCELLED, "Request cancelled"))
 
+    def see_off(self, leaves: Callable[[Visitor], bool], error: RpcError) -> None:
+        """Nothing is begun any more for whoever lost their token while they stood in line."""
+        line, self._line = self._line, deque()
+        for entry in line:
+            self._answer(entry, error) if leaves(entry[4]) else self._line.append(entry)
+
     def close(self, error: RpcError) -> None:
         """Nobody else is begun; who waits is told so."""
         while self._line:
             self._answer(self._line.popleft(), error)
 
-    def _answer(self, entry: tuple[float, Exchange, Json, Begin], error: RpcError) -> None:
-        _, exchange, message, _ = entry
+    def _answer(self, entry: _Entry, error: RpcError) -> None:
+        _, exchange, message, _, _ = entry
         exchange.reply(200, encoded(jsonrpc.failure(message["id"], error)))

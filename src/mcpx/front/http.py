@@ -7,8 +7,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal
 from urllib.parse import parse_qs, quote
 
 from mcpx import __version__
@@ -16,13 +16,13 @@ from mcpx.config import Config
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
-from mcpx.front.proxies import Arrival
+from mcpx.front.proxies import Arrival, address_of
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
 from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
 from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
-from mcpx.front.visitor import Visitor
+from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.model.call import Caller
 from mcpx.model.events import DoorRefused
 from mcpx.wire import codec, descriptors, websocket
@@ -57,15 +57,14 @@ class HttpFront:
         self._limit = max_request
         self._tasks = Tasks("front")
         self._streamable = Streamable(dispatcher, self._tasks, lambda: len(self._legacy) + len(self._sockets))
-        connections = min(MOST_CLIENTS, descriptors.soft_limit() // 2)
-        self._server = HttpServer(self._handle, Limits(body_bytes=max_request, connections=connections))
+        limits = Limits(body_bytes=max_request, connections=min(MOST_CLIENTS, descriptors.soft_limit() // 2))
+        self._server = HttpServer(self._handle, limits, self._forestall)
         self._legacy: dict[str, _LegacyStream] = {}
         self._sockets: dict[ClientConversation, websocket.WebSocket] = {}
         self._parted = asyncio.Event()
         """The last WebSocket is closed."""
         self._ending = False
         self._watching: asyncio.Task[None] | None = None
-        """The mode of each profile of a configuration."""
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
         context = None
@@ -125,6 +124,7 @@ class HttpFront:
         for connection, socket in [(c, s) for c, s in self._sockets.items() if leaves(c.visitor)]:
             socket.close(1008, CLOSED)
             self._tasks.start(connection.close())
+        self._dispatcher.gateway.see_off(self._reception.knows)
         if self._reception.identity is not None:
             self._reception.identity.looked(ends)
 
@@ -160,15 +160,15 @@ class HttpFront:
         guard = self._reception.guard
         arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
-            self._tell_refused("host", exchange)
+            self._tell_refused("host", exchange, arrival)
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
         if not guard.origin_allowed(exchange, arrival):
-            self._tell_refused("origin", exchange)
+            self._tell_refused("origin", exchange, arrival)
             exchange.reply(403, b"origin not allowed: server.allowed_origins has those that are", "text/plain")
             return
         if guard.is_ourselves(exchange.headers):
-            self._tell_refused("loop", exchange)
+            self._tell_refused("loop", exchange, arrival)
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
         path, asked = exchange.path, None
@@ -189,6 +189,13 @@ class HttpFront:
         else:
             self._tasks.start(self._later(exchange, route, path, asked, arrival, identity, found))
 
+    def _forestall(self, exchange: Exchange) -> int | None:
+        """A stranger's large body is not read; what is to be said to them in full needs a smaller one."""
+        status, guard = self._reception.forestall(exchange), self._reception.guard
+        if status is not None:
+            self._tell_refused("token", exchange, guard.arrival(exchange) if guard.proxied else None)
+        return status
+
     async def _later(
         self,
         exchange: Exchange,
@@ -197,7 +204,7 @@ class HttpFront:
         asked: str | None,
         arrival: Arrival | None,
         identity: Identity | None,
-        finding: Awaitable[Badge | Refusal],
+        finding: Coroutine[Any, Any, Badge | Refusal],
     ) -> None:
         """Who it is was not known at once."""
         try:
@@ -224,9 +231,8 @@ class HttpFront:
         badge: Badge | None,
     ) -> None:
         profile = None if badge is None and asked is None else self._reception.doors.enter(badge, asked)
-        client = exchange.client
-        address = arrival.address if arrival is not None else client[0] if client is not None else ""
-        visitor = Visitor("anonymous" if badge is None else badge.principal, profile, address, badge)
+        principal = ANONYMOUS if badge is None else badge.principal
+        visitor = Visitor(principal, profile, address_of(exchange, arrival), badge)
         if route is not None and route.open:
             self._tell_health(exchange, path, visitor)
         else:
@@ -236,12 +242,13 @@ class HttpFront:
         if route is not None and route.open:
             self._tell_health(exchange, route.path, None)
             return
-        self._tell_refused("token", exchange)
+        self._tell_refused("token", exchange, arrival)
         refuse(exchange, refusal, self._reception, arrival)
 
-    def _tell_refused(self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange) -> None:
-        address = exchange.client[0] if exchange.client else ""
-        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address))
+    def _tell_refused(
+        self, reason: Literal["host", "origin", "loop", "token"], exchange: Exchange, arrival: Arrival | None
+    ) -> None:
+        self._dispatcher.gateway.bus.publish(DoorRefused(reason, address_of(exchange, arrival)))
 
     def _enter(self, exchange: Exchange, path: str, visitor: Visitor) -> None:
         """`path`: behind that of the profile; one that `ROUTES` does not have is empty. The profile's mode counts where

@@ -72,6 +72,14 @@ class Proxies:
         return address is not None and any(address in network for network in self._networks)
 
 
+def address_of(exchange: Exchange, arrival: Arrival | None) -> str:
+    """Of the client's machine, by the word of a proxy that is trusted."""
+    if arrival is not None:
+        return arrival.address
+    client = exchange.client
+    return client[0] if client is not None else ""
+
+
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """An address as proxies write it: with a port or without, IPv6 in brackets or not."""
     text = text.strip()

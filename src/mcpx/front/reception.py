@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.config import Config, FrontAuth
 from mcpx.front.guard import Guard
-from mcpx.front.identity.badge import NEVER, Badge, Identity
+from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
 from mcpx.front.identity.doors import Doors
-from mcpx.front.visitor import Visitor
+from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.model.call import Json
+from mcpx.wire.exchange import Exchange
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -93,6 +94,17 @@ class Reception:
             self._keys = issuer, Keys(auth.issuer or "", auth.jwks_url, self._fetcher, self._tasks)
         return Jwt(auth, self.doors, self._keys[1], self.guard.origins)
 
+    def forestall(self, exchange: Exchange) -> int | None:
+        """The status with which a request is refused, whatever its body says; None: it is not."""
+        found = None if self.identity is None else self.identity.admit(exchange)
+        if found is None or isinstance(found, Badge):
+            return None
+        if isinstance(found, Refusal):
+            return found.status
+        if not self._tasks.closed:
+            self._tasks.start(found)  # it will be known when they come again
+        return 503
+
     def stays_until(self, visitor: Visitor) -> float | None:
         """When whoever came in before has to leave; None: now, they would not be let in again."""
         badge: Badge | None = None
@@ -103,6 +115,10 @@ class Reception:
         if not self.doors.may_stay(badge, visitor.profile):
             return None
         return NEVER if badge is None else badge.expires
+
+    def knows(self, principal: str) -> bool:
+        """Whether somebody of that name may come in, whoever they were before."""
+        return principal == ANONYMOUS if self.identity is None else self.identity.knows(principal)
 
     @property
     def publishes(self) -> bool:

@@ -118,7 +118,9 @@ class Streamable:
                 if self._admission.calm:
                     begin(exchange, message, visitor, mode)
                 else:
-                    self._admission.line_up(exchange, message, partial(begin, exchange, message, visitor, mode))
+                    self._admission.line_up(
+                        exchange, message, visitor, partial(begin, exchange, message, visitor, mode)
+                    )
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -352,14 +354,15 @@ class Streamable:
     # Who leaves ------------------------------------------------------------------------------------------------
 
     def see_off(self, leaves: Callable[[Visitor], bool]) -> None:
-        """End the sessions, streams and calls of everybody for whom it holds."""
+        """End the sessions, streams and calls of everybody for whom it holds; what stands in line is not begun."""
+        self._admission.see_off(leaves, _gone())
         sessions = [owner for owner in self._sessions if leaves(owner.visitor)]
         streams = [stream for stream in self._open if stream.visitor is not None and leaves(stream.visitor)]
         Turns().do(map(self._break_off, streams))
         Turns().do(map(self._sessions.end, sessions))
 
     def _break_off(self, stream: PostStream) -> None:
-        stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, CLOSED)))
+        stream.finish(_failed(stream, _gone()))
         if (task := self._open.get(stream)) is not None:
             task.cancel()
 
@@ -395,6 +398,10 @@ class Streamable:
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
+
+
+def _gone() -> RpcError:
+    return RpcError(REQUEST_CANCELLED, CLOSED)
 
 
 def too_many_sessions() -> Denied:

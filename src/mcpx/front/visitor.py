@@ -1,15 +1,19 @@
 """Who a request comes from, and through which door they came in."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mcpx.front.identity.badge import Badge
 
 
+ANONYMOUS: Final = "anonymous"
+"""Who shows nothing, where nothing is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    principal: str = "anonymous"
+    principal: str = ANONYMOUS
     profile: str | None = None
     """The named view they came in through; None: everything."""
     address: str = ""

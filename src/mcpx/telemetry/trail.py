@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from time import gmtime, strftime
 from typing import Any, Protocol
 
-from mcpx.model.call import Json
+from mcpx.model.call import Json, as_object
 from mcpx.wire import codec
 from mcpx.wire.folders import private_folder
 
@@ -219,7 +219,12 @@ def _without_secrets(batch: list[bytes], redactor: Redacts) -> list[bytes]:
 
 def _redacted(line: bytes, redactor: Redacts) -> bytes:
     text = line.decode()
-    return line if redactor.redact(text) == text else codec.dump(redactor.redact_json(codec.load(line))) + b"\n"
+    if redactor.redact(text) == text:
+        return line
+    row = as_object(codec.load(line))
+    # The names of a row are ours: one that sounds like a secret's (`session`) holds none.
+    told = {key: redactor.redact(it) if isinstance(it, str) else redactor.redact_json(it) for key, it in row.items()}
+    return codec.dump(told) + b"\n"
 
 
 def _dropped(stamp: str, count: int) -> bytes:

@@ -218,6 +218,11 @@ class Parking:
         parked.leave()
         return parked.as_result()
 
+    def see_off(self, stays: Callable[[str], bool]) -> None:
+        """Give up what nobody can come back for: `stays` says of a principal whether it may still come in."""
+        for parked in [parked for parked in self._parked.values() if not stays(parked.owner[1])]:
+            self._give_up(parked)
+
     def _leave(self, parked: Parked) -> None:
         self._parked.pop(parked.token, None)
         self._left()

@@ -7,6 +7,7 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 
 from mcpx.config import Server
@@ -388,6 +389,11 @@ class Upstream:
         if self._life.status.state == "needs_auth":
             self._life.set("connected")
         return result
+
+    def see_off(self, stays: Callable[[str], bool]) -> None:
+        """Give up the calls of principals that may not come in any more."""
+        if self._parking:
+            self._parking.see_off(stays)
 
     def _rested(self) -> None:
         if not self._running and not self._parking:

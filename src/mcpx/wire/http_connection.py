@@ -236,6 +236,8 @@ class Connection(asyncio.Protocol):
         if size > self._limits.body_bytes:
             self._stop(413)
         if size > LARGE:
+            if len(self._body) <= LARGE:
+                self._forestall()
             self._count(len(body))
             if self._server.bodies > self._limits.bodies_bytes:
                 self._stop(503)
@@ -246,6 +248,15 @@ class Connection(asyncio.Protocol):
             if not isinstance(self._body, bytearray):
                 self._body = bytearray(self._body)
             self._body += body
+
+    def _forestall(self) -> None:
+        """What strangers send must not take the room of those who are let in."""
+        if self._server.forestall is None:
+            return
+        method, target = self._parser.get_method().decode(), self._url.decode()
+        request = Exchange(self, method, target, Headers(self._fields, self._more), b"", False, self._http10)
+        if (status := self._server.forestall(request)) is not None:
+            self._stop(status)
 
     def _count(self, more: int) -> None:
         self._counted += more

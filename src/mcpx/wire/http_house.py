@@ -36,6 +36,8 @@ class House(Protocol):
 
     limits: Limits
     handler: Callable[[Exchange], None]
+    forestall: Callable[[Exchange], int | None] | None
+    """The status with which a request is refused whatever its body says, asked before much of that was read."""
     now: float
     """By the coarse clock of all of them."""
     closing: bool
@@ -50,8 +52,11 @@ class House(Protocol):
     def forget(self, connection: "Connection") -> None: ...
 
 
+_MORE = {401: b"www-authenticate: Bearer\r\n", 503: b"retry-after: 1\r\n"}
+
+
 def refusal(status: int) -> bytes:
     """The whole answer to a client that is not heard any further."""
     text = PHRASES[status]
-    head = status_line(status, "text/plain") + (b"retry-after: 1\r\n" if status == 503 else b"")
+    head = status_line(status, "text/plain") + _MORE.get(status, b"")
     return head + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(text) + text

@@ -37,8 +37,16 @@ async def _turns() -> None:
 class HttpServer:
     """Listening sockets, their connections, and one coarse timer for all of them."""
 
-    def __init__(self, handler: Callable[[Exchange], None], limits: Limits = Limits()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        handler: Callable[[Exchange], None],
+        limits: Limits = Limits(),  # noqa: B008
+        forestall: Callable[[Exchange], int | None] | None = None,
+    ) -> None:
+        """`forestall`: the status with which a request with a large body is refused before that is read; None: it is
+        read."""
         self.handler = handler
+        self.forestall = forestall
         self.limits = limits
         self.now = time.monotonic()
         self.closing = False

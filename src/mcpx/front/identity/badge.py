@@ -1,8 +1,8 @@
 """The values of who is who: a badge for whoever may come in, a refusal for whoever may not."""
 
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcpx.model.call import Json
 from mcpx.wire.exchange import Exchange, Headers
@@ -49,12 +49,16 @@ WRONG_TOKEN: Final = Refusal(401, "a bearer token is required, and this one is n
 class Identity(Protocol):
     """One way of telling who somebody is."""
 
-    def admit(self, exchange: Exchange) -> Badge | Refusal | Awaitable[Badge | Refusal]:
+    def admit(self, exchange: Exchange) -> Badge | Refusal | Coroutine[Any, Any, Badge | Refusal]:
         """Who this is. Only what cannot be known yet is waited for."""
         ...
 
     def current(self, badge: Badge) -> Badge | None:
         """One that was good, as it counts now; None: it is not good any more."""
+        ...
+
+    def knows(self, principal: str) -> bool:
+        """Whether they may come in again, by whichever token."""
         ...
 
     def look(self) -> bool:

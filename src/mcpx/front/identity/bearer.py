@@ -47,13 +47,16 @@ class Bearer:
             )
             for token in tokens
         ]
+        self._names = {badge.principal for badge in self._named}
+        """Those that are the configuration's, until the next one is taken up."""
         self._kept: list[Badge] = []
         self._mark: object = None
         self._met: tuple[bytes, Badge | None] = UNMET
         """What the last one brought who was let in: nearly always what the next one brings."""
-        self._good: dict[bytes, Badge] = {badge.digest: badge for badge in self._named}
+        self._good: dict[bytes, Badge] = {}
         self._ends = NEVER
         """When the first of those who are here must leave; it matters to nobody else."""
+        self._gather()
         self._read_store()
 
     def __len__(self) -> int:
@@ -85,16 +88,20 @@ class Bearer:
             return None
         return None if found.expires <= time.time() else found
 
+    def knows(self, principal: str) -> bool:
+        now = time.time()
+        return any(badge.principal == principal and badge.expires > now for badge in self._good.values())
+
     def keep_only(self, tokens: Iterable[Token]) -> None:
         """Those that the next configuration has too, as it has them; the rest comes when it is taken up."""
-        self._met = UNMET
         coming = {(token.name, hashlib.sha256(token.token.encode()).digest()): token for token in tokens}
+        staying: list[Badge] = []
         for badge in self._named:
             token = coming.get((badge.principal, badge.digest))
-            if token is None:
-                self._good.pop(badge.digest, None)
-            elif token.expires is not None:
-                self._good[badge.digest] = replace(badge, expires=moment(token.expires))
+            if token is not None:
+                staying.append(badge if token.expires is None else replace(badge, expires=moment(token.expires)))
+        self._named = staying
+        self._gather()
 
     def look(self) -> bool:
         return self._read_store() or self._ends <= time.time()
@@ -118,9 +125,8 @@ class Bearer:
             log.warning("the kept tokens cannot be read: %s", problem)
             return False
         self._mark = mark
-        names = {badge.principal for badge in self._named}
         for stored in found:
-            if stored.name in names:
+            if stored.name in self._names:
                 log.warning("the token %r is in the config and in the store: the config's counts", stored.name)
         self._kept = [
             Badge(
@@ -130,8 +136,11 @@ class Bearer:
                 bytes.fromhex(stored.digest),
             )
             for stored in found
-            if stored.name not in names
+            if stored.name not in self._names
         ]
+        self._gather()
+        return True
+
+    def _gather(self) -> None:
         self._met = UNMET
         self._good = {badge.digest: badge for badge in (*self._kept, *self._named)}
-        return True

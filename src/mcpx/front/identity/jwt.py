@@ -8,7 +8,7 @@ crowded out; nothing is waited for but keys that are not known yet.
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -52,7 +52,7 @@ class Jwt:
         self._ends = NEVER
         """When the first of those who are here must leave."""
 
-    def admit(self, exchange: Exchange) -> Badge | Refusal | Awaitable[Badge | Refusal]:
+    def admit(self, exchange: Exchange) -> Badge | Refusal | Coroutine[Any, Any, Badge | Refusal]:
         token = shown(exchange.headers)
         if token is None:
             return NO_TOKEN
@@ -98,8 +98,11 @@ class Jwt:
     def _is_for_us(self, audience: tuple[str, ...], exchange: Exchange) -> bool:
         if self._auth.audience is not None:
             return self._auth.audience in audience
+        path = exchange.path
+        if path.endswith("/messages"):  # the way back of what `/sse` is the way out of
+            path = path.removesuffix("messages") + "sse"
         for origin in self._origins(exchange):
-            if not {origin, f"{origin}/", f"{origin}/mcp", origin + exchange.path}.isdisjoint(audience):
+            if not {origin, f"{origin}/", f"{origin}/mcp", origin + exchange.path, origin + path}.isdisjoint(audience):
                 return True
         return False
 
@@ -139,7 +142,11 @@ class Jwt:
         return WRONG_TOKEN
 
     def _read(self, claims: Json, digest: bytes, mark: str) -> Badge | Refusal:
-        expires, principal = float(claims["exp"]), claims.get("sub") or claims.get("client_id") or claims.get("azp")
+        try:
+            expires = float(claims["exp"])
+        except OverflowError:  # a number of four hundred digits
+            return WRONG_TOKEN
+        principal = claims.get("sub") or claims.get("client_id") or claims.get("azp")
         if not isinstance(principal, str) or len(principal) > LONGEST_NAME or not principal.isprintable():
             log.debug("a token was refused: it does not say whose it is")
             return WRONG_TOKEN
@@ -169,6 +176,9 @@ class Jwt:
             return None
         doors = self._opened_by(badge.scopes)
         return None if self._auth.scopes is not None and not doors else replace(badge, doors=doors)
+
+    def knows(self, principal: str) -> bool:
+        return True  # their next token may be on its way
 
     def look(self) -> bool:
         self._keys.tend()

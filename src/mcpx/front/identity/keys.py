@@ -151,6 +151,8 @@ class Keys:
             url=url, headers=(("accept", "application/json"),), timeout=TIMEOUT, limit=LARGEST, allow_private=True
         )
         answer = await self._fetcher().fetch(request)
+        if url.startswith("https:") and not answer.url.startswith("https:"):
+            raise FetchFailed("they were moved from https to http, where anybody could put in their own", sent=True)
         if answer.status >= 500:
             raise FetchFailed(f"HTTP {answer.status}", sent=True)
         if answer.status != 200:
@@ -168,7 +170,7 @@ def _key(about: Json) -> Key | None:
     kind, kid, curve, algorithm = (about.get(name) for name in ("kty", "kid", "crv", "alg"))
     if kind not in ("RSA", "EC", "OKP") or about.get("use", "sig") != "sig" or not isinstance(kid, str | None):
         return None
-    if algorithm is not None and algorithm not in FITS:
+    if algorithm is not None and (not isinstance(algorithm, str) or algorithm not in FITS):
         return None
     try:
         key: Any = PyJWK({name: about[name] for name in about if name in PUBLIC}).key

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mcpx.model.call import as_list, as_object
+from mcpx.model.call import as_object, is_array
 from mcpx.wire import codec
 from mcpx.wire.folders import private_folder, read_small, require_private
 
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "mcpx_"
 LARGEST: Final = 4 << 20
 """Bytes of the file: some ten thousand tokens."""
+LATEST: Final = 253_402_300_799
+"""The last second of the year 9999."""
 PATIENCE: Final = 10.0
 """Seconds that another process may take to change it."""
 
@@ -49,12 +51,13 @@ class TokenStore:
         self._file = self._folder / "tokens.json"
 
     def mark(self) -> object:
-        """What changes with every writing; None: there is no file."""
+        """What changes with every writing, and with who may write; None: there is no file."""
         try:
-            found = os.lstat(self._file)
+            found, folders = os.lstat(self._file), (os.lstat(self._folder), os.stat(self._folder.parent))
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+        may_write = tuple((folder.st_mode, folder.st_uid) for folder in folders)
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, may_write
 
     def read(self) -> list[Stored]:
         """All of them, in the order in which they were made. Raises `Unreadable`; OSError for what may pass."""
@@ -70,7 +73,7 @@ class TokenStore:
             raise Unreadable(f"{self._file} can be written by other users; chmod 600 it once you know what is in it")
         raw = read_small(self._file, LARGEST + 1)
         try:
-            return [_stored(entry) for entry in as_list(as_object(codec.load(raw)).get("tokens"))]
+            return [_stored(entry) for entry in _listed(codec.load(raw))]
         except (codec.BadJson, ValueError):
             raise Unreadable(f"{self._file} is not what mcpx wrote; delete it and make new tokens") from None
 
@@ -137,6 +140,14 @@ def has_tokens(state: Path | None) -> bool:
         return False
 
 
+def _listed(content: Any) -> list[Any]:
+    """Raises ValueError."""
+    tokens = as_object(content).get("tokens")
+    if not is_array(tokens):
+        raise ValueError("no list of tokens")
+    return tokens
+
+
 def _stored(entry: Any) -> Stored:
     """Raises ValueError."""
     about = as_object(entry)
@@ -144,10 +155,14 @@ def _stored(entry: Any) -> Stored:
     created = about.get("created")
     if not isinstance(name, str) or not isinstance(digest, str) or len(bytes.fromhex(digest)) != 32:
         raise ValueError("no token")
-    if not isinstance(profile, str | None) or not isinstance(expires, int | float | None):
+    if not isinstance(profile, str | None) or not all(_is_moment(at) for at in (created, expires) if at is not None):
         raise ValueError("no token")
-    moment = float(created) if isinstance(created, int | float) else 0.0
-    return Stored(name=name, digest=digest, profile=profile, created=moment, expires=expires)
+    return Stored(name=name, digest=digest, profile=profile, created=float(created or 0), expires=expires)
+
+
+def _is_moment(value: Any) -> bool:
+    """Whether it is one that has a date. One that compares with nothing (NaN) would never be over."""
+    return isinstance(value, int | float) and 0 <= value <= LATEST
 
 
 def _lock(handle: int) -> None:
