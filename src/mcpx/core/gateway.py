@@ -106,6 +106,7 @@ class Gateway:
             itself,
             redact=self.redactor.redact,
             admission=self._admission,
+            may_ask=lambda server, caller: self._may_speak(server) and self.knows(caller, server),
         )
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
