@@ -1,17 +1,19 @@
 """A world of servers full of words nobody must hear, and a second opinion on who may see what (SEC-2, SEC-5, SEC-7).
 
-Every thing has two words: `name`, which is in its name or URI, and `secret`, which is in all else there is of it. What is
+Every thing has two words: one is in its name or URI, the other, its secret, in all else there is of it. What is
 hidden is worked out here from the configuration alone, by other code than the program's.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import anyio
 
 Json = dict[str, Any]
 PROGRAM = Path(__file__).with_name("whispering_server.py")
@@ -50,7 +52,11 @@ class Thing:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.public, self.name, f"{self.server}.{self.name}") if self.kind in ("tools", "prompts") else (self.name,)
+        return (
+            (self.public, self.name, f"{self.server}.{self.name}")
+            if self.kind in ("tools", "prompts")
+            else (self.name,)
+        )
 
     @property
     def definition(self) -> Json:
@@ -61,7 +67,11 @@ class Thing:
                 hints = {"readOnlyHint": self.read_only, "title": secret}
                 return {"name": self.name, "description": secret, "inputSchema": takes, "annotations": hints}
             case "prompts":
-                return {"name": self.name, "description": secret, "arguments": [{"name": "about", "description": secret}]}
+                return {
+                    "name": self.name,
+                    "description": secret,
+                    "arguments": [{"name": "about", "description": secret}],
+                }
             case "resources":
                 return {"uri": self.name, "name": secret, "description": secret}
             case _:
@@ -85,7 +95,12 @@ class Server:
     def entry(self, folder: Path) -> Json:
         arguments = ["-I", "-S", str(PROGRAM), str(self.file(folder))]
         if self.state != "up":
-            arguments = ["-I", "-S", "-c", "import time; time.sleep(99)" if self.state == "slow" else "raise SystemExit(3)"]
+            arguments = [
+                "-I",
+                "-S",
+                "-c",
+                "import time; time.sleep(99)" if self.state == "slow" else "raise SystemExit(3)",
+            ]
         connection = {"type": "stdio", "command": sys.executable, "args": arguments}
         about = {"description": self.secret, "prefix": self.name, "trust": self.trust, "timeout": 60}
         return {"name": self.name, **about, "connection": connection}
@@ -107,6 +122,12 @@ class Server:
         new = self.file(folder).with_suffix(".new")
         new.write_text(json.dumps(offers), encoding="utf-8")
         new.replace(self.file(folder))
+
+
+async def until(check: Callable[[], bool]) -> None:
+    """For what other processes do and nobody announces."""
+    while not check():  # noqa: ASYNC110
+        await anyio.sleep(0.01)
 
 
 class World:
@@ -202,7 +223,8 @@ class Sees:
         self.profile = profile or {}
         self._name = profile["name"] if profile is not None else None
         self._policy = policy
-        self.limited = profile is not None or policy != {"default": "allow", "rules": []}
+        narrows = self.profile.keys() & {"servers", "tools", "prompts", "resources", "read_only"}
+        self.limited = bool(narrows) or policy != {"default": "allow", "rules": []}
         self.things = [one for server in world.servers for one in server.shown if self.sees(one)]
         self.servers = {server.name for server in world.servers if self._knows(server)}
 

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from attacks.hiding import Json, Sees, Thing, World
+from attacks.hiding import Json, Sees, Thing, World, until
 from behaviour.clients import FRONTS, Door, Person, RawClient, RefusedError, raw_client
-from behaviour.compact import CALLER, MODES, Compact, meta_call
+from behaviour.compact import MODES, Compact, meta_call
 from behaviour.raw import ask, eventually, health
 from fixtures.gateway import Gateway
 from mcpx.catalog.naming import wrap_uri
@@ -37,6 +37,12 @@ LISTS = {
     "resources": ("resources/list", "resources"),
     "templates": ("resources/templates/list", "resourceTemplates"),
 }
+ASKED_WITH = {
+    "inspect": ("inspect", "server_name"),
+    "describe": ("describe", "method"),
+    "search": ("mcp_search_tools", "query"),
+}
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CHANGED = tuple(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 
 
@@ -170,35 +176,40 @@ def _key(one: Json) -> str:
 
 
 def _public(one: Thing) -> str:
-    return one.public if one.kind in ("tools", "prompts") else wrap_uri(one.server, one.name) if one.kind == "resources" else one.name
+    if one.kind == "resources":
+        return wrap_uri(one.server, one.name)
+    return one.name if one.kind == "templates" else one.public
 
 
 async def call_all(ear: Ear, mode: str) -> None:
     for one in [one for one in ear.sees.world.things if one.kind == "tools"]:
         seen = one in ear.sees.things
-        if mode == "direct":
-            if seen:
-                await ear.ask("tools/call", {"name": one.public, "arguments": {}, "_meta": {"progressToken": one.name}})
-            for name in () if seen else one.names:
+        if mode == "direct" and seen:
+            await ear.ask("tools/call", {"name": one.public, "arguments": {}, "_meta": {"progressToken": one.name}})
+        elif mode == "direct":
+            for name in one.names:
                 await ear.same_as_unknown("tools/call", lambda other, name=name: {"name": other(name), "arguments": {}})
-            continue
-        compact = cast(Compact, mode)
-        if seen:
-            name, arguments = meta_call(compact, one.server, one.name, {})
-            await ear.ask("tools/call", {"name": name, "arguments": arguments})
-            continue
+        elif seen:
+            await ear.ask("tools/call", _call(one, cast(Compact, mode), str))
+        else:
+            await _call_hidden(ear, one, cast(Compact, mode))
 
-        def call(other: Callable[[str], str], one: Thing = one) -> Json:
-            name, arguments = meta_call(compact, other(one.server), other(one.name), {})
-            return {"name": name, "arguments": arguments}
 
-        def calls(other: Callable[[str], str], one: Thing = one) -> Json:
-            name, arguments = meta_call(compact, other(one.server), other(one.name), {})
-            return {"name": name, "arguments": {"calls": [arguments, arguments], "continue": True}}
+def _call(one: Thing, mode: Compact, other: Callable[[str], str]) -> Json:
+    name, arguments = meta_call(mode, other(one.server), other(one.name), {})
+    return {"name": name, "arguments": arguments}
 
-        await ear.same_as_unknown("tools/call", call)
-        await ear.same_as_unknown("tools/call", calls)
-        await ear.same_as_unknown("tools/call", lambda other, one=one: {"name": other(one.public), "arguments": {}})
+
+async def _call_hidden(ear: Ear, one: Thing, mode: Compact) -> None:
+    """In the mode's own way, among several, and by its name."""
+
+    def several(other: Callable[[str], str]) -> Json:
+        made = _call(one, mode, other)
+        return {**made, "arguments": {"calls": [made["arguments"]] * 2, "continue": True}}
+
+    await ear.same_as_unknown("tools/call", lambda other: _call(one, mode, other))
+    await ear.same_as_unknown("tools/call", several)
+    await ear.same_as_unknown("tools/call", lambda other: {"name": other(one.public), "arguments": {}})
 
 
 async def look_around(ear: Ear, mode: str) -> None:
@@ -206,13 +217,16 @@ async def look_around(ear: Ear, mode: str) -> None:
     hidden = [one for one in ear.sees.hidden if one.kind == "tools"]
     servers = [server for server in ear.sees.world.servers if server.name not in ear.sees.servers]
     words = [*(word for one in hidden[:3] for word in one.words), *(w for s in servers for w in (s.name, s.secret)), ""]
-    keys = {"inspect": ("inspect", "server_name"), "describe": ("describe", "method"), "search": ("mcp_search_tools", "query")}
-    tool, key = keys[mode]
+    tool, key = ASKED_WITH[mode]
     for word in words:
         await ear.ask("tools/call", {"name": tool, "arguments": {key: word}})
     await ear.ask("tools/call", {"name": tool, "arguments": {key: [server.name for server in servers]}})
     for one in hidden[:3]:
-        arguments = {"server_name": one.server, "tool_name": one.name} if mode == "inspect" else {key: f"{one.server}.{one.name}"}
+        arguments = (
+            {"server_name": one.server, "tool_name": one.name}
+            if mode == "inspect"
+            else {key: f"{one.server}.{one.name}"}
+        )
         await ear.ask("tools/call", {"name": tool, "arguments": arguments})
     if mode == "search":
         for server in servers:
@@ -227,28 +241,29 @@ async def read_all(ear: Ear) -> None:
     """Prompts, resources and templates: got, completed, read in every form, subscribed to."""
     world = ear.sees.world
     for one in world.things:
-        seen = one in ear.sees.things
-        match one.kind:
-            case "prompts":
-                argument = {"name": "about", "value": ""}
-                for name in one.names[:1] if seen else one.names:
-                    if seen:
-                        await ear.ask("prompts/get", {"name": name, "arguments": {}})
-                        await ear.ask("completion/complete", {"ref": {"type": "ref/prompt", "name": name}, "argument": argument})
-                        continue
-                    await ear.same_as_unknown("prompts/get", lambda other, name=name: {"name": other(name), "arguments": {}})
-                    await ear.same_as_unknown(
-                        "completion/complete",
-                        lambda other, name=name: {"ref": {"type": "ref/prompt", "name": other(name)}, "argument": argument},
-                    )
-            case "resources" | "templates":
-                await _read(ear, one, seen=seen)
-            case _:
-                pass
+        if one.kind == "prompts":
+            await _get(ear, one, seen=one in ear.sees.things)
+        elif one.kind != "tools":
+            await _read(ear, one, seen=one in ear.sees.things)
     for server in world.servers:
         if server.name not in ear.sees.servers:  # a URI that nobody lists, of one that nobody knows
             for method in ("resources/read", *(() if ear.client.modern else ("resources/subscribe",))):
-                await ear.same_as_unknown(method, lambda other, name=server.name: {"uri": wrap_uri(other(name), "x://y")})
+                await ear.same_as_unknown(
+                    method, lambda other, name=server.name: {"uri": wrap_uri(other(name), "x://y")}
+                )
+
+
+async def _get(ear: Ear, one: Thing, *, seen: bool) -> None:
+    def completing(name: str) -> Json:
+        return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}
+
+    if seen:
+        await ear.ask("prompts/get", {"name": one.public, "arguments": {}})
+        await ear.ask("completion/complete", completing(one.public))
+        return
+    for name in one.names:
+        await ear.same_as_unknown("prompts/get", lambda other, name=name: {"name": other(name), "arguments": {}})
+        await ear.same_as_unknown("completion/complete", lambda other, name=name: completing(other(name)))
 
 
 async def _read(ear: Ear, one: Thing, *, seen: bool) -> None:
@@ -287,8 +302,7 @@ async def listening(ear: Ear) -> Any:
     async with anyio.create_task_group() as group:
         params = {"notifications": {**wanted, "resourceSubscriptions": uris}}
         group.start_soon(ear.client.request, "subscriptions/listen", params)
-        while not any(m.get("method") == "notifications/subscriptions/acknowledged" for m in ear.received):
-            await anyio.sleep(0.01)
+        await until(lambda: any(m.get("method") == ACKNOWLEDGED for m in ear.received))
         yield
         group.cancel_scope.cancel()
 
@@ -302,8 +316,7 @@ async def hear_noise(ears: Iterable[Ear], world: World, folder: Path, mark: str)
     for server in up:
         server.tell(folder, server.things, mark=mark)
     gateways = 1 + sum("stdio" in ear.where for ear in ears)
-    while any(server.log(folder).count("noise") < before[server.name] + gateways for server in up):
-        await anyio.sleep(0.01)
+    await until(lambda: all(s.log(folder).count("noise") >= before[s.name] + gateways for s in up))
     for _ in range(3):  # what was said is heard before the answers to what is asked now
         for ear in ears:
             await ear.ask("prompts/list")
@@ -315,26 +328,27 @@ async def hear_noise(ears: Iterable[Ear], world: World, folder: Path, mark: str)
 
 
 def _on_own_link(sees: Sees, message: Json) -> bool:
-    """A server with a connection for this client alone is taken at its word, if the client sees anything of the kind."""
+    """A server with a connection for this client alone is taken at its word, if any of the kind is seen."""
     server = message.get("params", {}).get("_meta", {}).get("proxy", {}).get("server")
     kinds = {"resources", "templates"} if "/resources/" in message["method"] else {message["method"].split("/")[1]}
     return any(one.server == server and one.kind in kinds for one in sees.things)
 
 
 def door(front: str, gateway: Gateway, profile: str, folder: Path) -> Door:
+    """`profile`: empty for none."""
     if front == "stdio":
-        command = [*gateway.stdio_command, "--profile", profile]
+        command = [*gateway.stdio_command, *(["--profile", profile] if profile else [])]
         return Door("stdio", command=command, env=gateway.env, stderr=folder / f"stderr-{profile}")
     scheme, path = {"http": ("http", "mcp"), "sse": ("http", "sse"), "websocket": ("ws", "ws")}.get(
         front, ("http", f"mcp/{front}")
     )
     kind = cast(Any, front if front in FRONTS else "http")
-    return Door(kind, f"{scheme}://127.0.0.1:{gateway.port}/p/{profile}/{path}")
+    return Door(kind, f"{scheme}://127.0.0.1:{gateway.port}{f'/p/{profile}' if profile else ''}/{path}")
 
 
 async def one_client(world: World, gateway: Gateway, folder: Path, front: str, era: str, sees: Sees) -> None:
-    name = sees.profile["name"]
-    mode = front if front not in FRONTS else sees.profile["mode"]
+    name = sees.profile.get("name", "")
+    mode = front if front not in FRONTS else sees.profile.get("mode", "direct")
     async with raw_client(door(front, gateway, name, folder), Person(f"{front}-{era}"), era == "modern") as client:
         ear = Ear(client, sees, f"{front} {era} {mode} {sees.profile}")
         mode = "direct" if mode == "auto" else mode  # there is little enough
@@ -386,6 +400,8 @@ def test_nothing_hidden_is_ever_told(tmp_path_factory: pytest.TempPathFactory, s
                 for era in ("older", "modern"):
                     await one_client(world, gateway, folder, front, era, sees)
                 await one_client(world, gateway, folder, mode, random.choice(("older", "modern")), sees)
+            without = random.choice(["stdio", "http", "websocket", "search"])
+            await one_client(world, gateway, folder, without, "older", Sees(world, None, policy))
 
     with running(world, folder, profiles, policy) as gateway:
         check_pages(gateway, Sees(world, None, policy))

@@ -81,7 +81,12 @@ def result(method, params):
         say(secret)
         token = (params.get("_meta") or {}).get("progressToken")
         if token is not None:
-            write({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "message": secret}})
+            write(
+                {
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": 1, "message": secret},
+                }
+            )
         return {"content": [{"type": "text", "text": secret}]}
     if method == "prompts/get":
         return {"messages": [{"role": "user", "content": {"type": "text", "text": secret}}]}

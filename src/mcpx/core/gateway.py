@@ -527,13 +527,20 @@ class Gateway:
         self.starting.came()
         self._changed(server)
         self.catalogs.changed()
-        self._announcements.changed(server, kinds if said_so else ())
+        if not self._may_speak(server):
+            self._announcements.look()  # nor is it named as the one that has changed
+            return
+        upstream = self.generation.upstreams.get(server)
+        # Of one that is not taken at its word, only what clients see counts: what is held back is nobody's news.
+        trusted = upstream is None or upstream.server.trust == "open"
+        self._announcements.changed(server, kinds if said_so and trusted else ())
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         """Some callers are offered something else than before; told to the session it concerns."""
         self.catalogs.varied()
         if session is not None:
             self._changed(server)
+        if session is not None and self._may_speak(server):
             self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:

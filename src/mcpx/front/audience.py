@@ -191,7 +191,11 @@ class Audience:
                     session.push(notice)
                 yield
             for stream in list(self._streams.values()) if only is None else ():
-                if stream.id in self._streams and stream.wants(method) and self._differs_for(stream.caller, event, method):
+                if (
+                    stream.id in self._streams
+                    and stream.wants(method)
+                    and self._differs_for(stream.caller, event, method)
+                ):
                     stream.push(method, params)
                 yield
 

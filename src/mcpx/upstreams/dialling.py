@@ -35,8 +35,8 @@ class Dialler:
         itself: str,
         may_ask: Callable[[Caller], bool] = lambda caller: True,
     ) -> None:
-        """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client may
-        know of this server."""
+        """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client
+        may know of this server."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
