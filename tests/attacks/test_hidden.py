@@ -1,6 +1,7 @@
 """SEC-2, SEC-5: ways round what is hidden, each found open once."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,12 +12,14 @@ import pytest
 
 from attacks.hiding import Json, World, until
 from behaviour.clients import Door, Front, Person, raw_client
-from behaviour.compact import config, told
-from behaviour.raw import Session, settled
+from behaviour.compact import Compact, config, meta_call, told
+from behaviour.compact import replace as change
+from behaviour.raw import META, MODERN, Session, eventually, modern_headers, post, request, settled, stdio_server
 from fixtures.gateway import Gateway
 from mcpx.catalog.naming import spellings, wrap_uri
 
 BOUND = 30.0
+ASKING = Path(__file__).parents[1] / "behaviour" / "asking_server.py"
 
 
 def holding(server: str) -> Json:
@@ -109,3 +112,31 @@ def test_a_server_in_quarantine_says_and_asks_nothing(tmp_path: Path, front: Fro
     assert here[1].name in text
     assert here[0].name not in text
     assert here[0].secret not in text
+
+
+@pytest.mark.parametrize("way", ["inspect", "describe", "search"])
+def test_a_call_that_waits_for_an_answer_is_not_resumed_under_another_name(tmp_path: Path, way: Compact) -> None:
+    """In compact modes every call has the same name: after a reload hid the one, the other does not lead to it."""
+    entry = stdio_server("asking", [sys.executable, "-I", "-S", str(ASKING), str(tmp_path / "record")])
+    able = {"elicitation": {"form": {}}}
+    about = {META + "protocolVersion": MODERN, META + "clientCapabilities": able, META + "clientInfo": {"name": "ada"}}
+
+    def serving(*tools: str) -> Json:
+        profiles = [{"name": "p", "tools": list(tools)}]
+        return config(entry, profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
+
+    with Gateway(serving("ask", "echo")) as running:
+        settled(running.port)
+
+        def call(tool: str, **more: Any) -> Json:
+            name, arguments = meta_call(way, "asking", tool, {})
+            message = request("tools/call", {"name": name, "arguments": arguments, **more, "_meta": about})
+            return post(running.port, message, modern_headers(message), f"/p/p/mcp/{way}").message
+
+        asked = call("ask")["result"]
+        assert asked["resultType"] == "input_required"
+        change(running, serving("echo"))
+        eventually(lambda: call("ask")["result"].get("isError"))
+        answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
+        resumed = call("echo", requestState=asked["requestState"], inputResponses=answers)
+        assert "requestState is unknown" in json.dumps(resumed)

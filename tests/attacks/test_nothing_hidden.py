@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from attacks.hiding import Json, Sees, Thing, World, until
 from behaviour.clients import FRONTS, Door, Person, RawClient, RefusedError, raw_client
 from behaviour.compact import MODES, Compact, meta_call
-from behaviour.raw import ask, eventually, health
+from behaviour.raw import ask, eventually
 from fixtures.gateway import Gateway
 from mcpx.catalog.naming import wrap_uri
 
@@ -59,13 +59,18 @@ def running(world: World, folder: Path, profiles: list[Json], policy: Json) -> I
         "policy": policy,
     }
     with Gateway(config) as gateway:
-        eventually(
-            lambda: all(health(gateway.port)["servers"][s.name]["status"] == "connected" for s in world.servers[:4])
-        )
+        lists = {method for method, _ in LISTS.values()}
+        for server in world.servers[:4]:
+            eventually(lambda server=server: {*lists, "noise"} <= set(server.log(folder)))
+        noises = world.pinned.log(folder).count("noise")
         world.pinned.tell(folder, world.pinned.things)
-        eventually(lambda: sum(line in ("tools/list", "prompts/list") for line in world.pinned.log(folder)) >= 4)
-        eventually(lambda: all("noise" in server.log(folder) for server in world.servers[:4]))
+        eventually(lambda: world.pinned.log(folder).count("noise") > noises)
+        eventually(lambda: lists <= set(_since_last_noise(world.pinned.log(folder))))
         yield gateway
+
+
+def _since_last_noise(log: list[str]) -> list[str]:
+    return log[len(log) - log[::-1].index("noise") :]
 
 
 class Ear:

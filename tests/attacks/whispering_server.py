@@ -115,11 +115,11 @@ def main():
             threading.Thread(target=noise, args=(1,), daemon=True).start()
         if "id" not in message:
             continue
-        note(message["method"])
         if message["method"] == "server/discover":
             write({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
         else:
             write({"id": message["id"], "result": result(message["method"], message.get("params") or {})})
+        note(message["method"])
 
 
 if __name__ == "__main__":
