@@ -12,7 +12,7 @@ import pytest
 
 from attacks.hiding import Json, World, until
 from behaviour.clients import Door, Front, Person, raw_client
-from behaviour.compact import Compact, config, meta_call, told
+from behaviour.compact import Compact, Visitor, config, meta_call, told
 from behaviour.compact import replace as change
 from behaviour.raw import META, MODERN, Session, eventually, modern_headers, post, request, settled, stdio_server
 from fixtures.gateway import Gateway
@@ -140,3 +140,23 @@ def test_a_call_that_waits_for_an_answer_is_not_resumed_under_another_name(tmp_p
         answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
         resumed = call("echo", requestState=asked["requestState"], inputResponses=answers)
         assert "requestState is unknown" in json.dumps(resumed)
+
+
+def test_a_result_that_was_kept_is_gone_when_its_tool_is_hidden(tmp_path: Path) -> None:
+    """Also what its owner has not read yet."""
+    rows = json.dumps([{"row": row, "word": f"word {row}"} for row in range(5_000)])
+    large = {"content": [{"type": "text", "text": rows}]}
+
+    def serving(*tools: str) -> Json:
+        profiles = [{"name": "p", "tools": ["calls", *tools]}]
+        return config(told("one", tmp_path), profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
+
+    with Gateway(serving("give")) as running:
+        settled(running.port)
+        visitor = Visitor(running.port, "inspect", path="/p/p/mcp/inspect")
+        handle = visitor.run("one", "give", {"result": large})["structuredContent"]["handle"]
+        row = {"handle": handle, "jmespath": "[4000]"}
+        assert visitor.run("mcpx", "result", row)["structuredContent"]["word"] == "word 4000"
+        change(running, serving())
+        eventually(lambda: visitor.run("one", "give", {"result": {}}).get("isError"))
+        assert "not known" in visitor.error(visitor.run("mcpx", "result", row))

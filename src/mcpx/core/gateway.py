@@ -26,7 +26,7 @@ from mcpx.core.relay import Relay
 from mcpx.core.router import route
 from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
-from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
+from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of, shown_otherwise
 from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
@@ -292,6 +292,8 @@ class Gateway:
             self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
             if before.warden is not None or self.generation.warden is not None:
                 self.catalogs.looked_at_otherwise()
+            if shown_otherwise(before.config, config):
+                self._surface_state.let_go()
             self.catalogs.changed()
             self._announcements.look()
             for name, upstream in before.upstreams.items():

@@ -173,7 +173,7 @@ class Parking:
 
     @staticmethod
     def _owner(call: Call, params: Json) -> tuple[str, ...]:
-        """`params`: as the server gets them. What the client said may name a tool of a surface, which stands for all."""
+        """`params`: as the server gets them; what the client named may be a tool of a surface, which stands for all."""
         target = params.get("name", params.get("uri"))
         return (
             call.caller.profile or "",
