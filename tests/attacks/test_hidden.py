@@ -1,6 +1,7 @@
 """SEC-2, SEC-5: ways round what is hidden, each found open once."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from attacks.hiding import Json, World, until
 from behaviour.clients import Door, Front, Person, raw_client
 from behaviour.compact import Compact, Visitor, config, meta_call, told
 from behaviour.compact import replace as change
-from behaviour.raw import META, MODERN, Session, eventually, modern_headers, post, request, settled, stdio_server
+from behaviour.raw import META, MODERN, Session, ask, eventually, modern_headers, post, request, settled, stdio_server
 from fixtures.gateway import Gateway
 from mcpx.catalog.naming import spellings, wrap_uri
 
@@ -160,3 +161,31 @@ def test_a_result_that_was_kept_is_gone_when_its_tool_is_hidden(tmp_path: Path) 
         change(running, serving())
         eventually(lambda: visitor.run("one", "give", {"result": {}}).get("isError"))
         assert "not known" in visitor.error(visitor.run("mcpx", "result", row))
+
+
+def test_a_call_that_waits_for_its_turn_is_not_made_once_its_tool_is_hidden(tmp_path: Path) -> None:
+    record, go = tmp_path / "record", tmp_path / "go"
+    command = [sys.executable, "-I", "-S", str(ASKING), str(record)]
+    entry = stdio_server("asking", command, limits={"in_flight": 1, "queue": 10})
+
+    def serving(*tools: str) -> Json:
+        profiles = [{"name": "p", "tools": list(tools)}]
+        return config(entry, profiles=profiles, server={"metrics": True}, **{"global": {"hot_reload_interval": 0.1}})
+
+    def recorded(tool: str) -> bool:
+        return f'"name": "{tool}"' in record.read_text(encoding="utf-8")
+
+    with Gateway(serving("wait", "echo")) as running:
+        settled(running.port)
+        one, two, three = (Session(running.port, path="/p/p/mcp") for _ in range(3))
+        first = one.start_call("asking_wait", until=str(go))
+        eventually(lambda: recorded("wait"))
+        second = two.start_call("asking_echo", text="too late")
+        queued = re.compile(rb'^mcpx_[a-z_]*queue[a-z_]*\{.*"server".*\} 1', re.M)
+        eventually(lambda: queued.search(ask(running.port, "GET", "/metrics").body))
+        change(running, serving("wait"))
+        eventually(lambda: three.tools() == ["asking_wait"])
+        go.touch()
+        assert "result" in first.reply().message
+        assert second.reply().message["error"]["message"] == "Unknown tool: asking_echo"
+        assert not recorded("echo")

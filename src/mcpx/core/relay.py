@@ -38,6 +38,13 @@ class Relay:
             return forward()
         return self._passing(warden, Passage(server, name, offer, call, params), forward)
 
+    def _in_turn(self, warden: "Warden", passage: Passage, forward: Forward) -> Awaitable[Json]:
+        """It may have waited for its turn, or for somebody's word, while rules have changed."""
+        current = self._warden()
+        if current is not warden and current is not None:
+            current.look_again(passage)
+        return forward()
+
     async def _passing(self, warden: "Warden | None", passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
         if self._bus.heard(CallBegins):
@@ -45,7 +52,10 @@ class Relay:
         outcome: Outcome = "ok"
         code: int | None = None
         try:
-            result = await (forward() if warden is None else warden.guard(passage, forward))
+            if warden is None:
+                result = await forward()
+            else:
+                result = await warden.guard(passage, lambda: self._in_turn(warden, passage, forward))
             if result.get("isError") is True:
                 outcome = "tool_error"
             return result
