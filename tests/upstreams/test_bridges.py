@@ -331,11 +331,11 @@ class Lot:
             parked.lease = lease_of(call, parked)
             return await run(parked.lease)
 
-        return await self.parking.begin(call, work)
+        return await self.parking.begin(call, call.params, work)
 
     async def resume(self, state: Any, answers: Any = None, caller: Caller | None = None, **params: Any) -> Json:
         call = call_of(caller or modern(askable=True), requestState=state, inputResponses=answers, **params)
-        return await self.parking.resume(call)
+        return await self.parking.resume(call, call.params)
 
 
 async def asks_once(lease: Lease) -> Json:

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, cast
+from urllib.parse import unquote
 
 SHORTEST_LIMIT = 16
 """Smallest `max_length`: a tag takes seven characters, and names must still be tellable apart by people."""
@@ -26,6 +27,8 @@ _LONGEST_WRAPPED = 2 * 1024 * 1024
 # "::" is legal only as a pair, so it is eaten as one; a colon on its own falls to the second branch.
 _ODD = {"_": re.compile(r"[^A-Za-z0-9_.-]"), "::": re.compile(r"::|[^A-Za-z0-9_.-]")}
 _PLAIN = {"_": re.compile(r"[A-Za-z0-9_.-]+"), "::": re.compile(r"(?:[A-Za-z0-9_.-]|::)+")}
+_READINGS = 3
+"""How often percent signs are read: some read what was read already."""
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -107,6 +110,38 @@ def unwrap_uri(uri: str) -> tuple[str, str] | None:
     found = cast(dict[str, Any], fields)
     server, native = found.get("server"), found.get("uri")
     return (server, native) if isinstance(server, str) and isinstance(native, str) else None
+
+
+def spellings(uri: str) -> list[str]:
+    """What a server may take a URI for: as it is, with its percent signs read, with `..` followed, its scheme and host
+    in lower case. Whoever must not read one of these must not read it under another."""
+    found = [uri]
+    for _ in range(_READINGS):
+        if (read := unquote(found[-1])) == found[-1]:
+            break
+        found.append(read)
+    return list(dict.fromkeys([*found, *(straight for each in found for straight in _straight(each))]))
+
+
+def _straight(uri: str) -> tuple[str, ...]:
+    """To some the host is where paths begin, to others a step of them like any."""
+    scheme, separator, rest = uri.replace("\\", "/").partition("://")
+    if not separator:
+        return ()
+    host, slash, path = rest.partition("/")
+    begin = f"{scheme.lower()}://"
+    above = _followed(rest)
+    return f"{begin}{host.lower()}{slash}{_followed(path)}", f"{begin}{'/' * (not host)}{above}"
+
+
+def _followed(path: str) -> str:
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in (".", ""):
+            steps.append(step)
+    return "/".join(steps) + "/" * (path.endswith("/") and bool(steps))
 
 
 def decode_base64_json(text: str) -> object:

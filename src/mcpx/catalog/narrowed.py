@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from mcpx.catalog.catalog import Catalog, Searchable
-from mcpx.catalog.naming import unwrap_uri
+from mcpx.catalog.naming import spellings, unwrap_uri
 from mcpx.model.offer import KINDS, Kind, Offer
 from mcpx.model.slices import Work
 
@@ -146,10 +146,17 @@ class Narrowed(Catalog):
 
     def may_read(self, server: str, uri: str) -> bool:
         """By the server's own URI, listed or not. What only templates lead to that are not seen is not seen either."""
-        if not self.sight.server(server) or not self.sight.resource(server, uri):
+        if not self.knows(server):
             return False
         if self.native("resources", server, uri) is not None:
-            return True
+            return self.sight.resource(server, uri)
+        return all(self._may_be_there(server, spelling) for spelling in spellings(uri))
+
+    def _may_be_there(self, server: str, uri: str) -> bool:
+        if not self.sight.resource(server, uri):
+            return False
+        if (listed := self._from.native("resources", server, uri)) is not None:
+            return self._has(listed)
         by_any = server in self._from.expanding(uri)
         return not by_any or server in self._from.expanding(uri, self._has)
 

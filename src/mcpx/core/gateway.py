@@ -26,7 +26,7 @@ from mcpx.core.relay import Relay
 from mcpx.core.router import route
 from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
-from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of
+from mcpx.core.surfaces import SurfaceState, changed_menus, listing_menus, settings_of, shown_otherwise
 from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
@@ -106,6 +106,7 @@ class Gateway:
             itself,
             redact=self.redactor.redact,
             admission=self._admission,
+            may_ask=lambda server, caller: self._may_speak(server) and self.knows(caller, server),
         )
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
@@ -291,6 +292,8 @@ class Gateway:
             self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
             if before.warden is not None or self.generation.warden is not None:
                 self.catalogs.looked_at_otherwise()
+            if shown_otherwise(before.config, config):
+                self._surface_state.let_go()
             self.catalogs.changed()
             self._announcements.look()
             for name, upstream in before.upstreams.items():
@@ -531,13 +534,20 @@ class Gateway:
         self.starting.came()
         self._changed(server)
         self.catalogs.changed()
-        self._announcements.changed(server, kinds if said_so else ())
+        if not self._may_speak(server):
+            self._announcements.look()  # nor is it named as the one that has changed
+            return
+        upstream = self.generation.upstreams.get(server)
+        # Of one that is not taken at its word, only what clients see counts: what is held back is nobody's news.
+        trusted = upstream is None or upstream.server.trust == "open"
+        self._announcements.changed(server, kinds if said_so and trusted else ())
 
     def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
         """Some callers are offered something else than before; told to the session it concerns."""
         self.catalogs.varied()
         if session is not None:
             self._changed(server)
+        if session is not None and self._may_speak(server):
             self.bus.publish(OffersChanged(frozenset(kinds), session, server))
 
     def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:

@@ -38,16 +38,12 @@ class Relay:
             return forward()
         return self._passing(warden, Passage(server, name, offer, call, params), forward)
 
-    def _of_now(self, warden: "Warden", passage: Passage, forward: Forward) -> Forward:
-        """Forwards what the configuration of then still lets through: a call may have waited for a yes, or its turn."""
-
-        def forward_now() -> Awaitable[Json]:
-            now = self._warden()
-            if now is not warden and now is not None:
-                now.still_lets(passage)
-            return forward()
-
-        return forward_now
+    def _in_turn(self, warden: "Warden", passage: Passage, forward: Forward) -> Awaitable[Json]:
+        """It may have waited for its turn, or for somebody's word, while rules have changed."""
+        current = self._warden()
+        if current is not warden and current is not None:
+            current.look_again(passage)
+        return forward()
 
     async def _passing(self, warden: "Warden | None", passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
@@ -56,9 +52,10 @@ class Relay:
         outcome: Outcome = "ok"
         code: int | None = None
         try:
-            result = await (
-                forward() if warden is None else warden.guard(passage, self._of_now(warden, passage, forward))
-            )
+            if warden is None:
+                result = await forward()
+            else:
+                result = await warden.guard(passage, lambda: self._in_turn(warden, passage, forward))
             if result.get("isError") is True:
                 outcome = "tool_error"
             return result

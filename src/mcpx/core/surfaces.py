@@ -50,6 +50,13 @@ def listing_menus(config: Config) -> frozenset[str | None]:
     return frozenset(modes | {None} if config.mode in modes else modes)
 
 
+def shown_otherwise(old: Config, new: Config) -> bool:
+    """Whether somebody may see less than before."""
+    before = {server.name: server.trust for server in old.mcp_servers}
+    wary = any(before.get(server.name, server.trust) != server.trust for server in new.mcp_servers)
+    return wary or (old.profiles, old.policy) != (new.profiles, new.policy)
+
+
 def _rendering(keys: PerServer) -> Rendering:
     return Rendering(
         schema_format=keys.schema_format or ("typescript" if keys.schema_compression_enabled else "json"),

@@ -187,15 +187,19 @@ class Audience:
         for method in sorted({NOTICES[kind] for kind in event.kinds}):
             notice = Notice(method, params)
             for session in self._there(only):
-                if self._differs_for(session.caller, event):
+                if self._differs_for(session.caller, event, method):
                     session.push(notice)
                 yield
             for stream in list(self._streams.values()) if only is None else ():
-                if stream.id in self._streams and stream.wants(method) and self._differs_for(stream.caller, event):
+                if (
+                    stream.id in self._streams
+                    and stream.wants(method)
+                    and self._differs_for(stream.caller, event, method)
+                ):
                     stream.push(method, params)
                 yield
 
-    def _differs_for(self, caller: Caller, event: OffersChanged) -> bool:
+    def _differs_for(self, caller: Caller, event: OffersChanged, method: str) -> bool:
         if event.modes is not None and self._eyes.mode(caller) not in event.modes:
             return False
         if event.viewers is not None:
@@ -205,7 +209,9 @@ class Audience:
             return True
         # On a connection of its own: what it sees of that server may be what has changed.
         server = event.server
-        return event.session is not None and server is not None and any(limited.count(server, k) for k in event.kinds)
+        if event.session is None or server is None:
+            return False
+        return any(limited.count(server, kind) for kind in event.kinds if NOTICES[kind] == method)
 
     def _there(self, only: str | None) -> Iterator[Session]:
         """The session of that id, or all; whoever leaves meanwhile is left out."""

@@ -13,7 +13,7 @@ from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
-from mcpx.policy.rules import COMMANDS, Rule, Rules
+from mcpx.policy.rules import COMMANDS, OURS, Rule, Rules
 from mcpx.policy.showing import line
 from mcpx.policy.sight import Sight
 from mcpx.policy.sights import Effect, Sights
@@ -95,11 +95,14 @@ class Warden:
             strip(passage)  # it was asked about before a reload, and need not be any more
         return self._limited(passage, forward)
 
-    def still_lets(self, passage: Passage) -> None:
-        """Of a call that was let through by the configuration before, and waited. Raises as `guard` does."""
+    def look_again(self, passage: Passage) -> None:
+        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be now.
+        Nobody is asked about it again."""
         sight, offer = self.sight(passage.caller), passage.offer
-        if sight is not None and offer is not None and not sight.offer(offer):
-            raise _unknown(passage, offer.public)
+        if sight is not None and passage.server != OURS:
+            seen = sight.server(passage.server) if offer is None else sight.offer(offer)
+            if not seen or (offer is None and passage.name and not sight.resource(passage.server, passage.name)):
+                raise _unknown(passage, passage.name if offer is None else offer.public)
         if self.rules is not None:
             rule, hidden = self.rules.decide(passage)
             if rule.effect == "deny":

@@ -66,6 +66,11 @@ class Lasting:
         if "kept" in vars(self):
             self.kept.forget(session)
 
+    def let_go(self) -> None:
+        """Of all large results: they may hold what somebody must not see any more."""
+        if "kept" in vars(self):
+            self.kept.close()
+
     def close(self) -> None:
         if "kept" in vars(self):
             self.kept.close()

@@ -172,8 +172,9 @@ class Parking:
         return bool(self._parked)
 
     @staticmethod
-    def _owner(call: Call) -> tuple[str, ...]:
-        target = call.params.get("name", call.params.get("uri"))
+    def _owner(call: Call, params: Json) -> tuple[str, ...]:
+        """`params`: as the server gets them; what the client named may be a tool of a surface, which stands for all."""
+        target = params.get("name", params.get("uri"))
         return (
             call.caller.profile or "",
             call.caller.principal,
@@ -189,14 +190,14 @@ class Parking:
     def holds(self, call: Call) -> bool:
         return self._find(call) is not None
 
-    async def begin(self, call: Call, run: Callable[[Parked], Awaitable[Json]]) -> Json:
-        parked = Parked(self._owner(call))
+    async def begin(self, call: Call, params: Json, run: Callable[[Parked], Awaitable[Json]]) -> Json:
+        parked = Parked(self._owner(call, params))
         parked.work = self._tasks.start(_caught(run(parked)))
         return await self._outcome(parked)
 
-    async def resume(self, call: Call) -> Json:
+    async def resume(self, call: Call, params: Json) -> Json:
         parked = self._find(call)
-        if parked is None or parked.owner != self._owner(call):
+        if parked is None or parked.owner != self._owner(call, params):
             raise RpcError(INVALID_PARAMS, "requestState is unknown or has expired")
         self._leave(parked)
         parked.come_back(call)

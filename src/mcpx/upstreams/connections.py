@@ -82,7 +82,15 @@ class Connections:
     def __init__(self, server: Server, hub: Hub, around: Surroundings, tasks: Tasks, main: MainLink) -> None:
         self.name = server.name
         self.traits = Traits()
-        dialler = Dialler(server, self, around.environ, self.traits, lambda: main.credentials, around.itself)
+        dialler = Dialler(
+            server,
+            self,
+            around.environ,
+            self.traits,
+            lambda: main.credentials,
+            around.itself,
+            lambda caller: around.may_ask(server.name, caller),
+        )
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(_identity(server))
         self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)

@@ -33,8 +33,10 @@ class Dialler:
         traits: Traits,
         credentials: "Callable[[], Credentials | None]",
         itself: str,
+        may_ask: Callable[[Caller], bool] = lambda caller: True,
     ) -> None:
-        """`itself`: what marks this gateway to itself, should it turn out to be the server."""
+        """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client
+        may know of this server."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
@@ -43,6 +45,7 @@ class Dialler:
         self._traits = traits
         self._credentials = credentials
         self._itself = itself
+        self._may_ask = may_ask
 
     async def main(self, solo: Caller | None) -> Link:
         """The main link: either era, the likelier one first, so that one server gives one process."""
@@ -93,7 +96,17 @@ class Dialler:
         """`standing`: whose voice is asked between calls."""
         needs = PLAIN if who is NOBODY_IN_PARTICULAR else Needs(kind_of(who.capabilities), who.version)
         voice = None if standing is None or standing.modern else standing.voice
-        link = Link(self.server, self._owner, who, self._traits, needs, use=use, voice=voice)
+        may_ask = self._may_ask
+        link = Link(
+            self.server,
+            self._owner,
+            who,
+            self._traits,
+            needs,
+            use=use,
+            voice=voice,
+            may_ask=lambda: standing is None or may_ask(standing),
+        )
         link.single = standing is not None
         return link
 

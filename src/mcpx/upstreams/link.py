@@ -7,7 +7,7 @@ to the one client that holds leases on the link, to the session the link is priv
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx.config import Server
@@ -57,7 +57,9 @@ class Link:
         owner: object | None = None,
         why: str = "",
         voice: Voice | None = None,
+        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`voice`: who is asked between calls, as long as `may_ask` says that they may know of this server."""
         self.server = server
         self.name = server.name
         self.who = who
@@ -90,6 +92,7 @@ class Link:
         self._keeper = keeper
         self._traits = traits
         self._voice = voice
+        self._may_ask = may_ask
         self._talk: Conversation | None = None
         self._tasks = Tasks(server.name)
         self._held = asyncio.Event()
@@ -250,7 +253,8 @@ class Link:
 
     async def _asked(self, method: str, params: Json | None) -> Json:
         self.asked(method)
-        idle = not self.leases and self._voice is None
+        voice = self._voice if self._may_ask() else None
+        idle = not self.leases and voice is None
         if idle and self.calls:
             self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
         # A server may ask as soon as it is greeted, a moment before the call the link was opened for; for roots, if it
@@ -264,8 +268,8 @@ class Link:
             newest = next(reversed(self.leases))
             if self.free_for(newest.client):
                 return await newest.ask(method, params)
-        elif self._voice is not None:
-            return await self._voice.ask(self.name, method, params)
+        elif voice is not None:
+            return await voice.ask(self.name, method, params)
         raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
 
     async def ask(

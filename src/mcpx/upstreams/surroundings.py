@@ -12,6 +12,7 @@ from mcpx.upstreams.snapshot import Snapshots
 if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
     from mcpx.config import Server
+    from mcpx.model.call import Caller
     from mcpx.upstreams.admission import Admission
 
 LEARN_AT_ONCE = 2
@@ -36,3 +37,5 @@ class Surroundings:
     """Takes out of a text what must not be said."""
     admission: "Callable[[Server], Admission | None]" = lambda server: None
     """Whether what a server says of itself may be shown; None: all of it."""
+    may_ask: "Callable[[str, Caller], bool]" = lambda server, caller: True
+    """Whether a server may ask a client something between calls: not if the client must not know of it."""

@@ -409,14 +409,15 @@ class Upstream:
         if not self.server.enabled:
             raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
         if comes_back and self._parking.holds(call):
-            return await self._parking.resume(call)
+            return await self._parking.resume(call, params)
         if comes_back and self._before is not None and self._before._parking.holds(call):
             return await self._before.call(call, params)
         await self._connected()
         if comes_back and self._links.era_for(caller) == "older":
             if call.params.get("requestState") is not None:
-                return await self._parking.resume(call)  # an older server has no states: it is unknown, or was ours
-            return await self._parking.begin(call, lambda parked: self._run(call, params, parked))
+                # An older server has no states: it is unknown, or was ours.
+                return await self._parking.resume(call, params)
+            return await self._parking.begin(call, params, lambda parked: self._run(call, params, parked))
         return await self._run(call, params, None)
 
     async def _run(self, call: Call, params: Json, parked: Parked | None) -> Json:
