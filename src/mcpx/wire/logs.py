@@ -152,6 +152,8 @@ def _asking() -> Request | None:
 
 def server_of(record: logging.LogRecord) -> str | None:
     """Whom a line of ours is about."""
+    if (known := getattr(record, "server", None)) is not None:
+        return known
     wording, args = record.msg, record.args
     ours = record.name.startswith("mcpx") and isinstance(wording, str)
     return str(args[0]) if ours and wording.startswith("[%s]") and isinstance(args, tuple) and args else None
@@ -265,6 +267,7 @@ class Outlet(logging.Handler):
 
     def _hand_on(self, record: logging.LogRecord) -> None:
         if self._redact is not None:
+            record.server = server_of(record)  # nobody could tell it from the whole text
             record.msg, record.args = self._redact(record.getMessage()), ()
             record.redact = self._redact
         for target in self.targets:
