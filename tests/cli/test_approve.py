@@ -206,3 +206,10 @@ def test_a_call_that_waits_is_shown_and_decided_by_its_id(tmp_path: Path) -> Non
         ("k3x9", True, "command line"),
         ("k3x9", False, "command line"),
     ]
+
+
+def test_an_id_that_no_call_has_any_more_is_told_as_one(tmp_path: Path) -> None:
+    """SEC-7: whoever was slow to approve a call has not misspelt a server."""
+    place = Place(tmp_path, [tool("a")], [tool("a")])
+    code, _, said = place.run("approve", "0f3383ab")
+    assert code == 2 and "no call 0f3383ab waits" in said and "box" not in said

@@ -2,14 +2,17 @@
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from mcpx.cli.audit import add_options, audit, moment
+from mcpx.cli.audit import audit, moment
 from mcpx.cli.main import main
+from mcpx.cli.options import audit_options
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
@@ -17,7 +20,7 @@ from mcpx.model.errors import ConfigError
 
 def options(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_options(parser)
+    audit_options(parser)
     return parser.parse_args(words)
 
 
@@ -140,3 +143,31 @@ def test_a_span_is_counted_back_from_now() -> None:
     now = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
     assert moment("90m", now) == "2026-01-01T22:30:00.000Z"
     assert moment("1w", now) == "2025-12-26T00:00:00.000Z"
+
+
+def test_rows_of_short_names_fit_a_terminal_and_long_ones_are_not_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = written(tmp_path, [row(1), row(2, name="list_directory", outcome="tool_error")])
+    assert audit(config, tmp_path, None, options()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and [line.index("mail") for line in lines[1:]] == [lines[0].index("SERVER")] * 2
+    config = written(tmp_path, [row(1, name="x" * 100)])
+    assert audit(config, tmp_path, None, options()) == 0
+    assert "x" * 100 in capsys.readouterr().out
+
+
+def test_an_outcome_that_no_call_has_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "--outcome", "refused"])
+    assert ended.value.code == 2 and "tool_error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["token", "audit", "approve", "pins", "explain", "secret"])
+def test_help_waits_for_nothing_that_the_command_itself_needs(command: str) -> None:
+    """RUN-2: the config, asyncio and all transports take many times as long as the help."""
+    code = f"import sys; sys.argv[1:] = ['{command}', '--help']\nimport atexit\n"
+    code += "atexit.register(lambda: print('HEAVY', [m for m in ('mcpx.config', 'asyncio') if m in sys.modules]))\n"
+    code += "from mcpx.cli.main import main; main()"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "usage: mcpx" in told.stdout and told.stdout.endswith("HEAVY []\n"), told

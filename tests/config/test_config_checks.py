@@ -362,7 +362,6 @@ SECRETS = {
     "api key": "auth_configs: [{name: a, type: api_key, api_key: {name: k, value: abc}}]",
     "password": "auth_configs: [{name: a, type: basic_auth, basic_auth: {username: u, password: abc}}]",
     "client": "mcpServers: {a: {command: x, env: {API_KEY: abc}}}",
-    "profile": "profiles: [{name: a, tokens: [abc]}]",
 }
 
 

@@ -5,6 +5,7 @@ What is approved is what was shown: it is named by its fingerprints, and what ha
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -127,6 +128,9 @@ async def _meant(desk: Desk, what: str) -> tuple[str, str | None]:
     for name in names:
         if what.startswith(f"{name}."):
             return name, what[len(name) + 1 :]
+    if re.fullmatch(r"[0-9a-f]{8}", what):
+        why = "it was decided, has expired (they wait for 15 minutes), or the gateway was started anew"
+        raise ConfigError([f"error: no call {what} waits, and no server is called so: {why}"])
     known(answer, what)
     raise AssertionError  # `known` has told
 
@@ -208,7 +212,8 @@ def _agreed_to_call(what: str) -> bool:
 
 
 def _print_call(call: Json) -> None:
-    said = one_line(json.dumps(call.get("arguments"), ensure_ascii=False))
+    arguments = call.get("arguments")  # one line of JSON already, as the gateway has it
+    said = one_line(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
     shown = said if len(said) <= ARGUMENTS else f"{said[:ARGUMENTS]} … TOO LONG TO BE SHOWN"
     reason = f" ({one_line(str(call['reason']))})" if call.get("reason") else ""
     until = f", until {local(call['expires_at'])}" if call.get("expires_at") else ""

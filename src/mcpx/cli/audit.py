@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,6 @@ from mcpx.telemetry.trail import older
 from mcpx.wire import codec
 from mcpx.wire.logs import STEERING
 
-LIMIT = 50
 LOOK = 0.3
 """Seconds between two looks for new rows."""
 NO_TRAIL = 1
@@ -31,20 +30,12 @@ NO_TRAIL = 1
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _STEERING = re.compile(f"[{STEERING}]")
 """What would speak to a terminal; JSON may have it spelled out."""
-_COLUMNS = (("TIME (UTC)", 23), ("WHO", 14), ("SERVER", 14), ("WHAT", 28), ("OUTCOME", 14), ("MS", 8))
+_HEADS = ("TIME (UTC)", "WHO", "SERVER", "WHAT", "OUTCOME", "MS")
+_WIDEST = (23, 24, 24, 40, 14, 9)
+_AHEAD = (23, 10, 10, 16, 8, 5)
+"""Columns for what is still to come, with `--follow`."""
 
 Wanted = Callable[[Json], bool]
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--server", metavar="NAME", help="only calls of this server")
-    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool or prompt, as its server names it")
-    parser.add_argument("--principal", metavar="NAME", help="only what this one did")
-    parser.add_argument("--outcome", metavar="OUTCOME", help="ok, tool_error, error, cancelled or denied")
-    parser.add_argument("--since", metavar="WHEN", help="1h, 30m, 2d, or a date or time (UTC): 2026-01-31T12:00")
-    parser.add_argument("--limit", metavar="N", default=LIMIT, help="most rows that are shown (default 50)")
-    parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="the rows as they are, one JSON object a line")
 
 
 def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
@@ -54,15 +45,16 @@ def audit(config: Config, state: Path, env: str | None, options: argparse.Namesp
         sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
         sys.stderr.write("  global:\n    audit: {}\n")
         return NO_TRAIL
-    write = _write_json if options.json else _write_row
     try:
         found, behind = _latest(file, wanted, limit)
+        table = _Table(found, follow=options.follow)
+        write = _write_json if options.json else table
         if not found and not options.follow:
             sys.stderr.write(
                 f"nothing to show in {file}\n" if file.exists() else f"nothing was written yet to {file}\n"
             )
         elif not options.json:
-            sys.stdout.write(_line([head for head, _ in _COLUMNS], "WHY"))
+            sys.stdout.write(table.head())
         for row in found:
             write(row)
         sys.stdout.flush()
@@ -197,8 +189,24 @@ def _write_json(row: Json) -> None:
     sys.stdout.write(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
-def _write_row(row: Json) -> None:
-    sys.stdout.write(_line(*_cells(row)))
+class _Table:
+    """Columns as wide as what is shown in them, so that most rows fit a terminal; longer cells push the rest aside."""
+
+    def __init__(self, rows: list[Json], *, follow: bool) -> None:
+        told = [_HEADS, *(_cells(row)[0] for row in rows), *([[" " * width for width in _AHEAD]] if follow else [])]
+        self._widths = [
+            min(max(map(len, column)), widest) for column, widest in zip(zip(*told, strict=True), _WIDEST, strict=True)
+        ]
+
+    def head(self) -> str:
+        return self._line(_HEADS, "WHY")
+
+    def __call__(self, row: Json) -> None:
+        sys.stdout.write(self._line(*_cells(row)))
+
+    def _line(self, cells: Sequence[str], last: str) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+        return "  ".join([*padded, last]).rstrip() + "\n"
 
 
 def _cells(row: Json) -> tuple[list[str], str]:
@@ -213,8 +221,3 @@ def _cells(row: Json) -> tuple[list[str], str]:
     rest = {key: value for key, value in row.items() if key not in ("time", "event", "principal", "server", "name")}
     told = " ".join(f"{plain(key)}={plain(str(value))}" for key, value in rest.items())
     return [stamp, text("principal"), text("server"), text("name") or "-", text("event"), ""], told
-
-
-def _line(cells: list[str], last: str) -> str:
-    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
-    return "  ".join([*padded, last]).rstrip() + "\n"

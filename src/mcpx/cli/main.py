@@ -106,9 +106,9 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
         return secret.parser_of(description)
     if command == "token":
-        from mcpx.cli.token import parser_of
+        from mcpx.cli.options import token_parser
 
-        return parser_of(description)
+        return token_parser(description)
     parser = argparse.ArgumentParser(
         prog="mcpx" if command == "serve" else f"mcpx {command}",
         description=description,
@@ -138,9 +138,9 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--yes", action="store_true", help="approve what is shown without asking")
         parser.add_argument("--deny", action="store_true", help="refuse a call")
     if command == "audit":
-        from mcpx.cli.audit import add_options
+        from mcpx.cli.options import audit_options
 
-        add_options(parser)
+        audit_options(parser)
     if command == "explain":
         parser.add_argument("--principal", metavar="NAME", default="anonymous", help="who calls (default: anonymous)")
         parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
@@ -224,7 +224,7 @@ def _check(options: argparse.Namespace) -> int:
         config = without_itself(config, *address(options, os.environ, config))
     redactor = Redactor()
     redactor.learn("config", config.secrets)
-    for warning in [*config.warnings, *program_warnings(config, os.environ)]:
+    for warning in [*config.warnings, *program_warnings(config, os.environ), *_missing(config, _env(options))]:
         sys.stderr.write(f"warning: {redactor.redact(warning)}\n")
     if binds:
         from mcpx.front.identity.store import has_tokens
@@ -237,6 +237,24 @@ def _check(options: argparse.Namespace) -> int:
         f" · {counted(len(config.commands), 'command')}\n"
     )
     return 0
+
+
+def _missing(config: "Config", env: str | None) -> list[str]:
+    """What of the guard will not work on this machine."""
+    if not config.guarded and config.server.auth is None and config.global_.audit is None:
+        return []
+    from mcpx.config.guard_checks import missing
+    from mcpx.front.identity.store import TokenStore, Unreadable
+    from mcpx.telemetry.audit import trail_file
+
+    state = state_folder(os.environ)
+    told: list[str] = []
+    kept: list[str] = []
+    try:
+        kept += [token.name for token in TokenStore(state).read()]
+    except (Unreadable, OSError) as problem:
+        told.append(f"tokens made by 'mcpx token new' count for nothing: {problem}")
+    return [*told, *missing(config, kept, trail_file(config, state, env))]
 
 
 def counted(number: int, noun: str) -> str:

@@ -24,18 +24,6 @@ from mcpx.model.errors import ConfigError
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def parser_of(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mcpx token", description=description)
-    parser.add_argument("action", choices=("new", "list", "revoke"), help="what to do")
-    parser.add_argument("words", metavar="NAME", nargs="*", help="the token's name; for 'new' then the config file")
-    parser.add_argument("--config", metavar="FILE", help="new: the config file, as an option")
-    parser.add_argument("--env", metavar="NAME", help="new: lay the files of an environment over it (mcpx.NAME.yaml)")
-    parser.add_argument("--profile", metavar="P", help="new: the only profile its bearer gets")
-    parser.add_argument("--expires", metavar="WHEN", help="new: 30d, 12h, 2027-01-31 or 2027-01-31T12:00Z; else never")
-    parser.add_argument("--json", action="store_true", help="list: one JSON object instead of a table")
-    return parser
-
-
 def run(options: argparse.Namespace, load: Callable[[], Config | None], state: Path) -> int:
     action, words = options.action, list[str](options.words)
     name = words.pop(0) if action != "list" and words else ""

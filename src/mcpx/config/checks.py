@@ -16,6 +16,7 @@ from typing import Any
 from mcpx.config.entries import RESERVED
 from mcpx.config.environment import is_encrypted
 from mcpx.config.problems import Findings, nearest
+from mcpx.config.rule_checks import PADDED, check_rules, is_padded
 from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in, shorten, spell
 from mcpx.model.origin import Origin
 from mcpx.wire.address import BadAddress, parse, proxy_for
@@ -82,8 +83,6 @@ class _Checks:
         return self._warnings
 
     def _policy(self, policy: Tree, servers: list[str]) -> None:
-        from mcpx.config.rule_checks import check_rules  # only a file with rules pays for it
-
         for index, rule in maps_in(policy.get("rules")):
             for position, name in enumerate(as_list(rule.get("profiles")) or ()):
                 self._known(name, self._profiles, "profile", ("policy", "rules", index, "profiles", position))
@@ -99,6 +98,8 @@ class _Checks:
             for position, pattern in enumerate(as_list(profile.get(key)) or ()):
                 if _text(pattern) in ("", "!"):
                     self._findings.add("not a pattern: it matches nothing", (*path, key, position), hint="'*' is all")
+                elif is_padded(pattern):
+                    self._findings.add("a pattern with spaces around it", (*path, key, position), hint=PADDED)
 
     def _traces(self, traces: Tree, path: KeyPath) -> None:
         self._url(traces.get("endpoint"), _SCHEMES["http"], (*path, "endpoint"), dialled=True)
@@ -110,6 +111,9 @@ class _Checks:
         for index, token in maps_in(auth.get("tokens")):
             self._known(token.get("profile"), self._profiles, "profile", (*path, "tokens", index, "profile"))
             text = _text(token.get("token"))
+            if text and re.search(r"\s", text):
+                hint = "it is the token alone, without 'Bearer'" if text[:7].lower() == "bearer " else ""
+                self._findings.add("a token has no spaces", (*path, "tokens", index, "token"), hint=hint)
             if text is not None and (first := secrets.setdefault(text, index)) != index:
                 rival, at = self._findings.spot((*path, "tokens", first, "token")), (*path, "tokens", index, "token")
                 hint = "each must have its own, or nobody knows whose it is"
@@ -343,6 +347,8 @@ def _literal_secret(value: Any, path: KeyPath) -> KeyPath | None:
     text = _text(value) or ""
     literal = text and not text.isdigit() and "${" not in text and not text.startswith("{") and not is_encrypted(text)
     named = [step for step in path if isinstance(step, str)]
+    if named == ["profiles", "tokens"]:
+        return None  # their names
     secret = named and (re.search(_SECRET_NAME, named[-1]) or named[-2:] == ["api_key", "value"])
     return path if literal and secret else None
 

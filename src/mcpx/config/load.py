@@ -103,6 +103,10 @@ def _load(
     for server in config.mcp_servers:
         if server.name in renamed:
             warnings.append(f"server {renamed[server.name]!r} is called {server.name!r} here: its own name is reserved")
+    if config.guarded or config.server.auth is not None or config.server.trusted_proxies:
+        from mcpx.config.guard_checks import odd  # only a file that guards something pays for it
+
+        warnings += odd(config)
     config = replace(config, secrets=frozenset((*secrets_in(config), *environment.secrets)))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
 

@@ -7,29 +7,49 @@ wrote it believes to be guarded by it.
 from typing import Any
 
 from mcpx.config.problems import Findings
-from mcpx.config.tree import KeyPath, Tree, Unresolved, as_list, as_map, maps_in
+from mcpx.config.tree import KeyPath, Tree, Unresolved, as_bool, as_list, as_map, maps_in
 
 LONGEST = 1_000
 """Characters of an expression."""
 LISTS = ("profiles", "principals", "servers", "tools")
 _CONDITIONS = (*LISTS, "read_only", "destructive", "arguments")
+MOST_COMPARED = 200
+"""Rules that later ones are compared with."""
+PADDED = "take them off: it is compared letter by letter"
 
 
 def check_rules(policy: Tree, findings: Findings) -> list[str]:
     """Reports mistakes; gives warnings."""
-    after: int | None = None
     warnings: list[str] = []
+    before: list[tuple[int, Tree]] = []
     for index, rule in maps_in(policy.get("rules")):
         path: KeyPath = ("policy", "rules", index)
         for key in LISTS:
             _patterns(rule.get(key), (*path, key), findings)
         if (arguments := as_map(rule.get("arguments"))) is not None:
             _arguments(arguments, (*path, "arguments"), findings)
-        if after is not None:
-            warnings.append(f"rule {index + 1} of the policy is never reached: rule {after} holds for every call")
-        elif all(rule.get(key) is None for key in _CONDITIONS):
-            after = index + 1
+        if as_bool(rule.get("read_only")) and as_bool(rule.get("destructive")):
+            what = f"rule {index + 1} of the policy can never hold: what is read-only destroys nothing"
+            warnings.append(f"{what}; two rules are needed where either is meant")
+        if (cover := next((each for each in before if _covers(each[1], rule)), None)) is not None:
+            whole = all(cover[1].get(key) is None for key in _CONDITIONS)
+            calls = "every call" if whole else "every call that it could hold for"
+            warnings.append(f"rule {index + 1} of the policy is never reached: rule {cover[0]} holds for {calls}")
+        elif len(before) < MOST_COMPARED and rule.get("arguments") is None:
+            before.append((index + 1, rule))
     return warnings
+
+
+def _covers(earlier: Tree, later: Tree) -> bool:
+    """Whether the earlier one holds wherever the later does: it asks for nothing else. What depends on arguments is not
+    among the earlier ones. The gateway's own tools are concerned by rules only that name them."""
+    own = "mcpx" in (as_list(later.get("servers")) or ()) and earlier.get("servers") is None
+    return not own and all(earlier.get(key) in (None, later.get(key)) for key in _CONDITIONS)
+
+
+def is_padded(pattern: object) -> bool:
+    text = pattern if isinstance(pattern, str) and not isinstance(pattern, Unresolved) else ""
+    return any(part != part.strip() for part in (text, text.removeprefix("!")))
 
 
 def _patterns(given: Any, path: KeyPath, findings: Findings) -> None:
@@ -41,6 +61,8 @@ def _patterns(given: Any, path: KeyPath, findings: Findings) -> None:
     for position, pattern in enumerate(patterns):
         if isinstance(pattern, str) and not isinstance(pattern, Unresolved) and not pattern.removeprefix("!"):
             findings.add("an empty pattern matches nothing", (*path, position))
+        elif is_padded(pattern):
+            findings.add("a pattern with spaces around it", (*path, position), hint=PADDED)
 
 
 def _arguments(arguments: Tree, path: KeyPath, findings: Findings) -> None:

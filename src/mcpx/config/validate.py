@@ -106,7 +106,8 @@ class _Builder:
                 path = (*path, mark.key)
         result = _INVALID if value is _INVALID else self.value(kind, value, path)
         for mark in marks:
-            if isinstance(mark, Rule) and result is not _INVALID and not mark.holds(result):
+            told = isinstance(value, Unresolved) and not value  # what it would have been cannot be had
+            if isinstance(mark, Rule) and result is not _INVALID and not told and not mark.holds(result):
                 self._findings.add(mark.says, path)
                 return _INVALID
         return result
@@ -122,7 +123,7 @@ class _Builder:
         """`foreign`: hints for keys this class does not know but its siblings do."""
         table = as_map(value)
         if table is None:
-            return self._wrong("a mapping", value, path)
+            return self._wrong("a mapping", value, path, _instead_of(cls, value))
         shape = _shape(cls)
         parts = {key: mark for key, (_, kind) in shape.items() if (mark := _of_type(kind))}
         spelled, explained = self._match_keys(shape, table, path, foreign or {})
@@ -299,6 +300,13 @@ class _Builder:
 def _names(classes: Mapping[str, type], asked: object) -> tuple[str, ...]:
     """What there is to choose from; a family looks further when it is asked for something it does not know."""
     return (asked,) if isinstance(asked, str) and asked in classes else tuple(classes)
+
+
+def _instead_of(cls: type, value: object) -> str:
+    """What to write in the place of a plain value where a section is wanted; the value may be a secret."""
+    if value is True and not _required_keys(cls):
+        return "write {} to have it as it comes"
+    return "write {type: …}" if isinstance(value, str) and "type" in _shape(cls) else ""
 
 
 def _branch(options: tuple[Any, ...], value: object) -> Any:

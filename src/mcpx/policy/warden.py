@@ -96,8 +96,8 @@ class Warden:
         return self._limited(passage, forward)
 
     def look_again(self, passage: Passage) -> None:
-        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be now.
-        Nobody is asked about it again."""
+        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be
+        now. Nobody is asked about it again."""
         sight, offer = self.sight(passage.caller), passage.offer
         if sight is not None and passage.server != OURS:
             seen = sight.server(passage.server) if offer is None else sight.offer(offer)

@@ -214,7 +214,11 @@ class Pinned:
         for item in approved:
             kept.approve(item, time.time(), FIRST_SIGHT)
         kept.kinds |= frozenset(first)
-        counts = [f"{n} {kind}" for kind in LISTED if (n := sum(item.kind == kind for item in approved))]
+        counts = [
+            f"{n} {kind[: None if n > 1 else -1]}"
+            for kind in LISTED
+            if (n := sum(item.kind == kind for item in approved))
+        ]
         if approved:
             log.info("[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions")
         elsewhere = self._elsewhere()  # of thousands only what is quickly seen; `mcpx pins` has all of it
