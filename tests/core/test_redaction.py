@@ -126,7 +126,7 @@ def test_texts_of_strangers_do_not_take_long() -> None:
     for piece in ("bearer ", "://", "eyJ", "?token=", "basic x", "a"):
         began = time.perf_counter()
         made.redact(piece * (200_000 // len(piece)))
-        assert time.perf_counter() - began < 2
+        assert time.perf_counter() - began < 5
 
 
 def test_a_value_is_redacted_by_its_names_and_by_what_is_known() -> None:

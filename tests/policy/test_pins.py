@@ -407,7 +407,7 @@ def test_a_very_long_definition_is_looked_through_in_part_and_said_to_be_long() 
         began = time.process_time()
         assert any("very long" in hint for hint in suspicious({"description": text}))
         assert suspicious({"description": "x", "inputSchema": {"enum": [text]}})
-        assert time.process_time() - began < 1
+        assert time.process_time() - began < 5
 
 
 def test_a_large_list_may_be_studied_definition_by_definition() -> None:

@@ -129,7 +129,7 @@ def test_an_expression_holds_when_its_result_is_true(expression: str, value: Any
 def test_no_expression_holds_up_anybody(expression: str, arguments: Any) -> None:
     began = time.process_time()
     assert both({"*": {"jmespath": expression}}, arguments) == (True, False)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 5
 
 
 def test_no_pattern_holds_up_anybody() -> None:
@@ -143,7 +143,7 @@ def test_no_pattern_holds_up_anybody() -> None:
     assert both({"a": "b"}, {"a": deep}) == (True, False)
     while isinstance(deep, list):  # or its end would be a recursion of its own
         deep = deep.pop()
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5
 
 
 def test_a_rule_of_arguments_is_judged_under_a_running_loop_too() -> None:
@@ -158,7 +158,7 @@ def test_no_number_of_empty_lists_holds_up_anybody() -> None:
     empty: list[Any] = [[] for _ in range(400_000)]
     for name in ("a", "*", "a.b"):
         assert both({name: "x"}, {"a": empty}) == (True, False)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 5
 
 
 def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> None:
