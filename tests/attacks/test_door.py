@@ -39,6 +39,7 @@ from mcpx.front.identity.bearer import Bearer
 from mcpx.front.identity.doors import Doors
 from mcpx.front.identity.keys import Keys
 from mcpx.front.identity.store import TokenStore, Unreadable
+from mcpx.front.proxies import Proxies
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import RpcError
 from mcpx.wire.exchange import Exchange, Headers
@@ -344,3 +345,24 @@ def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
             assert told is not None
             assert post(gateway.port, initialize("2024-11-05"), shown, told["data"]).status == 202
         assert post(gateway.port, initialize(), shown).status == 401
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_token_that_could_not_be_told_is_not_kept(tmp_path: Path) -> None:
+    """SEC-1."""
+    environ = {**os.environ, "MCPX_STATE_DIR": str(tmp_path)}
+    file = tmp_path / "config.json"
+    file.write_text('{"server": {"auth": {"type": "bearer"}}}')
+    command = [sys.executable, "-m", "mcpx", "token", "new", "ann", str(file)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert TokenStore(tmp_path).read() == []
+
+
+@pytest.mark.parametrize(
+    "said", ['for=203.0.113.9"', 'for="x\\", for=203.0.113.9"', "for=203.0.113.9x y", 'for="', "for=203.0.113.9 ="]
+)
+def test_what_cannot_be_read_to_its_end_says_nothing_of_a_client(said: str) -> None:
+    """SEC-1: who opens a quote that a proxy's own words close is not believed."""
+    assert Proxies(["127.0.0.1"]).arrival(asked(("forwarded", said))).address == "127.0.0.1"

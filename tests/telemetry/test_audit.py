@@ -181,6 +181,30 @@ def test_strangers_at_the_door_do_not_fill_the_trail(tmp_path: Path) -> None:
     assert next(row for row in found if row["address"] == "10.0.0.0")["count"] == 1001
 
 
+def test_strangers_who_go_on_do_not_push_out_what_others_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OBS-1: the longer they knock, the longer they are gathered; all of them are counted."""
+    monkeypatch.setattr(module, "TELL_REFUSED", 0.005)
+    monkeypatch.setattr(module, "LONGEST_GATHERING", 0.2)
+    knocked = 0
+
+    async def knock() -> None:
+        nonlocal knocked
+        bus = Bus()
+        log = AuditLog(bus, tmp_path / "trail.jsonl", Audit())
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 0.5
+        while loop.time() < until:
+            bus.publish(DoorRefused("token", "10.0.0.7"))
+            knocked += 1
+            await asyncio.sleep(0.001)
+        log.close().wait()
+
+    asyncio.run(knock())
+    found = [json.loads(line) for line in (tmp_path / "trail.jsonl").read_text().splitlines()]
+    assert sum(row["count"] for row in found) == knocked
+    assert len(found) <= 10
+
+
 def test_reloads_and_what_else_is_noted_are_in_the_trail(tmp_path: Path) -> None:
     noted = Noted("pins_approved", {"server": "mail", "name": "send", "by": "cli", "rule": None})
     first, second, third = rows(

@@ -58,8 +58,12 @@ def _new(store: TokenStore, name: str, profile: str | None, expires: str | None,
     except KeyError:
         hint = f"revoke it first (mcpx token revoke {name}), or choose another name"
         raise ConfigError([f"error: there is a token {name!r} already; {hint}"]) from None
-    sys.stdout.write(f"{token}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{token}\n")
+        sys.stdout.flush()
+    except OSError:  # nobody has seen it, and nobody ever will
+        store.revoke(name)
+        raise
     ends = "" if until is None else f", good until {_told(until)}"
     sys.stderr.write(f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'\n")
     if config is not None and (auth is None or auth.type != "bearer"):

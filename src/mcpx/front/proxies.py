@@ -110,6 +110,7 @@ def _forwarded(headers: Headers) -> list[dict[str, str]]:
                 elements.append(pairs)
                 pairs = {}
             elif separator != ";":
+                pairs = {} if separator else pairs
                 break
         elements.append(pairs if position >= len(line) else {})
     return elements

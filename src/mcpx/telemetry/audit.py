@@ -27,7 +27,9 @@ MOST_VALUES = 100
 """Names and values that are told of one call's arguments."""
 DEEPEST = 5
 TELL_REFUSED = 1.0
-"""Seconds for which refused requests are gathered: strangers must not fill the trail."""
+LONGEST_GATHERING = 60.0
+"""Seconds for which refused requests are gathered, at first and where they go on and on: strangers must not fill the
+trail, nor push out of it what others did."""
 PLACES = 50
 """Addresses that are told apart then."""
 
@@ -54,6 +56,8 @@ class AuditLog:
         self._trail = Trail(file, how.max_bytes, how.keep, redactor, private=how.file is None)
         self._refused: dict[tuple[str, str], int] = {}
         self._telling: asyncio.TimerHandle | None = None
+        self._gathering = TELL_REFUSED
+        self._told_at = -LONGEST_GATHERING
         self._second = (0, "")
         bus.subscribe(self._finished, CallFinished)
         bus.subscribe(self._turned_away, DoorRefused)
@@ -113,10 +117,13 @@ class AuditLog:
             key = (event.reason, "others")
         self._refused[key] = self._refused.get(key, 0) + 1
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(TELL_REFUSED, self._tell_refused)
+            goes_on = time.monotonic() - self._told_at < self._gathering
+            self._gathering = min(2 * self._gathering, LONGEST_GATHERING) if goes_on else TELL_REFUSED
+            self._telling = asyncio.get_running_loop().call_later(self._gathering, self._tell_refused)
 
     def _tell_refused(self) -> None:
         self._telling = None
+        self._told_at = time.monotonic()
         refused, self._refused = self._refused, {}
         for (reason, address), count in refused.items():
             row: Json = {"time": self._now(), "event": "refused", "reason": reason, "address": address, "count": count}
