@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mcpx.auth.api_key import ApiKey
 from mcpx.auth.ring import Ring
+from mcpx.model import redaction
 from mcpx.model.redaction import Redactor, is_secret_name, without_forms
 from mcpx.wire import logs
 from mcpx.wire.logs import OURS, Outlet, Plain
@@ -270,3 +271,14 @@ def test_what_nobody_caught_is_a_line_of_the_log(monkeypatch: pytest.MonkeyPatch
 def test_what_is_redacted_can_be_handed_on() -> None:
     """To a process, say: nothing of the redactor is in it."""
     assert pickle.loads(pickle.dumps(redactor(SECRET).redact_json({"a": SECRET}))) == {"a": "***"}
+
+
+PIECES = """
+sk_live_ rk_test_ sk- ghp_ ghr_ github_pat_ glpat- xoxb- AKIA ASIA AIza ya29. SG. eyJ mcpxkey- Bearer bEARER Basic
+baſic basıc BASİC :// @ ?token= &Api-Key= ?SIG= user pass 12345678 abcdefghijklmnopqrst ABCDEFGHIJKLMNOP . _ - é
+"""
+
+
+@given(st.lists(st.sampled_from([*PIECES.split(), " "]), max_size=8).map("".join))
+def test_a_text_that_is_not_looked_through_holds_nothing_that_looks_like_a_credential(text: str) -> None:
+    assert without_forms(text) == redaction._looks().sub(redaction._mark, text)  # pyright: ignore[reportPrivateUsage]

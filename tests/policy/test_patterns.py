@@ -1,4 +1,8 @@
+from fnmatch import fnmatchcase
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpx.policy.patterns import LONGEST, REMEMBERED, Patterns
 
@@ -53,3 +57,8 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_a_pattern_of_many_stars_takes_no_long_time() -> None:
     assert not Patterns(["*a" * 30 + "b"]).matches("a" * 5_000)
+
+
+@given(st.text("ab*?[]\n", min_size=1, max_size=5), st.text("ab\n", max_size=6))
+def test_a_pattern_means_what_a_glob_means(glob: str, name: str) -> None:
+    assert Patterns([glob]).matches(name) is fnmatchcase(name, glob)
