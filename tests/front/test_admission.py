@@ -77,3 +77,35 @@ def test_no_more_are_remembered_than_so_many_in_all() -> None:
         assert line_up(admission, [], 1).status == 503
 
     run(main())
+
+
+def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-6: else all are begun, and none is answered in time."""
+
+    async def main() -> None:
+        admission, clock = Admission(Counter()), Clock(monkeypatch)
+
+        async def let_in(*, gave_up: int = 0, answered: int = 0) -> bool:
+            """After a while in which that became of those who were in flight."""
+            for number in range(gave_up + answered):
+                if number < gave_up:
+                    admission.gave_up()
+                admission.leave()
+            admission.running = 1_000
+            await clock.pass_by(module.LOOK)
+            asked = line_up(admission, [], 0)
+            await asyncio.sleep(0)
+            return asked.status is None
+
+        assert await let_in()
+        assert await let_in(gave_up=module.MANY - 1)  # chance
+        assert await let_in(gave_up=900, answered=1_000)
+        assert not await let_in(gave_up=900, answered=100)
+        assert not await let_in(gave_up=500, answered=600)
+        assert await let_in(gave_up=1, answered=900) is False  # 1,000 in flight are as many as may be: twice 500
+        assert await let_in(gave_up=0, answered=900)
+        assert not await let_in(gave_up=900)
+        await clock.pass_by(module.LONG_AGO + 1)
+        assert await let_in()
+
+    run(main(), 1000)

@@ -4,7 +4,8 @@ Promise: while few requests run, one more is begun at once, for the price of a l
 are begun in the order in which they came, a few in each turn of the loop, so that turns stay short and whoever asks how
 the gateway is hears it soon. Who has left meanwhile is not served. Where the first has waited for long, newcomers are
 refused at once: who waits already is served in time, and nothing is spent on what would come too late. So is what
-would be too much to remember.
+would be too much to remember. Where more clients give up than are answered, fewer are let in, until those are answered
+in the time that they wait: else all would be begun, and none would be in time.
 
 No promise: fairness between clients; limits of one client stand elsewhere.
 """
@@ -29,6 +30,12 @@ LONGEST_WAIT: Final = 5.0
 """Seconds in line of the first one, from which on nobody else is let in."""
 IN_ALL: Final = 10_000
 """Requests in flight of all clients together."""
+LOOK: Final = 0.25
+"""Seconds between two looks at how many gave up."""
+MANY: Final = 200
+"""Who give up between two looks, from which on it is no chance."""
+LONG_AGO: Final = 5.0
+"""Seconds after which nothing is known of how it was."""
 
 Begin = Callable[[], object]
 
@@ -39,7 +46,13 @@ class Admission:
         self._refused = refused
         self._line: deque[tuple[float, Exchange, Json, Begin]] = deque()
         self.running = 0
-        """Requests that are being answered, on whichever carrier."""
+        """Requests that are being answered, on whichever carrier; those that listen until the end are none."""
+        self._answered = 0
+        self._gave_up = 0
+        """Clients since the last look."""
+        self._looked = 0.0
+        self._most = IN_ALL
+        """Requests in flight, as far as is known of what comes in time."""
 
     @property
     def waiting(self) -> int:
@@ -59,10 +72,17 @@ class Admission:
 
     def leave(self) -> None:
         self.running -= 1
+        self._answered += 1
+
+    def gave_up(self) -> None:
+        """A client did not wait for the answer to a request that was begun; `leave` follows."""
+        self._gave_up += 1
+        self._answered -= 1
 
     def line_up(self, exchange: Exchange, message: Json, begin: Begin) -> None:
         """Begin it when its turn comes, or refuse it now."""
-        if self.running + len(self._line) >= IN_ALL or self._is_late():
+        self._look()
+        if self.running + len(self._line) >= self._most or self._is_late():
             denied = self._too_much()
             refuse(exchange, jsonrpc.failure(message["id"], denied), denied)
             return
@@ -70,6 +90,20 @@ class Admission:
         if not self._line:
             loop.call_soon(self._turn)
         self._line.append((loop.time(), exchange, message, begin))
+
+    def _look(self) -> None:
+        """Half as many where most gave up, twice as many where hardly anybody did."""
+        now = asyncio.get_running_loop().time()
+        since = now - self._looked
+        if since < LOOK:
+            return
+        if since > LONG_AGO:
+            self._most = IN_ALL
+        elif self._gave_up >= MANY and self._gave_up > self._answered:
+            self._most = max(AT_ONCE, min(self._most, self.running + len(self._line)) // 2)
+        elif self._gave_up * 10 <= self._answered:
+            self._most = min(IN_ALL, 2 * self._most)
+        self._looked, self._answered, self._gave_up = now, 0, 0
 
     def _is_late(self) -> bool:
         return bool(self._line) and asyncio.get_running_loop().time() - self._line[0][0] > LONGEST_WAIT
@@ -83,7 +117,9 @@ class Admission:
         begun = 0
         while self._line and begun < PER_TURN:
             _, exchange, _, begin = self._line.popleft()
-            if not exchange.closed:
+            if exchange.closed:
+                self._gave_up += 1
+            else:
                 begun += 1
                 begin()
         if self._line:

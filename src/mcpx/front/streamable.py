@@ -48,6 +48,7 @@ MOST_RUNNING = 1_000
 MOST_OF_ONE = 4_000
 """Calls in flight of one session, and of all sessions of one principal at one address."""
 
+LISTEN = "subscriptions/listen"
 ROUTING = ("mcp-protocol-version", "mcp-method", "mcp-name")
 
 
@@ -196,7 +197,7 @@ class Streamable:
     def _served(self, owner: HttpSession, stream: PostStream, rid: str | int, task: asyncio.Task[None]) -> None:
         """Whatever became of a request; it may have been cancelled before it began."""
         owner.client.running -= 1
-        self._admission.running -= 1
+        self._admission.leave()
         self._open.pop(stream, None)
         if task.cancelled():
             stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, "Request cancelled")))
@@ -232,7 +233,7 @@ class Streamable:
             rid = params.get("requestId")
             task = owner.running.pop(rid, None) if jsonrpc.is_id(rid) else None
             if task is not None:
-                task.cancel()
+                self._give_up(task)
             elif jsonrpc.is_id(rid):
                 self._admission.cancel(owner.session.id, rid)
         else:
@@ -297,15 +298,23 @@ class Streamable:
             _refuse(exchange, era.HTTP_STATUS.get(error.code, 400), rid, error)
             return
         task = self._tasks.start(self._serve_modern(stream, message, caller, exchange.headers))
-        # In this era closing the connection is how a client cancels.
-        exchange.on_disconnect = lambda: _cancel(task)
         self._open[stream] = task
-        self._admission.running += 1
-        task.add_done_callback(lambda _: self._finished(stream))
+        # In this era closing the connection is how a client cancels.
+        if message["method"] == LISTEN:
+            exchange.on_disconnect = lambda: _cancel(task)
+            task.add_done_callback(lambda _: self._open.pop(stream, None))
+        else:
+            exchange.on_disconnect = lambda: self._give_up(task)
+            self._admission.running += 1
+            task.add_done_callback(lambda _: self._finished(stream))
 
     def _finished(self, stream: PostStream) -> None:
-        self._admission.running -= 1
+        self._admission.leave()
         self._open.pop(stream, None)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        if task.cancel():
+            self._admission.gave_up()
 
     def _check_params(self, message: Json, exchange: Exchange, caller: Caller) -> None:
         """Headers that mirror arguments (`x-mcp-header`) must agree with them."""
@@ -322,7 +331,7 @@ class Streamable:
             era.check_param_headers(annotations, params.get("arguments"), given)
 
     async def _serve_modern(self, stream: PostStream, message: Json, caller: Caller, headers: Headers) -> None:
-        listens = message["method"] == "subscriptions/listen"
+        listens = message["method"] == LISTEN
         serve = self._listen(stream, message, caller) if listens else self._dispatcher.serve_modern(message, caller)
         if self._dispatcher.tracker is not None:
             serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
