@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +81,43 @@ def test_fewer_files_are_kept_once_fewer_are_wanted(tmp_path: Path) -> None:
     for keep in (4, 4, 4, 4, 2):
         written(file, some(1, text="x" * 100), max_bytes=50, keep=keep)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["trail.jsonl.1", "trail.jsonl.2"]
+
+
+def test_a_file_that_cannot_be_turned_over_grows_on_and_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "trail.jsonl"
+    (older(file, 1) / "in the way").mkdir(parents=True)
+
+    async def run() -> None:
+        trail = Trail(file, 100, 1)
+        for turn in range(3):
+            some(10, turn=turn)(trail)
+            await done_with(trail)
+        trail.finish()
+        trail.wait()
+        assert trail.lost == 0
+
+    asyncio.run(run())
+    assert [(row["turn"], row["number"]) for row in rows(file)] == [(turn, n) for turn in range(3) for n in range(10)]
+    [told] = [record.getMessage() for record in caplog.records]
+    assert "cannot be turned over" in told and "grows on" in told
+
+
+def test_the_older_files_stay_where_the_file_is_append_only(tmp_path: Path) -> None:
+    file = tmp_path / "trail.jsonl"
+    for number in (1, 2, 3):
+        older(file, number).write_text(f'{{"old":{number}}}\n')
+    file.touch(0o600)
+    if shutil.which("chattr") is None or subprocess.run(["chattr", "+a", file], capture_output=True).returncode:
+        pytest.skip("no file can be made append-only here")
+    try:
+        for _ in range(5):
+            assert written(file, some(10), max_bytes=100).lost == 0
+        assert len(rows(file)) == 50
+        assert all(rows(older(file, number)) == [{"old": number}] for number in (1, 2, 3))
+    finally:
+        subprocess.run(["chattr", "-a", file], check=True)
 
 
 def test_two_that_write_to_one_trail_lose_nothing_and_turn_it_over_once(tmp_path: Path) -> None:

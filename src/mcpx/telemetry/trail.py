@@ -73,7 +73,7 @@ class Trail:
         self._handle: int | None = None
         self._torn = False
         """The last line may have no end."""
-        self._failing = False
+        self._failing = self._stuck = False
         self._thread = threading.Thread(target=self._run, name="mcpx-trail", daemon=True)
         self._thread.start()
 
@@ -156,7 +156,7 @@ class Trail:
                 self._failing = False
                 log.warning("the audit trail %s is written again", self.file)
             if os.fstat(handle).st_size >= self._max_bytes:
-                self._turn(handle)
+                self._try_to_turn(handle)
         except OSError as error:
             self._lose(len(batch))
             self._let_go()
@@ -177,7 +177,7 @@ class Trail:
             self._let_go()
         if self._private or not self.file.parent.is_dir():
             private_folder(self.file.parent)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(self.file, flags, 0o600)
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -185,27 +185,47 @@ class Trail:
             raise OSError(f"{self.file} is not a plain file")
         if found.st_mode & 0o077:
             os.fchmod(handle, 0o600)  # one that was there already
-        self._handle, self._torn = handle, _is_torn(self.file, found.st_size)
+        self._handle, self._torn = handle, _is_torn(handle, found.st_size)
         return handle
+
+    def _try_to_turn(self, handle: int) -> None:
+        """Where that cannot be (an append-only file, say) this one grows on: nothing is lost, and it is said once."""
+        try:
+            self._turn(handle)
+            self._stuck = False
+        except OSError as error:
+            self._let_go()
+            if not self._stuck:
+                self._stuck = True
+                why = error.strerror or str(error)
+                log.error("the audit trail %s cannot be turned over: %s. It grows on", self.file, why)
 
     def _turn(self, handle: int) -> None:
         """Begin a new file. Whoever else wants the same waits here, then finds it done."""
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, self.file):
-            for number in range(self._keep, 1, -1):
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(older(self.file, number - 1), older(self.file, number))
-            if self._keep:
-                os.replace(self.file, older(self.file, 1))
-            else:
-                os.unlink(self.file)
+            self._shift() if self._keep else os.unlink(self.file)
             for number in range(self._keep + 1, self._keep + 100):  # fewer may be kept than before
                 try:
                     os.unlink(older(self.file, number))
                 except FileNotFoundError:
                     break
         self._let_go()
+
+    def _shift(self) -> None:
+        """Each becomes the next older one, the file itself last: until then nobody begins another. All or none."""
+        moved: list[int] = []
+        try:
+            for number in range(self._keep, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(older(self.file, number - 1), older(self.file, number))
+                    moved.append(number)
+            os.replace(self.file, older(self.file, 1))
+        except OSError:
+            for number in reversed(moved):
+                os.replace(older(self.file, number), older(self.file, number - 1))
+            raise
 
     def _let_go(self) -> None:
         handle, self._handle = self._handle, None
@@ -245,10 +265,9 @@ def _is_at(handle: int, file: Path) -> bool:
     return os.path.samestat(there, os.fstat(handle))
 
 
-def _is_torn(file: Path, size: int) -> bool:
+def _is_torn(handle: int, size: int) -> bool:
     """Whether somebody was cut off in the middle of a line."""
     if size == 0:
         return False
-    with open(file, "rb") as opened:
-        opened.seek(-1, os.SEEK_END)
-        return opened.read(1) != b"\n"
+    os.lseek(handle, -1, os.SEEK_END)
+    return os.read(handle, 1) != b"\n"
