@@ -478,3 +478,20 @@ def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_section_that_limits_no_calls_costs_none() -> None:
     assert limiter(of_clients(sessions=5), PolicyState(None)) is None
     assert limiter(of_server(queue=5), PolicyState(None)) is None
+
+
+def test_a_call_that_was_decided_before_a_reload_meets_the_limits_of_now() -> None:
+    """As one that a person was asked about meanwhile; nor does it bring the former ones back for its client."""
+
+    async def main() -> None:
+        house = House(of_clients(per_minute=1))
+        before = house.limits
+        house.take_up(of_clients(per_minute=3))
+        assert before is not None
+        passage = Passage("files", "tool", None, Call("tools/call", {}, Caller("ann", address="10.0.0.1")), {})
+        assert [await before.passing(passage, answer) for _ in range(2)] == [{}, {}]
+        await house.call()
+        with pytest.raises(Denied):
+            await house.call()
+
+    run(main())

@@ -186,6 +186,7 @@ class Counters:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.clients: OrderedDict[Hashable, Counter] = OrderedDict()
+        self._client_bound = NO_BOUND
         self.profiles: dict[str, Counter] = {}
         self.servers: dict[str, Counter] = {}
         self.refused: Tally[str] = Tally()
@@ -203,13 +204,13 @@ class Counters:
             told[kind] += counter.waiting
         return told
 
-    def client(self, who: Hashable, bound: Bound) -> Counter | None:
+    def client(self, who: Hashable) -> Counter | None:
         """That of a client; None: there are too many, and all of them are in use."""
         counter = self.clients.get(who)
         if counter is None:
             if len(self.clients) >= MOST_CLIENTS and not self._make_room():
                 return None
-            counter = self.clients[who] = Counter(bound)
+            counter = self.clients[who] = Counter(self._client_bound)
         return counter
 
     def _make_room(self) -> bool:
@@ -234,6 +235,7 @@ class Counters:
                 group[name] = Counter(bounds[name])
             for name, counter in group.items():
                 counter.bound = bounds.get(name, NO_BOUND)
+        self._client_bound = client
         for counter in self.clients.values():
             counter.bound = client
         for _, counter in self.all():

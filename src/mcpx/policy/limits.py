@@ -46,7 +46,7 @@ def limiter(config: Config, state: PolicyState) -> "Limiter | None":
     if not limited:
         return None
     patience = {each.name: each.call_timeout for each in config.mcp_servers}
-    return Limiter(state.counters, client, patience, config.global_.call_timeout)
+    return Limiter(state.counters, client is not None, patience, config.global_.call_timeout)
 
 
 def _bound(limits: Limits | None, kind: str, path: str, whose: str, status: int) -> Bound | None:
@@ -58,9 +58,10 @@ def _bound(limits: Limits | None, kind: str, path: str, whose: str, status: int)
 class Limiter:
     """The limits of one configuration, on the counters of all of them."""
 
-    def __init__(self, counters: Counters, client: Bound | None, patience: dict[str, float], otherwise: float) -> None:
+    def __init__(self, counters: Counters, of_clients: bool, patience: dict[str, float], otherwise: float) -> None:
         self._counters = counters
-        self._client = client
+        self._of_clients = of_clients
+        """Each client has a limit; which one, the counters know: a call may have begun before a reload."""
         self._patience = patience
         self._otherwise = otherwise
 
@@ -106,8 +107,8 @@ class Limiter:
         """The counters that this call meets, in the order in which their places are taken."""
         counters = self._counters
         met: list[Counter] = []
-        if self._client is not None:
-            counter = counters.client(who, self._client)
+        if self._of_clients:
+            counter = counters.client(who)
             if counter is None:
                 counters.refused["gateway.clients"] += 1
                 raise _refusal("too many clients make calls at the moment; try again later", "server.limits", 503, SOON)
