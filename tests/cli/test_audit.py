@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.cli import audit as module
 from mcpx.cli.audit import audit, moment
 from mcpx.cli.main import main
 from mcpx.cli.options import audit_options
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.telemetry.trail import older
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -171,3 +173,29 @@ def test_help_waits_for_nothing_that_the_command_itself_needs(command: str) -> N
     code += "from mcpx.cli.main import main; main()"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "usage: mcpx" in told.stdout and told.stdout.endswith("HEAVY []\n"), told
+
+
+@pytest.mark.parametrize("turned", [0, 1, 3])
+def test_whoever_follows_slowly_misses_nothing_of_files_that_were_turned_over(tmp_path: Path, turned: int) -> None:
+    written(tmp_path, [row(1), row(2)])
+    file = tmp_path / "trail.jsonl"
+    _, behind = module._latest(file, lambda _: True, 1)  # pyright: ignore[reportPrivateUsage]
+    following = module._following(file, behind)  # pyright: ignore[reportPrivateUsage]
+    day = 3
+
+    def write(*, turn: bool) -> None:
+        nonlocal day
+        with file.open("a") as opened:
+            opened.write(json.dumps(row(day)) + "\n" + json.dumps(row(day + 1)) + "\n")
+        day += 2
+        for number in range(8, -1, -1) if turn else ():
+            source = older(file, number) if number else file
+            if source.exists():
+                source.rename(older(file, number + 1))
+
+    for turn in [True] * turned + [False]:
+        write(turn=turn)
+    assert [next(following)["time"] for _ in range(3, day)] == [row(each)["time"] for each in range(3, day)]
+    write(turn=True)
+    write(turn=False)
+    assert [next(following)["time"] for _ in range(4)] == [row(each)["time"] for each in range(day - 4, day)]

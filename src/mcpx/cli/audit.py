@@ -24,6 +24,8 @@ from mcpx.wire.logs import STEERING
 
 LOOK = 0.3
 """Seconds between two looks for new rows."""
+TRIES = 10
+"""To open a file that is turned over all the time."""
 NO_TRAIL = 1
 """Exit code: none is kept."""
 
@@ -150,28 +152,67 @@ def _rows(opened: BinaryIO) -> Iterator[Json]:
 
 
 def _following(file: Path, behind: tuple[int, int]) -> Iterator[Json]:
-    """What comes behind that place, whatever becomes of the file: an old one is read to its end first."""
-    opened: BinaryIO | None = None
-    try:
-        while True:
-            if opened is None:
-                try:
-                    opened = open(file, "rb")  # noqa: SIM115 - kept open over many looks
-                except FileNotFoundError:
-                    time.sleep(LOOK)
-                    continue
-                if os.fstat(opened.fileno()).st_ino == behind[0]:
-                    opened.seek(behind[1])
-            replaced = not _is_at(opened, file)
-            yield from _rows(opened)
-            if replaced:
-                opened.close()
-                opened = None
-            else:
+    """What comes behind that place, whatever becomes of the file: one that was turned over is read to its end, and
+    those that were begun after it. Whoever reads slowly misses nothing that is kept."""
+    mark, at = behind
+    while True:
+        opened = _opened(file, mark)
+        if opened is None:
+            time.sleep(LOOK)
+            continue
+        with opened:
+            its = os.fstat(opened.fileno()).st_ino
+            if its == mark:
+                opened.seek(at)
+            mark, at = its, 0
+            while True:
+                replaced = not _is_at(opened, file)
+                yield from _rows(opened)
+                if replaced:
+                    break
                 time.sleep(LOOK)
-    finally:
-        if opened is not None:
-            opened.close()
+            mark = _begun_after(file, mark)
+
+
+def _opened(file: Path, mark: int) -> BinaryIO | None:
+    """The file with that mark, wherever it stands by now; else the one that is written to."""
+    for _ in range(TRIES):  # it may be turned over between looking and opening
+        path = older(file, number) if (number := _number(file, mark)) else file
+        try:
+            opened = open(path, "rb")  # noqa: SIM115 - kept open over many looks
+        except FileNotFoundError:
+            continue
+        if not number or os.fstat(opened.fileno()).st_ino == mark:
+            return opened
+        opened.close()
+    return None
+
+
+def _begun_after(file: Path, mark: int) -> int:
+    """The mark of the next one, once there is one; 0: nobody knows, for that one is gone."""
+    while number := _number(file, mark):
+        following = _mark(file, number - 1)
+        if not following:
+            time.sleep(LOOK)
+        elif _number(file, mark) == number:  # else it was turned over meanwhile
+            return following
+    return 0
+
+
+def _number(file: Path, mark: int) -> int:
+    """Which of the older ones it is; 0: none of them."""
+    for number in count(1):
+        its = _mark(file, number)
+        if its in (0, mark):
+            return number if its else 0
+    return 0
+
+
+def _mark(file: Path, number: int) -> int:
+    try:
+        return os.stat(older(file, number) if number else file).st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def _is_at(opened: BinaryIO, file: Path) -> bool:
