@@ -1,9 +1,11 @@
 """SEC-7 under attack: what a rule forbids, and answers that come when the rules are others."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from attacks.harness import WebSocket
-from behaviour.raw import Json, raw_server
+from behaviour.raw import Json, Session, raw_server, stdio_server
 from behaviour.test_pins import QUICK, reload
 from fixtures.gateway import Gateway
 
@@ -55,3 +57,33 @@ def test_a_yes_to_a_call_that_is_forbidden_by_now_is_worth_nothing() -> None:
         person.call(2, "box_echo", text="a")
         person.says_yes(person.question())
         assert person.reply(2)["result"]["content"][0]["text"] == "a"
+
+
+SDK_SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("sdk")
+
+
+@server.tool()
+def delete(paths: list[str], repo: dict[str, str] | None = None) -> str:
+    return "deleted"
+
+
+server.run()
+"""
+
+
+def test_json_in_a_text_is_no_way_round_a_rule(tmp_path: Path) -> None:
+    """SEC-7: servers of the official SDK take such a text for what it says."""
+    script = tmp_path / "server.py"
+    script.write_text(SDK_SERVER)
+    rules = [
+        {"effect": "deny", "arguments": {name: bad}} for name, bad in (("paths", "/etc/*"), ("repo.owner", "evil"))
+    ]
+    box = stdio_server("box", [sys.executable, str(script)])
+    with Gateway({**config(*rules), "mcp_servers": [box]}) as gateway:
+        client = Session(gateway.port)
+        for arguments in ({"paths": '["/etc/passwd"]'}, {"paths": "[]", "repo": '{"owner": "evil"}'}):
+            assert client.call("box_delete", **arguments)["error"]["code"] == DENIED
+        assert client.call("box_delete", paths='["/tmp/x"]')["result"]["content"][0]["text"] == "deleted"
