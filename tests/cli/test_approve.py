@@ -206,3 +206,13 @@ def test_a_call_that_waits_is_shown_and_decided_by_its_id(tmp_path: Path) -> Non
         ("k3x9", True, "command line"),
         ("k3x9", False, "command line"),
     ]
+
+
+def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
+    """SEC-7: what the gateway shows of the arguments is shown to its end."""
+    place = Place(tmp_path, [tool("read")], [tool("read")])
+    arguments = f'{{"note": "{"x" * 3_900}", "command": "rm -rf /"}}\n\x1b[2J'
+    call = {"id": "k3x9", "server": "box", "tool": "run", "principal": "ada", "arguments": arguments}
+    with answering(place, [call], []):
+        out = place.run("approve", "k3x9")[1]
+    assert '"command": "rm -rf /"}<U+000A><U+001B' in out and "\x1b" not in out
