@@ -212,7 +212,7 @@ def test_megabytes_of_arguments_are_bound_to_an_approval_quickly() -> None:
     much: Json = {"a": [[0] * 1_000 for _ in range(1_500)]}
     began = time.process_time()
     assert binding(much) == binding({"a": [[0] * 1_000 for _ in range(1_500)]})
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 1
     assert binding({"a": 2**70}) != binding({"a": float(2**70)})
     assert binding({"a": "\ud800"}) != binding({"a": "\ud801"})
     assert binding({"a": 1, "b": 2}) == binding({"b": 2, "a": 1})
