@@ -1,10 +1,12 @@
 """SEC-7 under attack: what a rule forbids, and answers that come when the rules are others."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from attacks.harness import WebSocket
-from behaviour.raw import Json, raw_server
-from behaviour.test_pins import QUICK, reload
+from behaviour.raw import Json, Session, raw_server, stdio_server
+from behaviour.test_pins import QUICK, Changing, lists, reload, tool
 from fixtures.gateway import Gateway
 
 DENIED = -33008
@@ -55,3 +57,65 @@ def test_a_yes_to_a_call_that_is_forbidden_by_now_is_worth_nothing() -> None:
         person.call(2, "box_echo", text="a")
         person.says_yes(person.question())
         assert person.reply(2)["result"]["content"][0]["text"] == "a"
+
+
+SDK_SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("sdk")
+
+
+@server.tool()
+def delete(paths: list[str], repo: dict[str, str] | None = None) -> str:
+    return "deleted"
+
+
+server.run()
+"""
+
+
+def test_json_in_a_text_is_no_way_round_a_rule(tmp_path: Path) -> None:
+    """SEC-7: servers of the official SDK take such a text for what it says."""
+    script = tmp_path / "server.py"
+    script.write_text(SDK_SERVER)
+    rules = [
+        {"effect": "deny", "arguments": {name: bad}} for name, bad in (("paths", "/etc/*"), ("repo.owner", "evil"))
+    ]
+    box = stdio_server("box", [sys.executable, str(script)])
+    with Gateway({**config(*rules), "mcp_servers": [box]}) as gateway:
+        client = Session(gateway.port)
+        for arguments in ({"paths": '["/etc/passwd"]'}, {"paths": "[]", "repo": '{"owner": "evil"}'}):
+            assert client.call("box_delete", **arguments)["error"]["code"] == DENIED
+        assert client.call("box_delete", paths='["/tmp/x"]')["result"]["content"][0]["text"] == "deleted"
+
+
+def test_a_yes_to_a_tool_that_is_held_back_by_now_is_worth_nothing(tmp_path: Path) -> None:
+    """SEC-7, SEC-5: the definition changed while somebody thought about the call."""
+    box = Changing(tmp_path, tools=[tool("echo"), tool("other")])
+    with Gateway({**config(ASK), "mcp_servers": [box.entry()]}) as gateway, Person(gateway.port) as person:
+        client = Session(gateway.port)
+        lists(client, "box_echo", "box_other")
+        person.call(1, "box_echo", text="a")
+        question = person.question()
+        box.offer(tools=[tool("echo", "Does it, and more"), tool("other")])
+        lists(client, "box_other")
+        person.says_yes(question)
+        assert "Unknown tool" in person.reply(1)["error"]["message"]
+        box.offer(tools=[tool("echo"), tool("other")])
+        lists(client, "box_echo", "box_other")
+        person.call(2, "box_echo", text="a")
+        person.says_yes(person.question())
+        assert person.reply(2)["result"]["content"][0]["text"] == "called echo"
+
+
+def test_a_call_in_the_queue_of_a_limit_is_judged_by_the_rules_of_when_it_is_made() -> None:
+    """SEC-7, SEC-6."""
+    box = {**raw_server("box", "--era", "older"), "limits": {"in_flight": 1, "queue": 5}}
+    closed = {"effect": "deny", "tools": ["box.echo"], "reason": "closed today"}
+    with Gateway({**config(ASK), "mcp_servers": [box]}) as gateway, Person(gateway.port) as person:
+        person.call(1, "box_sleep", seconds=60)
+        person.call(2, "box_echo", text="a")
+        person.says_yes(person.question())
+        reload(gateway, {**config(closed), "mcp_servers": [box]})
+        person.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        assert "closed today" in person.reply(2)["error"]["message"]

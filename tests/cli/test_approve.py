@@ -213,3 +213,13 @@ def test_an_id_that_no_call_has_any_more_is_told_as_one(tmp_path: Path) -> None:
     place = Place(tmp_path, [tool("a")], [tool("a")])
     code, _, said = place.run("approve", "0f3383ab")
     assert code == 2 and "no call 0f3383ab waits" in said and "box" not in said
+
+
+def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
+    """SEC-7: what the gateway shows of the arguments is shown to its end."""
+    place = Place(tmp_path, [tool("read")], [tool("read")])
+    arguments = f'{{"note": "{"x" * 3_900}", "command": "rm -rf /"}}\n\x1b[2J'
+    call = {"id": "k3x9", "server": "box", "tool": "run", "principal": "ada", "arguments": arguments}
+    with answering(place, [call], []):
+        out = place.run("approve", "k3x9")[1]
+    assert '"command": "rm -rf /"}<U+000A><U+001B' in out and "\x1b" not in out

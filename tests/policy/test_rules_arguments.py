@@ -154,11 +154,10 @@ def test_a_rule_of_arguments_is_judged_under_a_running_loop_too() -> None:
 
 
 def test_no_number_of_empty_lists_holds_up_anybody() -> None:
-    began = time.process_time()
-    empty: list[Any] = [[] for _ in range(400_000)]
+    """They are work, too, and given up as not to be judged."""
+    empty: list[Any] = [[] for _ in range(100_000)]
     for name in ("a", "*", "a.b"):
         assert both({name: "x"}, {"a": empty}) == (True, False)
-    assert time.process_time() - began < 5
 
 
 def test_a_number_that_may_be_written_in_two_ways_is_left_out_by_either() -> None:
@@ -191,3 +190,33 @@ def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
         return turns
 
     assert asyncio.run(judge()) >= 10
+
+
+@pytest.mark.parametrize(
+    ("conditions", "arguments"),
+    [
+        ({"paths": "/etc/*"}, {"paths": '["/etc/passwd"]'}),
+        ({"paths": "/etc/*"}, {"paths": ' \n["a", ["/etc/passwd"]]'}),
+        ({"repo.owner": "evil"}, {"repo": '{"owner": "evil"}'}),
+        ({"*": "evil"}, {"repo": '{"owner": ["evil"]}'}),
+        ({"repo": {"jmespath": "owner == 'evil'"}}, {"repo": '{"owner": "evil"}'}),
+        ({"repo.owner": "evil"}, {"repo": '{"owner": "evil", "cut": "\ud83d"}'}),
+        ({"paths": "/etc/*"}, {"paths": '["/etc/passwd",' + "[]," * 600_000 + "1]"}),
+    ],
+)
+def test_json_in_a_text_is_what_it_says_too(conditions: dict[str, Any], arguments: Any) -> None:
+    """Servers of the official Python SDK read it so."""
+    assert matches(conditions, arguments)
+    left_out = {name: f"!{pattern}" for name, pattern in conditions.items() if isinstance(pattern, str)}
+    assert not left_out or not matches(left_out, arguments, "allow")
+
+
+def test_text_that_is_no_json_or_is_meant_as_text_is_text() -> None:
+    assert both({"a": "?note]*"}, {"a": "[note] see below"}) == (True, True)
+    assert both({"a": "x"}, {"a": "{" * 3_000}) == (False, False)
+    schema = {"properties": {"a": {"type": "string"}}}
+    of = Rules(Policy(rules=(PolicyRule(effect="deny", arguments={"a": "evil"}),)), lambda server: True)
+    params = {"name": "t", "arguments": {"a": '["evil"]'}}
+    offer = Offer("tools", "s", "t", "t", {"inputSchema": schema})
+    rule, _ = of.decide(Passage("s", "t", offer, Call("tools/call", params, Caller()), params))
+    assert rule.label == "default"

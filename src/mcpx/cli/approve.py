@@ -18,8 +18,6 @@ from mcpx.policy.pins.marks import one_line, visible
 
 AT_ONCE = 400
 """Fingerprints in one request to a running gateway."""
-ARGUMENTS = 2_000
-"""Characters of a call's arguments that are shown."""
 
 
 def approve(where: Where, what: str | None, *, yes: bool, deny: bool, as_json: bool) -> int:
@@ -212,9 +210,10 @@ def _agreed_to_call(what: str) -> bool:
 
 
 def _print_call(call: Json) -> None:
+    # All of it: it was shortened where it is kept, with a word for each thing left out, and the end of it shown.
     arguments = call.get("arguments")  # one line of JSON already, as the gateway has it
-    said = one_line(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
-    shown = said if len(said) <= ARGUMENTS else f"{said[:ARGUMENTS]} … TOO LONG TO BE SHOWN"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    shown = visible(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
     reason = f" ({one_line(str(call['reason']))})" if call.get("reason") else ""
     until = f", until {local(call['expires_at'])}" if call.get("expires_at") else ""
     tool = one_line(f"{call.get('server')}.{call.get('tool')}")

@@ -144,6 +144,7 @@ class LocalCommands:
     name = COMMANDS
     prefix: str | None = None
     local = True
+    pinned = False
     known = True
     offers_vary = False
     instructions = ""

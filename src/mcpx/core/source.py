@@ -30,6 +30,11 @@ class Source(Protocol):
         ...
 
     @property
+    def pinned(self) -> bool:
+        """Whether something that it offers may be held back, and be called no more (SEC-5)."""
+        ...
+
+    @property
     def status(self) -> Status: ...
 
     @property

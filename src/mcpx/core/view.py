@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.core.relay import OURS
+from mcpx.core.source import Source
 from mcpx.model.call import Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, NotFound, RpcError, Unavailable
 from mcpx.model.events import ToolsListed
@@ -128,11 +129,32 @@ class CallersView:
         if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
             answers = self._gateway.answers
             return self._gateway.relay(
-                offer.server, offer.name, call, params, lambda: answers.of(source, offer.name, ttl, call, params), offer
+                offer.server,
+                offer.name,
+                call,
+                params,
+                lambda: answers.of(self._of_now(source, offer), offer.name, ttl, call, params),
+                offer,
             )
         return self._gateway.relay(
-            offer.server, offer.name, call, params, lambda: source.call(call, params, repeatable=harmless), offer
+            offer.server,
+            offer.name,
+            call,
+            params,
+            lambda: self._of_now(source, offer).call(call, params, repeatable=harmless),
+            offer,
         )
+
+    def _of_now(self, source: Source, offer: Offer) -> Source:
+        """Where a call goes that may have waited, for somebody's yes or its turn: not to what is held back by now."""
+        kind = offer.kind
+        if (
+            source.pinned
+            and kind in ("tools", "prompts")
+            and self.catalog.native(kind, source.name, offer.name) is None
+        ):
+            raise NotFound(NOUNS[kind], offer.public)
+        return source
 
     def send(self, server: str, call: Call, params: Json) -> Awaitable[Json]:
         uri = params.get("uri", as_object(params.get("ref")).get("uri"))

@@ -14,8 +14,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-from mcpx.model.call import Json, is_array, is_object
+from mcpx.model.call import Json, as_object, is_array, is_object
 from mcpx.policy.patterns import Patterns
+from mcpx.wire import codec
 
 ANYTHING = "*"
 """The name that leads everywhere."""
@@ -25,6 +26,9 @@ LITTLE = 300
 """Values that are looked at at once, however many rules do so."""
 LETTERS = 64
 """Characters of a text that weigh as much as a value."""
+
+
+_OPENING = frozenset("[{")
 
 
 class Unjudged(Exception):
@@ -61,6 +65,34 @@ def _condition(name: str, its: Any) -> Condition:
         return Expression(name, str(its["jmespath"]))
     patterns = cast("list[Any] | tuple[Any, ...]", its) if isinstance(its, list | tuple) else [its]
     return Glob(name, [text_of(pattern)[0] for pattern in patterns])
+
+
+def readings(arguments: object, schema: Json) -> tuple[object, ...]:
+    """The arguments as they are; and, where a text has an array or object in it as JSON, as a server may read them that
+    takes it for that, as those of the official Python SDK do unless the parameter is a text. `schema`: of the tool."""
+    if not is_object(arguments):
+        return (arguments,)
+    read: Json = {}
+    for name, value in arguments.items():
+        if isinstance(value, str) and value.lstrip()[:1] in _OPENING:
+            declared = as_object(as_object(schema.get("properties")).get(name)).get("type")
+            if declared != "string" and (inner := _inside(value)) is not None:
+                read[name] = inner
+    return (arguments, {**arguments, **read}) if read else (arguments,)
+
+
+def _inside(text: str) -> Any:
+    """What a text says as JSON; None: nothing. More than is read here cannot be judged."""
+    try:
+        return codec.load(text.encode("utf-8", "surrogatepass"))
+    except codec.BadJson:
+        pass
+    if text.count("[") + text.count("{") > codec.MOST_CONTAINERS:
+        return [None] * (STEPS + 1)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_much(arguments: object) -> bool:

@@ -20,7 +20,7 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.policy.arguments import conditions_of, hold, is_much
+from mcpx.policy.arguments import conditions_of, hold, is_much, readings
 from mcpx.policy.patterns import Patterns
 
 OURS: Final = "mcpx"
@@ -121,8 +121,13 @@ class Rule:
             return "the tool does not destroy anything" if self._destructive else "the tool may destroy something"
         return None
 
-    def holds(self, arguments: object) -> bool:
-        return not self.conditions or hold(self.conditions, arguments, allows=self.effect == "allow")
+    def holds(self, readings: tuple[object, ...]) -> bool:
+        """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
+        if not self.conditions:
+            return True
+        if self.effect == "allow":
+            return all(hold(self.conditions, arguments, allows=True) for arguments in readings)
+        return any(hold(self.conditions, arguments, allows=False) for arguments in readings)
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
@@ -159,9 +164,9 @@ class Rules:
         thing = self._thing(passage.server, passage.name, passage.offer)
         left = self._of(caller.profile, caller.principal, thing)
         if left.rules:
-            arguments = arguments_of(passage)
+            ways = readings_of(passage)
             for rule in left.rules:
-                if rule.holds(arguments):
+                if rule.holds(ways):
                     return rule, left.hidden
         return left.last, left.hidden
 
@@ -175,9 +180,9 @@ class Rules:
         """The same as `decide`."""
         caller, pace = passage.caller, Pace()
         left = self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
-        arguments = arguments_of(passage)
+        ways = readings_of(passage)
         for rule in left.rules:
-            if rule.holds(arguments):
+            if rule.holds(ways):
                 return rule, left.hidden
             await pace.step()
         return left.last, left.hidden
@@ -295,6 +300,14 @@ def arguments_of(passage: Passage) -> object:
     if given is not None and not isinstance(given, dict):
         return given
     return with_defaults(as_object(passage.offer.definition.get("inputSchema")), as_object(given))
+
+
+def readings_of(passage: Passage) -> tuple[object, ...]:
+    """The arguments as whoever is called may read them; a local command takes them as they are."""
+    arguments = arguments_of(passage)
+    if passage.server == COMMANDS or passage.offer is None:
+        return (arguments,)
+    return readings(arguments, as_object(passage.offer.definition.get("inputSchema")))
 
 
 def hints_of(definition: Json) -> tuple[bool, bool]:

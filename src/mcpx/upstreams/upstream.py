@@ -80,6 +80,10 @@ class Upstream:
         return self.server.enabled and (self._admission is None or self._admission.shown)
 
     @property
+    def pinned(self) -> bool:
+        return self._admission is not None
+
+    @property
     def prefix(self) -> str | None:
         return self.server.prefix
 
