@@ -145,6 +145,7 @@ class LocalCommands:
     prefix: str | None = None
     local = True
     known = True
+    offered = True
     offers_vary = False
     instructions = ""
     description = DESCRIPTION

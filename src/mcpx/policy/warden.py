@@ -87,7 +87,7 @@ class Warden:
         return self._limited(passage, forward)
 
     def look_again(self, passage: Passage) -> None:
-        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be now.
+        """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be.
         Nobody is asked about it again."""
         sight, offer = self.sight(passage.caller), passage.offer
         if sight is not None and passage.server != OURS:
