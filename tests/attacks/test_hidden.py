@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -189,3 +190,27 @@ def test_a_call_that_waits_for_its_turn_is_not_made_once_its_tool_is_hidden(tmp_
         assert "result" in first.reply().message
         assert second.reply().message["error"]["message"] == "Unknown tool: asking_echo"
         assert not recorded("echo")
+
+
+@pytest.mark.parametrize("trust", ["open", "pin"])
+def test_a_hidden_server_is_not_named_when_it_has_nothing_left_to_offer(tmp_path: Path, trust: str) -> None:
+    """Its tools are gone, or have changed and are held back: whoever must not see them does not learn of it by that."""
+    world = World(Random(3))
+    hidden, seen = world.servers[:2]
+    hidden.trust = trust
+    tools = [one for one in hidden.things if one.kind == "tools"]
+    hidden.tell(tmp_path, tools)
+    seen.tell(tmp_path, seen.things)
+    narrow = {"name": "p", "tools": ["*", f"!{hidden.name}.*"]}
+    settings = {"mcp_servers": [server.entry(tmp_path) for server in (hidden, seen)], "profiles": [narrow]}
+    with Gateway(settings) as running:
+        settled(running.port)
+        assert hidden.name not in json.dumps(Session(running.port, path="/p/p/mcp").greeting)
+        left = [] if trust == "open" else [replace(one, words=(one.words[0], "changed")) for one in tools]
+        hidden.tell(tmp_path, left)
+        everything = Session(running.port)
+        eventually(lambda: not any(name.startswith(hidden.name) for name in everything.tools()))
+        assert hidden.name not in json.dumps(Session(running.port, path="/p/p/mcp").greeting)
+        menu = Visitor(running.port, "search", path="/p/p/mcp/search")
+        assert hidden.name not in json.dumps(menu.use("mcp_list_services"))
+        assert hidden.name not in json.dumps(menu.tools())

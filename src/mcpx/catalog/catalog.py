@@ -54,6 +54,7 @@ class Catalog:
         "_index",
         "_named",
         "_native",
+        "_offered",
         "_plain",
         "_public",
         "_servers",
@@ -92,6 +93,7 @@ class Catalog:
             {kind: tuple(offers.get(kind, ())) for kind in KINDS}
         )
         self._servers = frozenset(servers)
+        self._offered: frozenset[str] = frozenset()
         self._public: dict[Kind, dict[str, Offer]] = {kind: {} for kind in KINDS}
         self._native: dict[Kind, dict[tuple[str, str], Offer]] = {kind: {} for kind in KINDS}
         self._counts: Counter[tuple[str, Kind]] = Counter()
@@ -127,6 +129,7 @@ class Catalog:
         descriptions = {source.server: source.description for source in sources}
         catalog = cls.__new__(cls)
         yield from catalog._arrange(offers, [source.server for source in sources], naming, warnings, descriptions)
+        catalog._offered = frozenset(source.server for source in sources if source.offered)
         return catalog
 
     @property
@@ -145,6 +148,10 @@ class Catalog:
     def may_read(self, server: str, uri: str) -> bool:
         """Whether whoever sees this may ask that server for that URI, its own."""
         return True
+
+    def has_offered(self, server: str) -> bool:
+        """Whether that server has anything to offer, or ever had."""
+        return server in self._offered or any(self.count(server, kind) for kind in KINDS)
 
     def has_server(self, name: str) -> bool:
         return name in self._servers

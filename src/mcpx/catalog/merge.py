@@ -47,6 +47,8 @@ class Source:
     """Local commands come from no server: they keep their plain names, and their definitions get no `_meta.proxy`."""
     description: str = ""
     """What it is for; found by search."""
+    offered: bool = False
+    """Whether it ever had anything, be it not there any more or held back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Narrowed(Catalog):
         if server in self._seen_servers:
             return True
         # One of which nothing is seen though it offers something is nobody's business.
-        return self.sight.server(server) and not any(self._from.count(server, kind) for kind in KINDS)
+        return self.sight.server(server) and not self._from.has_offered(server)
 
     def sees(self, offer: Offer) -> bool:
         return self._has(offer) or self.sight.offer(offer)

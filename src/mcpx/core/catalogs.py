@@ -145,7 +145,7 @@ class Catalogs:
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
-            Source(its.name, its.prefix, its.offers(caller), its.local, its.description)
+            Source(its.name, its.prefix, its.offers(caller), its.local, its.description, its.offered)
             for its in self._sources()
             if its.enabled
         )

@@ -146,6 +146,7 @@ class LocalCommands:
     local = True
     pinned = False
     known = True
+    offered = True
     offers_vary = False
     instructions = ""
     description = DESCRIPTION

@@ -49,6 +49,11 @@ class Source(Protocol):
         ...
 
     @property
+    def offered(self) -> bool:
+        """Whether it ever had anything to offer, be it not there any more or held back."""
+        ...
+
+    @property
     def settled(self) -> asyncio.Event:
         """Set once it is known what it offers, or that it cannot be known yet."""
         ...

@@ -56,6 +56,8 @@ class OfferBook:
         """What it offers to everybody."""
         self.known = False
         """Whether it said so itself, now or in an earlier run."""
+        self.offered = False
+        """Whether it ever had anything to offer."""
         self.account = around.budget.account()
         self.notes: dict[Kind | None, tuple[str, ...]] = {}
         """What of the lists is not as the server has it, for people; under None: of what only some are offered."""
@@ -93,13 +95,14 @@ class OfferBook:
         self.known = True
         self._written = snapshot
         self.common = listing.kept(snapshot.definitions, self.account)
+        self.offered = any(self.common.values())
         self.instructions = snapshot.instructions[:LONGEST_INSTRUCTIONS]
         self._same = {frozenset(kind) for kind in snapshot.same[:MOST_KINDS]}
         self._traits.take_up(snapshot.traits)
 
     def inherit(self, other: "OfferBook") -> None:
         """Show what the server's predecessor offered until it says itself what it offers."""
-        self.common, self.instructions = other.common, other.instructions
+        self.common, self.instructions, self.offered = other.common, other.instructions, other.offered
         self._by_kind = dict(other._by_kind)  # what a session made on its own link is not among it: that link goes
 
     # Asking ------------------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ class OfferBook:
         if after != before:
             self.common = after
             self._follow(before, said_so)
+        self.offered = self.offered or any(after.values())
         self._told.update(found)
         self.judge()
         if not said_so:

@@ -96,6 +96,10 @@ class Upstream:
         return self._life.status
 
     @property
+    def offered(self) -> bool:
+        return self._book.offered
+
+    @property
     def settled(self) -> asyncio.Event:
         """Set once it is known what the server offers, or that it cannot be known yet."""
         return self._life.settled

@@ -145,7 +145,8 @@ def _affinity(caller: Caller) -> str:
         return caller.session
     client: Mapping[str, Any] = caller.client
     needs = Needs.of(caller)
-    who = (caller.principal, client.get("name", ""), client.get("version", ""), *sorted(needs.kind))
+    told = (client.get("name", ""), client.get("version", ""))
+    who = (caller.profile or "", caller.principal, *told, *sorted(needs.kind))
     return "\0".join(_brief(str(part)) for part in who)
 
 
