@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mcpx.cli.approve import _print_call  # pyright: ignore[reportPrivateUsage]
 from mcpx.front.control import Control, socket_path
 from mcpx.policy.pins.store import Pins
 
@@ -213,3 +214,9 @@ def test_an_id_that_no_call_has_any_more_is_told_as_one(tmp_path: Path) -> None:
     place = Place(tmp_path, [tool("a")], [tool("a")])
     code, _, said = place.run("approve", "0f3383ab")
     assert code == 2 and "no call 0f3383ab waits" in said and "box" not in said
+
+
+def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """SEC-7: one line of JSON, not quoted once more."""
+    _print_call({"id": "0f3383ab", "server": "s", "tool": "t", "principal": "bob", "arguments": '{"a": "b"}'})
+    assert '\n  {"a": "b"}\n' in capsys.readouterr().out

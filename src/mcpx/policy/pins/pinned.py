@@ -198,7 +198,11 @@ class Pinned:
         for item in approved:
             kept.approve(item, time.time(), FIRST_SIGHT)
         kept.kinds |= frozenset(first)
-        counts = [f"{n} {kind[: None if n > 1 else -1]}" for kind in LISTED if (n := sum(item.kind == kind for item in approved))]
+        counts = [
+            f"{n} {kind[: None if n > 1 else -1]}"
+            for kind in LISTED
+            if (n := sum(item.kind == kind for item in approved))
+        ]
         if approved:
             log.info("[%s] pinned at first sight: %s", self.server, ", ".join(counts) or "its instructions")
         doubtful = [(item, hints) for item in approved if (hints := self.hints(item))]
