@@ -87,3 +87,11 @@ def test_a_running_gateway_takes_what_was_made_and_drops_what_was_revoked() -> N
         assert typed(gateway.folder, "revoke", "laptop").returncode == 0
         eventually(lambda: post(gateway.port, initialize(), shown).status == 401)
         assert token not in gateway.stderr()
+
+
+def test_programs_get_what_was_made_and_revoked_as_json(folder: Path) -> None:
+    """RUN-2."""
+    made = json.loads(typed(folder, "new", "laptop", "--profile", "developer", "--json").stdout)
+    assert made.pop("token").startswith("mcpx_")
+    assert made == {"name": "laptop", "profile": "developer", "expires": None}
+    assert json.loads(typed(folder, "revoke", "laptop", "--json").stdout) == {"revoked": "laptop"}

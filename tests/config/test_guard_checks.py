@@ -66,6 +66,7 @@ def test_what_is_as_it_reads_is_not(text: str, loaded: Loaded) -> None:
         ("server: {auth: {tokens: [{name: a, token: ' abc'}]}}", "a token has no spaces"),
         ("global: {audit: true}", "write {} to have it as it comes"),
         ("server: {auth: bearer}", "write {type: …}"),
+        ("server: {limits: {each_second: 5}}", "known: in_flight, per_minute, queue, sessions"),
     ],
 )
 def test_what_could_never_work_is_a_mistake(text: str, message: str, refused: Refused) -> None:
@@ -108,6 +109,8 @@ def test_a_short_token_and_an_issuer_in_the_clear_are_told_by_check(loaded: Load
     assert "guessed" in said and "short'" not in said
     (said,) = missing(loaded("server: {auth: {type: jwt, issuer: 'http://i.example'}}"), [], None)
     assert "https" in said
+    (said,) = missing(loaded("global: {traces: {endpoint: 'http://localhost:4317'}}"), [], None)
+    assert "4318" in said
     assert not list(missing(loaded("server: {auth: {type: jwt, issuer: 'http://127.0.0.1:9'}}"), [], None))
 
 

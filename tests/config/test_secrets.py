@@ -1,5 +1,6 @@
 """CFG-9: secrets stay out of the file, or are kept in it encrypted."""
 
+import json
 import os
 import subprocess
 import sys
@@ -239,6 +240,7 @@ def test_a_secret_in_the_keyring_is_set_listed_used_and_removed(tmp_path: Path) 
     assert code == 2 and "mcpx secret set git/hub" in said
     assert mcpx(tmp_path, "secret", "set", "git/hub", given=CANARY, ring=True)[0] == 0
     assert mcpx(tmp_path, "secret", "list", ring=True)[1] == "git/hub\n"
+    assert json.loads(mcpx(tmp_path, "secret", "list", "--json", ring=True)[1]) == {"secrets": ["git/hub"]}
     code, out, said = mcpx(tmp_path, "check", str(file), ring=True)
     assert code == 0 and CANARY not in out + said
     assert mcpx(tmp_path, "secret", "remove", "git/hub", ring=True)[0] == 0

@@ -28,6 +28,8 @@ NOT_ALLOWED = 6
 EVERYTHING = "-"
 """In the place of a profile: without one."""
 NAMED = 5
+ANONYMOUS = "anonymous"
+"""Who calls where nobody has to say who they are."""
 
 
 def explain(
@@ -52,6 +54,7 @@ def explain(
         if offer is None:
             raise ConfigError([f"error: {_unknown(catalog, tool)}"])
     verdict = warden.explain(through, principal, offer)
+    outside = _outside(config, state, through, principal)
     if as_json:
         told = {
             "profile": through,
@@ -63,19 +66,42 @@ def explain(
             "effect": verdict.effect,
             "because": verdict.because,
             **({"note": note} if note else {}),
+            **({"outside": outside} if outside else {}),
         }
         sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     else:
-        _print(offer, through, principal, verdict, note)
-    return 0 if verdict.seen and verdict.effect != "deny" else NOT_ALLOWED
+        _print(offer, through, principal, verdict, [note, outside])
+    return 0 if verdict.seen and verdict.effect != "deny" and not outside else NOT_ALLOWED
 
 
-def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, note: str) -> None:
+def _outside(config: Config, state: Path, profile: str | None, principal: str) -> str:
+    """Why somebody does not come there at all over HTTP, as far as tokens tell."""
+    auth = config.server.auth
+    if principal == ANONYMOUS or auth is None or auth.type != "bearer":
+        return ""
+    from mcpx.front.identity.doors import Doors
+    from mcpx.front.identity.store import TokenStore, Unreadable
+
+    try:
+        bound = {token.name: token.profile for token in TokenStore(state).read()}
+    except (Unreadable, OSError):
+        bound = {}
+    bound |= {token.name: token.profile for token in auth.tokens}
+    if principal not in bound:
+        return f"but there is no token {principal!r}"
+    theirs = Doors(config.profiles).of_token(principal, bound[principal])
+    if theirs and profile not in theirs:
+        return f"but token {principal!r} never comes there: it has {', '.join(theirs)}, the first of them at /mcp"
+    named = next((each for each in config.profiles if each.name == profile and each.tokens is not None), None)
+    return f"but token {principal!r} never comes there: the profile has other tokens" if named and not theirs else ""
+
+
+def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, notes: list[str]) -> None:
     what = f"{plain(offer.name)} of server {plain(offer.server)}, listed as {plain(offer.public)}"
     where = "without a profile" if profile is None else f"through profile {plain(profile)}"
     said = {"allow": "seen, and may be called", "ask": "seen, and asked for at each call", "deny": "seen, and refused"}
     sys.stdout.write(f"{what}\n{where}, for {plain(principal)}: {said[verdict.effect] if verdict.seen else 'hidden'}\n")
-    for line in [*verdict.because, *([note] if note else [])]:
+    for line in [*verdict.because, *filter(None, notes)]:
         sys.stdout.write(f"  {plain(line)}\n")
 
 

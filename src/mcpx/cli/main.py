@@ -241,7 +241,8 @@ def _check(options: argparse.Namespace) -> int:
 
 def _missing(config: "Config", env: str | None) -> list[str]:
     """What of the guard will not work on this machine."""
-    if not config.guarded and config.server.auth is None and config.global_.audit is None:
+    told_of = (config.server.auth, config.global_.audit, config.global_.traces)
+    if not config.guarded and all(each is None for each in told_of):
         return []
     from mcpx.config.guard_checks import missing
     from mcpx.front.identity.store import TokenStore, Unreadable

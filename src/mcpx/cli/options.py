@@ -26,7 +26,7 @@ def token_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--env", metavar="NAME", help="new: lay the files of an environment over it (mcpx.NAME.yaml)")
     parser.add_argument("--profile", metavar="P", help="new: the profile its bearer finds at /mcp")
     parser.add_argument("--expires", metavar="WHEN", help="new: 30d, 12h, 2027-01-31 or 2027-01-31T12:00Z; else never")
-    parser.add_argument("--json", action="store_true", help="list: one JSON object instead of a table")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     return parser
 
 

@@ -5,6 +5,7 @@ shell's history see.
 """
 
 import argparse
+import json
 import os
 import sys
 
@@ -36,6 +37,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("action", choices=("encrypt", "key", "set", "list", "remove"), help="what to do")
     parser.add_argument("name", metavar="NAME", nargs="?", help="set, remove: what it is called")
+    parser.add_argument("--json", action="store_true", help="list: one JSON object instead of lines")
     return parser
 
 
@@ -65,7 +67,9 @@ def run(options: argparse.Namespace) -> int:
                     _tell(f"the keyring has no secret {name!r}")
                     return COULD_NOT
             case _:
-                sys.stdout.write("".join(f"{each}\n" for each in keychain.names()))
+                names = list(keychain.names())
+                told = json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
+                sys.stdout.write(f"{told}\n" if told else "")
     except (keychain.NoKeyring, sealing.NoKey) as error:
         _tell(f"error: {error}")
         if isinstance(error, sealing.NoKey):

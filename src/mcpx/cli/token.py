@@ -35,16 +35,17 @@ def run(options: argparse.Namespace, load: Callable[[], Config | None], state: P
         if action == "list":
             return _list(store.read(), options.json)
         if action == "revoke":
-            return _revoke(store, name)
+            return _revoke(store, name, options.json)
         options.config_file = words[0] if words else None
-        return _new(store, name, options.profile, options.expires, load())
+        return _new(store, name, options, load())
     except Unreadable as problem:
         raise ConfigError([f"error: {problem}"]) from None
     except OSError as error:
         raise ConfigError([f"error: the tokens cannot be kept: {error}"]) from None
 
 
-def _new(store: TokenStore, name: str, profile: str | None, expires: str | None, config: Config | None) -> int:
+def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Config | None) -> int:
+    profile: str | None = options.profile
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
         raise ConfigError([f"error: not a possible name: 1 to {MAX_NAME} characters, no line breaks, no spaces around"])
     auth = None if config is None else config.server.auth
@@ -52,18 +53,24 @@ def _new(store: TokenStore, name: str, profile: str | None, expires: str | None,
         if auth is not None and any(token.name == name for token in auth.tokens):
             raise ConfigError([f"error: {config.path} names a token {name!r} already; choose another name"])
         _require_profile(profile, [known.name for known in config.profiles])
-    until = None if expires is None else _when(expires)
+    until = None if options.expires is None else _when(options.expires)
     try:
         token = store.add(name, profile, until)
     except KeyError:
         hint = f"revoke it first (mcpx token revoke {name}), or choose another name"
         raise ConfigError([f"error: there is a token {name!r} already; {hint}"]) from None
+<<<<<<< HEAD
     try:
         sys.stdout.write(f"{token}\n")
         sys.stdout.flush()
     except OSError:  # nobody has seen it, and nobody ever will
         store.revoke(name)
         raise
+=======
+    facts = {"name": name, "token": token, "profile": profile, "expires": None if until is None else _told(until)}
+    sys.stdout.write((json.dumps(facts, indent=2) if options.json else token) + "\n")
+    sys.stdout.flush()
+>>>>>>> newcomer
     ends = "" if until is None else f", good until {_told(until)}"
     sys.stderr.write(f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'\n")
     if config is not None and (auth is None or auth.type != "bearer"):
@@ -130,9 +137,10 @@ def _is_over(token: Stored) -> bool:
     return token.expires is not None and token.expires <= time.time()
 
 
-def _revoke(store: TokenStore, name: str) -> int:
+def _revoke(store: TokenStore, name: str, as_json: bool) -> int:
     if store.revoke(name):
-        sys.stdout.write(f"{plain(name)}: revoked; a running gateway ends its sessions within a second\n")
+        told = f"{plain(name)}: revoked; a running gateway ends its sessions within a second"
+        sys.stdout.write((json.dumps({"revoked": name}) if as_json else told) + "\n")
         return 0
     names = [token.name for token in store.read()]
     meant = nearest(name, names)

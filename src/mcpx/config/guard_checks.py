@@ -17,6 +17,8 @@ from mcpx.config.problems import nearest
 from mcpx.config.schema import Config
 from mcpx.config.sections import Limits
 
+GRPC = 4317
+"""Where collectors take OTLP in a form that mcpx does not speak."""
 SHORTEST = 16
 """Characters of a token that nobody guesses."""
 
@@ -63,6 +65,9 @@ def missing(config: Config, kept: Iterable[str], trail: Path | None) -> Iterator
                 yield f"{what}: `mcpx token new {token.name}` makes one that is not"
     if auth is not None and auth.issuer is not None and _in_the_clear(auth.issuer):
         yield "server.auth.issuer is not https: whoever is between could give you other keys"
+    traces = config.global_.traces
+    if traces is not None and urlsplit(traces.endpoint).port == GRPC:
+        yield f"global.traces.endpoint has port {GRPC}, which is usually gRPC's; OTLP over HTTP is at 4318"
     if trail is not None and (why := _unwritable(trail)) is not None:
         yield f"the audit trail {trail} cannot be written: {why}; calls would go on, unrecorded"
 

@@ -128,10 +128,16 @@ class Findings:
 
     def unknown_key(self, key: str, path: KeyPath, known: Iterable[str], hint: str = "") -> str | None:
         """Reports a key nobody knows; gives back the one that was probably meant."""
+        known = list(known)
         meant = None if hint else nearest(key, known)
-        hint = f"did you mean '{meant}'?" if meant else hint
+        listed = f"known: {', '.join(known)}" if 1 < len(known) <= FEW else ""
+        hint = f"did you mean '{meant}'?" if meant else hint or listed
         self.add(f"unknown key {shorten(key)!r}", (*path, key), hint=hint, at="key")
         return meant
+
+
+FEW = 9
+"""Keys of a section that are all named to whoever wrote another."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
