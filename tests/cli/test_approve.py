@@ -216,7 +216,6 @@ def test_an_id_that_no_call_has_any_more_is_told_as_one(tmp_path: Path) -> None:
     assert code == 2 and "no call 0f3383ab waits" in said and "box" not in said
 
 
-<<<<<<< HEAD
 def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
     """SEC-7: what the gateway shows of the arguments is shown to its end."""
     place = Place(tmp_path, [tool("read")], [tool("read")])
@@ -225,9 +224,9 @@ def test_nothing_of_a_call_is_hidden_behind_padding(tmp_path: Path) -> None:
     with answering(place, [call], []):
         out = place.run("approve", "k3x9")[1]
     assert '"command": "rm -rf /"}<U+000A><U+001B' in out and "\x1b" not in out
-=======
+
+
 def test_the_arguments_of_a_call_are_shown_as_the_gateway_has_them(capsys: pytest.CaptureFixture[str]) -> None:
     """SEC-7: one line of JSON, not quoted once more."""
     _print_call({"id": "0f3383ab", "server": "s", "tool": "t", "principal": "bob", "arguments": '{"a": "b"}'})
     assert '\n  {"a": "b"}\n' in capsys.readouterr().out
->>>>>>> newcomer

@@ -59,18 +59,13 @@ def _new(store: TokenStore, name: str, options: argparse.Namespace, config: Conf
     except KeyError:
         hint = f"revoke it first (mcpx token revoke {name}), or choose another name"
         raise ConfigError([f"error: there is a token {name!r} already; {hint}"]) from None
-<<<<<<< HEAD
+    facts = {"name": name, "token": token, "profile": profile, "expires": None if until is None else _told(until)}
     try:
-        sys.stdout.write(f"{token}\n")
+        sys.stdout.write((json.dumps(facts, indent=2) if options.json else token) + "\n")
         sys.stdout.flush()
     except OSError:  # nobody has seen it, and nobody ever will
         store.revoke(name)
         raise
-=======
-    facts = {"name": name, "token": token, "profile": profile, "expires": None if until is None else _told(until)}
-    sys.stdout.write((json.dumps(facts, indent=2) if options.json else token) + "\n")
-    sys.stdout.flush()
->>>>>>> newcomer
     ends = "" if until is None else f", good until {_told(until)}"
     sys.stderr.write(f"{plain(name)}: made{ends}. It is shown this once; clients send 'Authorization: Bearer …'\n")
     if config is not None and (auth is None or auth.type != "bearer"):
