@@ -68,14 +68,3 @@ def test_it_ends_when_nobody_has_looked_for_long() -> None:
     bus.publish(over())
     assert not bus.heard(CallFinished)
     assert activity.look() == {"calls": [], "last": 1, "was_on": False}
-
-
-def test_beside_a_trail_it_goes_on_though_nobody_looks() -> None:
-    now = 1000.0
-    bus = Bus()
-    activity = Activity(bus, clock=lambda: now)
-    activity.always = True
-    activity.begin()
-    now += 10 * UNWATCHED
-    bus.publish(over())
-    assert len(activity.look()["calls"]) == 1

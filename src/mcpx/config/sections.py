@@ -57,7 +57,7 @@ class Token:
     token: NonEmpty = field(repr=False)
     """The token itself."""
     profile: str | None = None
-    """The only profile its bearer gets, at any path; absent: the one of the path."""
+    """The profile its bearer gets; beside it only those whose `tokens` name it. Absent: the one of the path."""
     expires: Moment | None = None
     """Date, or date and time, from which it is refused; absent: never."""
 

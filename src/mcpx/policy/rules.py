@@ -160,9 +160,7 @@ class Rules:
 
     def decide(self, passage: Passage) -> tuple[Rule, bool]:
         """The rule that counts for a call, and whether what is called should read as unknown."""
-        caller = passage.caller
-        thing = self._thing(passage.server, passage.name, passage.offer)
-        left = self._of(caller.profile, caller.principal, thing)
+        left = self._for(passage)
         if left.rules:
             ways = readings_of(passage)
             for rule in left.rules:
@@ -172,14 +170,11 @@ class Rules:
 
     def takes_long(self, passage: Passage) -> bool:
         """Whether so many rules have so much to look at that others should have their turns meanwhile."""
-        caller = passage.caller
-        left = self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
-        return len(left.rules) > 1 and is_much(passage.params.get("arguments"))
+        return is_much(passage.params.get("arguments")) and len(self._for(passage).rules) > 1
 
     async def decide_in_turns(self, passage: Passage) -> tuple[Rule, bool]:
         """The same as `decide`."""
-        caller, pace = passage.caller, Pace()
-        left = self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
+        left, pace = self._for(passage), Pace()
         ways = readings_of(passage)
         for rule in left.rules:
             if rule.holds(ways):
@@ -250,6 +245,10 @@ class Rules:
             return Thing(server, offer.name, offer.public)
         read_only, destructive = hints_of(offer.definition) if self._believes(server) else (False, True)
         return Thing(server, offer.name, offer.public, read_only, destructive)
+
+    def _for(self, passage: Passage) -> Left:
+        caller = passage.caller
+        return self._of(caller.profile, caller.principal, self._thing(passage.server, passage.name, passage.offer))
 
     def _of(self, profile: str | None, principal: str, thing: Thing) -> Left:
         mask = self._class(principal)

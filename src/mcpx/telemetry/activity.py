@@ -42,8 +42,6 @@ class Activity:
         self._number = 0
         self._looked = clock()
         self._on = False
-        self.always = False
-        """Whether it goes on though nobody looks."""
 
     def begin(self) -> None:
         if not self._on:
@@ -66,7 +64,7 @@ class Activity:
 
     def _finished(self, event: CallFinished) -> None:
         now = self._clock()
-        if not self.always and now - self._looked > UNWATCHED:
+        if now - self._looked > UNWATCHED:
             self.end()
             return
         self._number += 1

@@ -70,13 +70,10 @@ class Telemetry:
             self._finishing = [trail for trail in self._finishing if trail.is_writing]
             self._finishing.append(self._audit.close())
             self._audit = None
-            self.activity.always = False
         if how is not None and file is None:
             log.warning("no audit trail is kept: there is no folder for it; name a file in global.audit.file")
         elif how is not None and file is not None:
             self._audit = AuditLog(self._gateway.bus, file, how, self._redactor)
-            self.activity.always = True
-            self.activity.begin()
 
     async def close(self) -> None:
         """At the very end: also what was cut off is told of."""
