@@ -55,6 +55,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         told("with space", folder, blank),
     )
     with Gateway(config(*servers, naming={"prefix": "always"})) as gateway:
+        assert Visitor(gateway.port, "direct").tools()  # all servers are there: names are told of those that are
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()

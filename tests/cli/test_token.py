@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from behaviour.raw import eventually, initialize, post
+from fixtures import typed as typing
 from fixtures.gateway import Gateway
 
 AUTH = {"type": "bearer", "tokens": [{"name": "fixed", "token": "t"}]}
@@ -22,10 +22,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def typed(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     env = {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
-    command = [sys.executable, "-m", "mcpx", "token", *words]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=60)
+    return typing.typed(["token", *words], folder, env)
 
 
 def test_a_token_is_made_listed_and_revoked(folder: Path) -> None:

@@ -189,7 +189,7 @@ def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
         assert rule is of.decide(passage)[0]
         return turns
 
-    assert asyncio.run(judge()) >= 10
+    assert asyncio.run(judge()) > 1
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class Compact(Surface):
         try:
             answer = await self.answer(view, call, name, _object(call.params.get("arguments")))
             if answer is None:
-                raise await self.guide.no_tool(view.catalog, name)
+                raise await self.guide.no_tool(await view.prepare(), name)  # a server that starts may have it (LIF-1)
         except Mistake as mistake:
             return self.failure(await self.guide.explained(view, mistake))
         except (Unavailable, Denied) as error:
