@@ -262,13 +262,13 @@ def test_reads_count_like_calls(tmp_path: Path) -> None:
 
 
 def test_the_callers_of_a_profile_share_its_limits(tmp_path: Path) -> None:
-    profiles = [{"name": "work", "limits": {"per_minute": 2}}, {"name": "home"}]
+    profiles = [{"name": "team", "limits": {"per_minute": 2}}, {"name": "home"}]
     with place(tmp_path, profiles=profiles) as at:
-        work = [Session(at.port, path="/p/work/mcp") for _ in range(3)]
+        team = [Session(at.port, path="/p/team/mcp") for _ in range(3)]
         echo: Json = {"name": "s_echo", "arguments": {}}
-        replies = [each.post(request("tools/call", echo)) for each in work]
+        replies = [each.post(request("tools/call", echo)) for each in team]
         assert [reply.status for reply in replies] == [200, 200, 429]
-        assert refusal(replies[2], 429)["data"]["limit"] == "profiles.work.limits.per_minute"
+        assert refusal(replies[2], 429)["data"]["limit"] == "profiles.team.limits.per_minute"
         assert Session(at.port, path="/p/home/mcp").post(request("tools/call", echo)).status == 200
 
 

@@ -1,11 +1,14 @@
 """Folders and files that are ours alone.
 
 Promise: `private_folder` gives a folder that only this user can have put something into, or says why it does not;
-`read_small` reads a plain file and waits for nothing. Neither changes the umask, which belongs to the whole process.
+`replace_private` changes a file at once or not at all; `read_small` reads a plain file and waits for nothing. None
+changes the umask, which belongs to the whole process.
 """
 
+import contextlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 
@@ -44,6 +47,21 @@ def write_private(file: Path, text: str) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as opened:
         opened.write(text)
+
+
+def replace_private(file: Path, content: bytes) -> None:
+    """The same, in the place of one that may be there: whoever reads it finds the old or the new, never a part."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")  # 0600
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.replace(name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def read_small(file: Path, most: int) -> bytes:

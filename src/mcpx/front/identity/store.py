@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mcpx.model.call import as_object, is_array
 from mcpx.wire import codec
-from mcpx.wire.folders import private_folder, read_small, require_private
+from mcpx.wire.folders import private_folder, read_small, replace_private, require_private
 
 log = logging.getLogger(__name__)
 
@@ -118,18 +118,7 @@ class TokenStore:
         content = codec.dump({"version": 1, "tokens": [asdict(stored) for stored in tokens]})
         if len(content) > LARGEST:
             raise OSError(f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs")
-        fresh = self._folder / f".tokens-{secrets.token_hex(6)}"
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(fresh, self._file)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        replace_private(self._file, content)
 
 
 def has_tokens(state: Path | None) -> bool:

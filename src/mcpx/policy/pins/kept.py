@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, cast
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.policy.pins.fingerprint import Item, Key, PinnedKind, fingerprint
 from mcpx.wire import codec
-from mcpx.wire.folders import private_folder, read_small
+from mcpx.wire.folders import private_folder, read_small, replace_private
 
 FORMAT = 1
 LARGEST = 64 * 2**20
@@ -140,7 +139,7 @@ class PinFile:
                 os.replace(self.path, self.path.with_suffix(".damaged"))
             if there is not None:
                 kept.take_up(there)
-            self._write(b"".join(_pieces(self.server, kept)))
+            replace_private(self.path, b"".join(_pieces(self.server, kept)))
         return kept
 
     @contextlib.contextmanager
@@ -156,18 +155,6 @@ class PinFile:
             yield
         finally:
             os.close(handle)
-
-    def _write(self, raw: bytes) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".new-")  # 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
 
 
 def _pieces(server: str, kept: Kept) -> Iterable[bytes]:
