@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from behaviour.load import Score, Wire, call_of, connected, crowd, encoded, greeted, left, memory_of
-from behaviour.raw import Json, eventually, initialize, settled, stdio_server
+from behaviour.raw import WAIT, Json, eventually, initialize, settled, stdio_server
 from fixtures.gateway import Gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -170,7 +170,7 @@ def test_a_server_that_does_one_thing_at_a_time_is_kept_useful_by_its_limits() -
 SLOW = 200
 
 
-async def drip(port: int, kind: int, ending: asyncio.Event) -> None:
+async def drip(port: int, kind: int, begun: asyncio.Semaphore, ending: asyncio.Event) -> None:
     """Sends a byte now and then, or reads nothing of what it asked for."""
     wire = Wire()
     await asyncio.get_running_loop().create_connection(lambda: wire, "127.0.0.1", port)
@@ -183,6 +183,7 @@ async def drip(port: int, kind: int, ending: asyncio.Event) -> None:
         big = call_of(port, "modern", "", TOOLS[0], "x" * 1000, times=1000)
         for _ in range(4):
             wire.transport.write(big)
+    begun.release()
     while not ending.is_set() and not wire.transport.is_closing():
         if kind < 2:
             wire.transport.write(message[sent : sent + 1])
@@ -196,8 +197,11 @@ async def drip(port: int, kind: int, ending: asyncio.Event) -> None:
 
 async def beside_slow_ones(port: int) -> list[float]:
     ending = asyncio.Event()
-    slow = [asyncio.ensure_future(drip(port, number % 3, ending)) for number in range(SLOW)]
-    await asyncio.sleep(0.5)
+    begun = asyncio.Semaphore(0)
+    slow = [asyncio.ensure_future(drip(port, number % 3, begun, ending)) for number in range(SLOW)]
+    async with asyncio.timeout(WAIT):
+        for _ in slow:
+            await begun.acquire()
     wire = await connected(port)
     session = await greeted(port, wire)
     waits: list[float] = []
