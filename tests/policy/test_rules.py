@@ -29,8 +29,8 @@ def rules(*given: PolicyRule, default: Literal["allow", "deny"] = "allow", belie
 
 
 def decided(of: Rules, target: Offer, arguments: Any = None, **who: Any) -> str:
-    rule, _ = of.decide(passage(target, arguments, **who))
-    return rule.label
+    call = passage(target, arguments, **who)
+    return of.left(call).decide(call).label
 
 
 def test_the_first_rule_that_matches_counts() -> None:
@@ -102,8 +102,8 @@ def test_the_gateways_own_tools_are_concerned_only_by_name() -> None:
     own = Passage("mcpx", "result", None, Call("tools/call", {}, Caller()), {})
     everything = rules(PolicyRule(effect="deny", servers=("*",)), default="deny")
     named = rules(PolicyRule(effect="deny", servers=("mcpx",), tools=("result",)))
-    assert everything.decide(own)[0].effect == "allow"
-    assert named.decide(own)[0].label == "rule 1"
+    assert everything.left(own).decide(own).effect == "allow"
+    assert named.left(own).decide(own).label == "rule 1"
 
 
 def test_a_deny_without_a_reason_hides_and_one_with_a_reason_does_not() -> None:
@@ -265,7 +265,8 @@ def test_rules_decide_as_the_plainest_reading_of_them_does(
     for kind, server, name, hints, principal, profile, arguments in calls:
         target = Offer(kind, server, name, f"{server}_{name}", {"annotations": hints})
         call = passage(target, arguments, principal, profile)
-        rule, hidden = of.decide(call)
+        left = of.left(call)
+        rule, hidden = left.decide(call), left.hidden
         assert (rule.label, rule.effect) == naive(policy, call, believed)
         assert hidden == of.hidden(profile, principal, target)
         assert not hidden or rule.effect == "deny"

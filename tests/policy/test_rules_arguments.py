@@ -10,15 +10,19 @@ from mcpx.config import Policy, PolicyRule
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
-from mcpx.policy.rules import Rules
+from mcpx.policy.rules import Rule, Rules
 
 TOOL = Offer("tools", "s", "t", "t", {})
+
+
+def decided(of: Rules, passage: Passage) -> Rule:
+    return of.left(passage).decide(passage)
 
 
 def matches(conditions: dict[str, Any], arguments: Any, effect: Literal["allow", "deny", "ask"] = "deny") -> bool:
     of = Rules(Policy(rules=(PolicyRule(effect=effect, arguments=conditions),)), lambda server: True)
     params = {"name": "t", "arguments": arguments}
-    rule, _ = of.decide(Passage("s", "t", TOOL, Call("tools/call", params, Caller()), params))
+    rule = decided(of, Passage("s", "t", TOOL, Call("tools/call", params, Caller()), params))
     return rule.label == "rule 1"
 
 
@@ -183,10 +187,11 @@ def test_others_have_their_turns_while_many_rules_look_at_much() -> None:
                 turns += 1
 
         beside = asyncio.create_task(others())
-        assert of.takes_long(passage)
-        rule, _ = await of.decide_in_turns(passage)
+        left = of.left(passage)
+        assert left.takes_long(passage)
+        rule = await left.decide_in_turns(passage)
         beside.cancel()
-        assert rule is of.decide(passage)[0]
+        assert rule is left.decide(passage)
         return turns
 
     assert asyncio.run(judge()) > 1
@@ -218,5 +223,5 @@ def test_text_that_is_no_json_or_is_meant_as_text_is_text() -> None:
     of = Rules(Policy(rules=(PolicyRule(effect="deny", arguments={"a": "evil"}),)), lambda server: True)
     params = {"name": "t", "arguments": {"a": '["evil"]'}}
     offer = Offer("tools", "s", "t", "t", {"inputSchema": schema})
-    rule, _ = of.decide(Passage("s", "t", offer, Call("tools/call", params, Caller()), params))
+    rule = decided(of, Passage("s", "t", offer, Call("tools/call", params, Caller()), params))
     assert rule.label == "default"

@@ -10,7 +10,7 @@ import pytest
 from fixtures.parts import Toy, modern, older, run, turns, until
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
-from mcpx.catalog.narrowed import Narrowed
+from mcpx.catalog.narrowed import Blank, Narrowed
 from mcpx.config import Config, Global, Profile
 from mcpx.core import announcements
 from mcpx.core.gateway import Gateway
@@ -128,7 +128,7 @@ def test_a_uri_is_its_server_s_that_is_seen() -> None:
 
 def test_until_it_is_known_what_is_seen_nothing_is() -> None:
     whole = catalog(a=tools("find"))
-    nothing = Narrowed.empty(whole, SeenThrough(Profile(name="p")))
+    nothing = Blank.of(whole, SeenThrough(Profile(name="p")))
     assert all(not nothing.offers[kind] for kind in KINDS)
     assert nothing.find("tools", "find") is None
     assert not nothing.knows("a")

@@ -9,7 +9,7 @@ the server says so itself. Who may see what is not decided here; `narrowed.Narro
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mcpx.catalog.merge import Given, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
@@ -48,6 +48,8 @@ class Searchable(Protocol):
 class Catalog:
     """Built by `build`, then only read."""
 
+    blank: ClassVar[bool] = False
+    """It stands for one that is being made."""
     __slots__ = (
         "__weakref__",
         "_counts",

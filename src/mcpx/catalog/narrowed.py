@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from mcpx.catalog.catalog import Catalog, Searchable
 from mcpx.catalog.naming import spellings, unwrap_uri
@@ -48,11 +48,6 @@ class Narrowed(Catalog):
     _seen_servers: frozenset[str]
 
     @classmethod
-    def empty(cls, whole: Catalog, sight: Seen) -> "Narrowed":
-        """Until it is known what is seen: nothing."""
-        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"))
-
-    @classmethod
     def narrowing(cls, whole: Catalog, sight: Seen) -> Work["Narrowed"]:
         seen: dict[Kind, tuple[Offer, ...]] = {}
         places = array("I")
@@ -71,7 +66,7 @@ class Narrowed(Catalog):
     @classmethod
     def _made(
         cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]"
-    ) -> "Narrowed":
+    ) -> Self:
         narrowed = cls.__new__(cls)
         narrowed._from = whole
         narrowed.sight = sight
@@ -101,16 +96,15 @@ class Narrowed(Catalog):
         return at < len(members) and members[at] == mark
 
     def find(self, kind: Kind, public: str) -> Offer | None:
-        return self._if_seen(self._from.find(kind, public))
+        offer = self._from.find(kind, public)
+        return offer if offer is not None and self._has(offer) else None
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
-        return self._if_seen(self._from.native(kind, server, name))
+        offer = self._from.native(kind, server, name)
+        return offer if offer is not None and self._has(offer) else None
 
     def tools_named(self, native: str) -> Sequence[Offer]:
         return [offer for offer in self._from.tools_named(native) if self._has(offer)]
-
-    def _if_seen(self, offer: Offer | None) -> Offer | None:
-        return offer if offer is not None and self._has(offer) else None
 
     def count(self, server: str, kind: Kind) -> int:
         return sum(offer.server == server for offer in self.offers[kind])
@@ -159,6 +153,18 @@ class Narrowed(Catalog):
             return self._has(listed)
         by_any = server in self._from.expanding(uri)
         return not by_any or server in self._from.expanding(uri, self._has)
+
+
+class Blank(Narrowed):
+    """Nothing, until it is known what is seen."""
+
+    __slots__ = ()
+
+    blank = True
+
+    @classmethod
+    def of(cls, whole: Catalog, sight: Seen) -> "Blank":
+        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"))
 
 
 class _NarrowedIndex:

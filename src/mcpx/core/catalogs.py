@@ -85,6 +85,8 @@ class Catalogs:
         self._recipe: _Recipe | None = None
         """What the shared one is built from."""
         self._stale = False
+        self.changes = 0
+        """Grows whenever anybody may find another catalog than before."""
         self._building: asyncio.Task[None] | None = None
         self._varying: tuple[AnySource, ...] | None = None
         """Who offers some callers something else; None: to be looked up."""
@@ -141,7 +143,7 @@ class Catalogs:
     def _narrowing(self) -> "Narrowing":
         from mcpx.core.narrowing import Narrowing  # where everybody sees everything there is no need
 
-        return Narrowing(self._tasks)
+        return Narrowing(self._tasks, self._is_otherwise)
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
@@ -223,6 +225,7 @@ class Catalogs:
     async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
         try:
             special.catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, dict(self._given)))
+            self._is_otherwise()
             self._make_room()
         finally:
             special.building = None
@@ -248,14 +251,20 @@ class Catalogs:
     def changed(self) -> None:
         """What everybody is offered may have changed."""
         self._stale = True
+        self._is_otherwise()
+
+    def _is_otherwise(self) -> None:
+        self.changes += 1
 
     def looked_at_otherwise(self) -> None:
         """What callers see of it may have changed."""
+        self._is_otherwise()
         if "_narrowing" in vars(self):
             self._narrowing.clear()
 
     def varied(self) -> None:
         """What some are offered has changed."""
+        self._is_otherwise()
         self._varying = None
         self._special.clear()
         if "_narrowing" in vars(self) and self._shared is not None:

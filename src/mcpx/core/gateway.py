@@ -366,12 +366,12 @@ class Gateway:
 
     def handle(self, call: Call) -> Awaitable[Json]:
         generation, caller = self.generation, call.caller
-        mode = caller.mode
+        mode, view = caller.mode, CallersView(self, generation, caller)
         if caller.profile is not None or generation.warden is not None:
-            if (building := self.catalogs.nothing_yet(caller)) is not None:
+            if view.catalog.blank and (building := self.catalogs.nothing_yet(caller)) is not None:
                 return self._handle_after(building, call)
             mode = self.mode(caller)
-        return route(generation.surfaces.of(mode), CallersView(self, generation, caller), call)
+        return route(generation.surfaces.of(mode), view, call)
 
     async def _handle_after(self, building: asyncio.Task[None], call: Call) -> Json:
         await asyncio.wait([building])
@@ -489,12 +489,12 @@ class Gateway:
         """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
         if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
-        catalog = self.catalogs.of(caller).whole
-        if self._annotations[0] is not catalog:
-            self._annotations = (catalog, {})
+        catalog = self.catalogs.of(caller)
+        if self._annotations[0] is not catalog.whole:
+            self._annotations = (catalog.whole, {})
         known = self._annotations[1]
-        offer = catalog.find("tools", tool)
-        if offer is None or not ((sight := self.sight(caller)) is None or sight.offer(offer)):
+        offer = catalog.whole.find("tools", tool)
+        if offer is None or not catalog.sees(offer):
             return None  # and not kept: there is no end of names that nobody has
         if tool not in known:
             known[tool] = era.param_headers(offer.definition.get("inputSchema"))

@@ -5,9 +5,10 @@ before, or nothing: never what they must not see. What is kept is bounded; the o
 """
 
 import asyncio
+from collections.abc import Callable
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.narrowed import Narrowed
+from mcpx.catalog.narrowed import Blank, Narrowed
 from mcpx.model.slices import at_once, in_slices
 from mcpx.policy.sight import Sight
 from mcpx.wire.tasks import Tasks
@@ -31,8 +32,10 @@ class _Entry:
 
 
 class Narrowing:
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, on_done: Callable[[], None]) -> None:
+        """`on_done`: somebody finds another one from now on."""
         self._tasks = tasks
+        self._on_done = on_done
         self._entries: dict[tuple[int, int], _Entry] = {}
         """By the identities of whole catalog and sight, both of which the entry holds."""
         self._latest: dict[int, Narrowed] = {}
@@ -41,7 +44,7 @@ class Narrowing:
 
     def of(self, whole: Catalog, sight: Sight) -> Catalog:
         entry = self._entries.get((id(whole), id(sight))) or self._begin(whole, sight)
-        return entry.catalog or self._latest.get(id(sight)) or Narrowed.empty(whole, sight)
+        return entry.catalog or self._latest.get(id(sight)) or Blank.of(whole, sight)
 
     def building(self, whole: Catalog, sight: Sight) -> "asyncio.Task[None] | None":
         """What to wait for, if it is not done."""
@@ -71,6 +74,7 @@ class Narrowing:
 
     def _done(self, entry: _Entry, catalog: Narrowed) -> None:
         entry.catalog = self._latest[id(entry.sight)] = catalog
+        self._on_done()
         self._offers += entry.size
         for key, other in list(self._entries.items()) if self._offers > KEPT_OFFERS else ():
             if self._offers <= KEPT_OFFERS:

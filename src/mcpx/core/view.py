@@ -28,17 +28,24 @@ LEARNING = 5.0
 class CallersView:
     """Implements `surfaces.view.View` and `core.router.WholeView`."""
 
-    __slots__ = ("_caller", "_gateway", "_generation")
+    __slots__ = ("_at", "_caller", "_found", "_gateway", "_generation")
 
     def __init__(self, gateway: "Gateway", generation: "Generation", caller: Caller) -> None:
         self._gateway = gateway
         self._generation = generation
         """The one the call began in."""
         self._caller = caller
+        self._at = -1
+        self._found: Catalog | None = None
+        """What the catalog was when there had been so many changes."""
 
     @property
     def catalog(self) -> Catalog:
-        return self._gateway.catalogs.of(self._caller)
+        catalogs, found = self._gateway.catalogs, self._found
+        if found is None or self._at != catalogs.changes:
+            found = self._found = catalogs.of(self._caller)
+            self._at = catalogs.changes
+        return found
 
     async def prepare(self) -> Catalog:
         await self._gateway.prepare(self._caller)
@@ -119,7 +126,7 @@ class CallersView:
             raise problem
 
     def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:
-        if self._gateway.sight(self._caller) is not None and not self.catalog.sees(offer):
+        if self._generation is not self._gateway.generation and not self.catalog.sees(offer):
             # Not any more: it was found before a reload.
             raise NotFound(NOUNS[offer.kind], offer.public)
         hints = as_object(offer.definition.get("annotations"))

@@ -67,15 +67,15 @@ def _condition(name: str, its: Any) -> Condition:
     return Glob(name, [text_of(pattern)[0] for pattern in patterns])
 
 
-def readings(arguments: object, schema: Json) -> tuple[object, ...]:
+def readings(arguments: object, tool: Json) -> tuple[object, ...]:
     """The arguments as they are; and, where a text has an array or object in it as JSON, as a server may read them that
-    takes it for that, as those of the official Python SDK do unless the parameter is a text. `schema`: of the tool."""
+    takes it for that, as those of the official Python SDK do unless the parameter is a text. `tool`: its definition."""
     if not is_object(arguments):
         return (arguments,)
     read: Json = {}
     for name, value in arguments.items():
         if isinstance(value, str) and value.lstrip()[:1] in _OPENING:
-            declared = as_object(as_object(schema.get("properties")).get(name)).get("type")
+            declared = as_object(as_object(as_object(tool.get("inputSchema")).get("properties")).get(name)).get("type")
             if declared != "string" and (inner := _inside(value)) is not None:
                 read[name] = inner
     return (arguments, {**arguments, **read}) if read else (arguments,)
@@ -100,13 +100,13 @@ def is_much(arguments: object) -> bool:
     room, stack = LITTLE, [arguments]
     while stack:
         value = stack.pop()
-        room -= 1 + (len(value) // LETTERS if isinstance(value, str) else 0)
-        if is_object(value):
+        room -= 1
+        if isinstance(value, str):
+            room -= len(value) // LETTERS
+        elif isinstance(value, dict | list):
             room -= len(value)
-            stack += value.values() if room >= 0 else ()
-        elif is_array(value):
-            room -= len(value)
-            stack += value if room >= 0 else ()
+            if room >= 0:
+                stack += value.values() if isinstance(value, dict) else value
         if room < 0:
             return True
     return False
@@ -136,7 +136,7 @@ class Glob:
 
     def holds(self, arguments: Json, *, strict: bool) -> bool:
         if self._plain and isinstance(text := arguments.get(self._name), str) and len(text) < STEPS:
-            return self._patterns.decides(text)[0]  # as nearly always
+            return self._patterns.means(text)  # as nearly always
         found = False
         unjudged = False
         room = STEPS
@@ -230,8 +230,11 @@ class Expression:
 
         self._name = name
         self._parsed: Any = jmespath.compile(text).parsed
+        self._plain = name != ANYTHING and "." not in name
 
     def holds(self, arguments: Json, *, strict: bool) -> bool:
+        if self._plain and self._name not in arguments:
+            return False
         values = [arguments] if self._name == ANYTHING else list(_named(self._name, arguments))
         judged = [_judge(self._parsed, value) for value in values]
         return bool(judged) and (all(judged) if strict else any(judged))

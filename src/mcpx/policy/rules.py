@@ -60,6 +60,29 @@ class Left(NamedTuple):
     last: "Rule"
     """What counts if none of them matches."""
     hidden: bool
+    """It should read as unknown."""
+
+    def takes_long(self, passage: Passage) -> bool:
+        """Whether so many rules have so much to look at that others should have their turns meanwhile."""
+        return len(self.rules) > 1 and is_much(passage.params.get("arguments"))
+
+    def decide(self, passage: Passage) -> "Rule":
+        """The rule that counts for a call."""
+        if self.rules:
+            ways = readings_of(passage)
+            for rule in self.rules:
+                if rule.holds(ways):
+                    return rule
+        return self.last
+
+    async def decide_in_turns(self, passage: Passage) -> "Rule":
+        """The same as `decide`."""
+        ways, pace = readings_of(passage), Pace()
+        for rule in self.rules:
+            if rule.holds(ways):
+                return rule
+            await pace.step()
+        return self.last
 
 
 class Finding(NamedTuple):
@@ -125,9 +148,11 @@ class Rule:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
         if not self.conditions:
             return True
-        if self.effect == "allow":
-            return all(hold(self.conditions, arguments, allows=True) for arguments in readings)
-        return any(hold(self.conditions, arguments, allows=False) for arguments in readings)
+        allows = self.effect == "allow"
+        for arguments in readings:
+            if hold(self.conditions, arguments, allows=allows) is not allows:
+                return not allows
+        return allows
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
@@ -155,32 +180,25 @@ class Rules:
         self._about_principals = [(1 << at, r.principals) for at, r in enumerate(self._rules) if r.principals]
         self._classes: dict[str, int] = {}
         self._left: dict[tuple[str | None, int, Thing], Left] = {}
+        self._met: dict[tuple[str | None, str, str, str, str, str], Left] = {}
+        """The same by all that a caller and an offer bring with them, where hints are not looked at."""
 
     # Calls -------------------------------------------------------------------------------------------------------
 
-    def decide(self, passage: Passage) -> tuple[Rule, bool]:
-        """The rule that counts for a call, and whether what is called should read as unknown."""
-        left = self._for(passage)
-        if left.rules:
-            ways = readings_of(passage)
-            for rule in left.rules:
-                if rule.holds(ways):
-                    return rule, left.hidden
-        return left.last, left.hidden
-
-    def takes_long(self, passage: Passage) -> bool:
-        """Whether so many rules have so much to look at that others should have their turns meanwhile."""
-        return is_much(passage.params.get("arguments")) and len(self._for(passage).rules) > 1
-
-    async def decide_in_turns(self, passage: Passage) -> tuple[Rule, bool]:
-        """The same as `decide`."""
-        left, pace = self._for(passage), Pace()
-        ways = readings_of(passage)
-        for rule in left.rules:
-            if rule.holds(ways):
-                return rule, left.hidden
-            await pace.step()
-        return left.last, left.hidden
+    def left(self, passage: Passage) -> Left:
+        """What may still be decided about a call."""
+        caller, offer = passage.call.caller, passage.offer
+        if offer is None or self._looks_at_hints:
+            return self._for(passage)
+        key = (caller.profile, caller.principal, offer.kind, offer.server, offer.name, offer.public)
+        left = self._met.get(key)
+        if left is None:
+            left = self._for(passage)
+            if len(caller.principal) <= LONGEST:
+                if len(self._met) >= REMEMBERED:
+                    self._met.clear()
+                self._met[key] = left
+        return left
 
     # What is not shown ---------------------------------------------------------------------------------------------
 
@@ -303,10 +321,9 @@ def arguments_of(passage: Passage) -> object:
 
 def readings_of(passage: Passage) -> tuple[object, ...]:
     """The arguments as whoever is called may read them; a local command takes them as they are."""
-    arguments = arguments_of(passage)
     if passage.server == COMMANDS or passage.offer is None:
-        return (arguments,)
-    return readings(arguments, as_object(passage.offer.definition.get("inputSchema")))
+        return (arguments_of(passage),)
+    return readings(passage.params.get("arguments"), passage.offer.definition)
 
 
 def hints_of(definition: Json) -> tuple[bool, bool]:

@@ -13,7 +13,7 @@ from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.policy.asking import strip
 from mcpx.policy.limits import limiter
-from mcpx.policy.rules import COMMANDS, OURS, Rule, Rules
+from mcpx.policy.rules import COMMANDS, OURS, Left, Rule, Rules
 from mcpx.policy.showing import line
 from mcpx.policy.sight import Sight
 from mcpx.policy.sights import Effect, Sights
@@ -75,15 +75,15 @@ class Warden:
 
     def guard(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then."""
-        rules = self.rules
-        if rules is None:
+        if self.rules is None:
             return self._limited(passage, forward)
-        if rules.takes_long(passage):
-            return self._guard_in_turns(rules, passage, forward)
-        return self._judged(passage, forward, *rules.decide(passage))
+        left = self.rules.left(passage)
+        if left.takes_long(passage):
+            return self._guard_in_turns(left, passage, forward)
+        return self._judged(passage, forward, left.decide(passage), left.hidden)
 
-    async def _guard_in_turns(self, rules: Rules, passage: Passage, forward: Forward) -> Json:
-        return await self._judged(passage, forward, *await rules.decide_in_turns(passage))
+    async def _guard_in_turns(self, left: Left, passage: Passage, forward: Forward) -> Json:
+        return await self._judged(passage, forward, await left.decide_in_turns(passage), left.hidden)
 
     def _judged(self, passage: Passage, forward: Forward, rule: Rule, hidden: bool) -> Awaitable[Json]:
         passage.rule = rule.label
@@ -104,10 +104,11 @@ class Warden:
             if not seen or (offer is None and passage.name and not sight.resource(passage.server, passage.name)):
                 raise _unknown(passage, passage.name if offer is None else offer.public)
         if self.rules is not None:
-            rule, hidden = self.rules.decide(passage)
+            left = self.rules.left(passage)
+            rule = left.decide(passage)
             if rule.effect == "deny":
                 passage.rule = rule.label
-                raise _refusal(passage, rule, hidden=hidden)
+                raise _refusal(passage, rule, hidden=left.hidden)
 
     def _limited(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
         return forward() if self.limits is None else self.limits.passing(passage, forward)
