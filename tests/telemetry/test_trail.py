@@ -230,6 +230,8 @@ def test_a_folder_of_ours_that_others_may_write_to_is_not_used(tmp_path: Path) -
 class Blots:
     """A redactor that knows one secret."""
 
+    edition = 0
+
     def redact(self, text: str) -> str:
         return text.replace("s3cr3t", "***")
 

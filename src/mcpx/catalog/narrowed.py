@@ -64,9 +64,7 @@ class Narrowed(Catalog):
         return cls._made(whole, sight, seen, places)
 
     @classmethod
-    def _made(
-        cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]"
-    ) -> Self:
+    def _made(cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]") -> Self:
         narrowed = cls.__new__(cls)
         narrowed._from = whole
         narrowed.sight = sight

@@ -46,6 +46,11 @@ SERVER: Json = {"name": "mcpx", "version": __version__}
 class Tracker(Protocol):
     """Whoever follows requests: gives them their ids, and their place in a trace."""
 
+    @property
+    def attends(self) -> bool:
+        """Whether it wants to know how requests end, too."""
+        ...
+
     def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
         """In the task that answers the request."""
         ...

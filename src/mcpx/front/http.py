@@ -19,7 +19,7 @@ from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
 from mcpx.front.proxies import Arrival, address_of
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
-from mcpx.front.routes import WELL_KNOWN, Route, below_profile, route_of
+from mcpx.front.routes import WELL_KNOWN, Route, place_of
 from mcpx.front.streamable import CLOSED, Streamable
 from mcpx.front.streams import EVENT_STREAM, PING
 from mcpx.front.visitor import ANONYMOUS, Visitor
@@ -171,15 +171,10 @@ class HttpFront:
             self._tell_refused("loop", exchange, arrival)
             exchange.reply(508, b"this address is mcpx itself: leave it out of its own configuration", "text/plain")
             return
-        path, asked = exchange.path, None
-        if path.startswith("/p/"):
-            path, asked = below_profile(path)
-        route = route_of(path)
+        route, path, asked = place_of(exchange.path)
         if route is None and WELL_KNOWN in exchange.path:
             tell_metadata(exchange, self._reception, arrival)
             return
-        if route is not None and asked is not None and not route.profiles:
-            route = None
         identity = self._reception.identity
         found = None if identity is None else identity.admit(exchange)
         if found is None or isinstance(found, Badge):

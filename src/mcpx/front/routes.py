@@ -11,6 +11,9 @@ from mcpx.surfaces import SURFACES
 
 MODE: Final = "{mode}"
 """In a path: the name of any mode."""
+MOST_KEPT: Final = 1_000
+LONGEST_KEPT: Final = 200
+"""Paths that are remembered, and their characters."""
 WELL_KNOWN: Final = "/.well-known/"
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 """What stands behind it is the path of a route that speaks MCP; nobody has to show anything to read it."""
@@ -47,6 +50,33 @@ def route_of(path: str) -> Route | None:
     if route is None and path.startswith("/mcp/") and path[5:] in SURFACES:
         route = ROUTES[f"/mcp/{MODE}"]
     return route
+
+
+Place = tuple["Route | None", str, "str | None"]
+_places: dict[str, Place] = {}
+"""Of paths that were asked for; strangers choose them, so few and short ones."""
+
+
+def place_of(path: str) -> Place:
+    """The route of a path, what stands behind its profile, and the profile that it asks for."""
+    place = _places.get(path)
+    if place is None:
+        place = _place(path)
+        if len(path) <= LONGEST_KEPT:
+            if len(_places) >= MOST_KEPT:
+                _places.clear()
+            _places[path] = place
+    return place
+
+
+def _place(path: str) -> Place:
+    asked = None
+    if path.startswith("/p/"):
+        path, asked = below_profile(path)
+    route = route_of(path)
+    if route is not None and asked is not None and not route.profiles:
+        route = None
+    return route, path, asked
 
 
 def below_profile(path: str) -> tuple[str, str]:

@@ -358,7 +358,7 @@ class Streamable:
     ) -> Coroutine[Any, Any, Json]:
         request = tracker.begin(message, headers, "http")
         stream.request_id = request.id
-        return tracker.attend(request, message, work)
+        return tracker.attend(request, message, work) if tracker.attends else work
 
     # Who leaves ------------------------------------------------------------------------------------------------
 

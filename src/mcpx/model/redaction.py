@@ -207,6 +207,8 @@ class Redactor:
         """By whose they are: those of now, then those before them, which what runs may still say."""
         self._spelled: tuple[str, ...] | None = ()
         """None: to be made anew."""
+        self.edition = 0
+        """Another one when other secrets are known."""
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._known)})"
@@ -218,10 +220,12 @@ class Redactor:
         if fresh != (known[0] if known else frozenset[str]()):
             self._known[owner] = (fresh, *known[:FORMER])
             self._spelled = None
+            self.edition += 1
 
     def forget(self, owner: Hashable) -> None:
         if self._known.pop(owner, None) is not None:
             self._spelled = None
+            self.edition += 1
 
     def redact(self, text: str) -> str:
         """The text without what must not be said."""

@@ -114,11 +114,13 @@ class Span(Trace):
 class Request:
     """One request of a client that is being followed."""
 
-    __slots__ = ("_id", "caller", "carrier", "over", "span", "trace_id")
+    __slots__ = ("_id", "caller", "carrier", "given", "over", "span", "trace_id")
 
     def __init__(self, wanted: str | None = None, carrier: str = "") -> None:
         """`wanted`: the id its client gave it."""
-        self._id = clean(wanted)
+        self._id = None if wanted is None else clean(wanted)
+        self.given = self._id is not None
+        """The id is its client's own word."""
         self.carrier = carrier
         """`stdio`, `http`, `sse` or `websocket`."""
         self.caller: Caller | None = None

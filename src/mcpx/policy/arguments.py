@@ -103,10 +103,12 @@ def is_much(arguments: object) -> bool:
         room -= 1
         if isinstance(value, str):
             room -= len(value) // LETTERS
-        elif isinstance(value, dict | list):
+        elif is_object(value):
             room -= len(value)
-            if room >= 0:
-                stack += value.values() if isinstance(value, dict) else value
+            stack += value.values() if room >= 0 else ()
+        elif is_array(value):
+            room -= len(value)
+            stack += value if room >= 0 else ()
         if room < 0:
             return True
     return False

@@ -1,31 +1,22 @@
 """The audit trail: who called what, when, and what came of it (OBS-1). One JSON object a line.
 
-Promised: every call that came through the middle has a row, whatever became of it; a row holds no result, no words of
-an error, no token and no session id (only what tells one session from another), and of arguments what the configuration
-allows: nothing, names and types, or values. Of values those are left out that are secret by their name or known to be
-secrets, and long ones. What somebody else chose to say (names, arguments) is bounded in each row.
+Promised: every call that came through the middle has a row, whatever became of it (what is in it: `rows`); so has what
+was refused at the door, gathered, what was approved and by whom, and every configuration that somebody proposed. What
+somebody else chose to say is bounded in each row.
 """
 
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from mcpx.config import Audit, Config
-from mcpx.model.call import Json, is_array, is_object
+from mcpx.model.call import Json
 from mcpx.model.events import ApprovalChanged, Bus, CallFinished, ConfigApplied, DoorRefused, Noted
-from mcpx.model.redaction import is_secret_name
-from mcpx.telemetry.targets import HIDDEN, LONGEST, session_mark, target_of
+from mcpx.telemetry.rows import LONGEST_VALUE, Rows
+from mcpx.telemetry.targets import LONGEST
 from mcpx.telemetry.trail import Redacts, Trail
 
-LONGEST_VALUE = 1_000
-"""Characters of one value; longer ones are told by their length."""
-MOST_VALUES = 100
-"""Names and values that are told of one call's arguments."""
-DEEPEST = 5
 TELL_REFUSED = 1.0
 LONGEST_GATHERING = 60.0
 """Seconds for which refused requests are gathered, at first and where they go on and on: strangers must not fill the
@@ -58,7 +49,7 @@ class AuditLog:
         self._telling: asyncio.TimerHandle | None = None
         self._gathering = TELL_REFUSED
         self._told_at = -LONGEST_GATHERING
-        self._second = (0, "")
+        self._rows = Rows(how.arguments, redactor)
         bus.subscribe(self._finished, CallFinished)
         bus.subscribe(self._turned_away, DoorRefused)
         bus.subscribe(self._reloaded, ConfigApplied)
@@ -83,33 +74,8 @@ class AuditLog:
     # What happens ------------------------------------------------------------------------------------------------
 
     def _finished(self, event: CallFinished) -> None:
-        passage = event.passage
-        caller, method = passage.caller, passage.method
-        row: Json = {"time": self._now(), "event": "call"}
-        if (id := passage.call.id) is not None:
-            row["id"] = id
-        row["principal"] = caller.principal[:LONGEST]
-        if caller.profile is not None:
-            row["profile"] = caller.profile
-        if caller.client:
-            row["client"] = " ".join(_told(caller.client.get(key)) for key in ("name", "version")).strip()
-        if caller.address:
-            row["address"] = caller.address
-        if caller.session is not None:
-            row["session"] = session_mark(caller.session)
-        row["method"] = method
-        row["server"] = passage.server
-        row["name"] = target_of(passage)
-        if self.how.arguments != "none" and "arguments" in passage.params:
-            row["arguments"] = self._arguments(passage.params["arguments"])
-        if passage.rule is not None:
-            row["rule"] = passage.rule[:LONGEST]
-        row["decision"] = "denied" if event.outcome == "denied" else "allowed"
-        row["outcome"] = event.outcome
-        if event.code is not None:
-            row["code"] = event.code
-        row["ms"] = round(event.seconds * 1000, 1)
-        self._write(row)
+        now = self._rows.now()
+        self._trail.add(*self._rows.of(event, now), now)
 
     def _turned_away(self, event: DoorRefused) -> None:
         key = (event.reason, event.address)
@@ -148,70 +114,4 @@ class AuditLog:
         self._trail.write(row, row["time"])
 
     def _now(self) -> str:
-        at = time.time()
-        second = int(at)
-        if self._second[0] != second:
-            self._second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
-        return f"{self._second[1]}.{int((at - second) * 1000):03d}Z"
-
-    # What was said -----------------------------------------------------------------------------------------------
-
-    def _arguments(self, arguments: object) -> Any:
-        if self.how.arguments == "shape":
-            if not is_object(arguments):
-                return _kind(arguments)
-            return {name[:LONGEST]: _kind(value) for name, value in islice(arguments.items(), MOST_VALUES)}
-        return _Values().told(arguments)
-
-
-class _Values:
-    """The values of one call's arguments, as far as they are told."""
-
-    def __init__(self) -> None:
-        self._left = MOST_VALUES
-
-    def told(self, value: object, depth: int = 0) -> Any:
-        self._left -= 1
-        if isinstance(value, str):
-            return value if len(value) <= LONGEST_VALUE else f"[{len(value):,} characters]"
-        if is_object(value):
-            return self._members(value, depth) if depth < DEEPEST else "[object]"
-        if is_array(value):
-            return self._items(value, depth) if depth < DEEPEST else "[array]"
-        return value
-
-    def _items(self, value: list[Any], depth: int) -> list[Any]:
-        told: list[Any] = []
-        for each in value:
-            if self._left <= 0:
-                told.append(f"[{len(value) - len(told)} more]")
-                break
-            told.append(self.told(each, depth + 1))
-        return told
-
-    def _members(self, value: Mapping[str, object], depth: int) -> Json:
-        told: Json = {}
-        for name, its in value.items():
-            if self._left <= 0:
-                told["…"] = f"{len(value) - len(told)} more"
-                break
-            told[name[:LONGEST]] = HIDDEN if is_secret_name(name) else self.told(its, depth + 1)
-        return told
-
-
-_KINDS: dict[type, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-}
-
-
-def _kind(value: object) -> str:
-    return _KINDS.get(type(value), "null" if value is None else "number")
-
-
-def _told(value: object) -> str:
-    return value[:100] if isinstance(value, str) else ""
+        return self._rows.now().decode()

@@ -31,7 +31,8 @@ class Following:
                 traces = self._traces = Traces(settings, lambda: self._gateway.fetcher)
                 traces.start(self._gateway.bus)
             traces.take_up(settings, config.mcp_servers)
-        self._set_tracker(Tracker(self._traces) if is_wanted(config) else None)
+        attends = config.global_.log_format == "json" or self._traces is not None
+        self._set_tracker(Tracker(self._traces, attends=attends) if is_wanted(config) else None)
 
     async def close(self) -> None:
         for traces in (*self._former, self._traces):

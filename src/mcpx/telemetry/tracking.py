@@ -24,13 +24,17 @@ CANCELLED = "cancelled"
 
 
 class Tracker:
-    def __init__(self, traces: "Traces | None" = None) -> None:
+    def __init__(self, traces: "Traces | None" = None, *, attends: bool = True) -> None:
+        """`attends`: somebody wants to know more of requests than their ids."""
         self.traces = traces
+        self.attends = attends
 
     def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
         wanted = headers.get("x-request-id") if headers is not None else None
         request = Request(wanted, carrier)
         REQUEST.set(request)
+        if not self.attends:
+            return request
         parent = Trace.of(jsonrpc.params_of(message))
         if parent is None and headers is not None and "traceparent" in headers:
             parent = Trace.of_headers(headers.all("traceparent"), headers.all("tracestate"))
@@ -64,7 +68,8 @@ class Tracker:
     async def follow(
         self, message: Json, headers: Headers | None, carrier: str, work: Coroutine[Any, Any, Json]
     ) -> Json:
-        return await self.attend(self.begin(message, headers, carrier), message, work)
+        request = self.begin(message, headers, carrier)
+        return await (self.attend(request, message, work) if self.attends else work)
 
     def note(
         self, message: Json, headers: Headers | None, carrier: str, work: Callable[[], Json]

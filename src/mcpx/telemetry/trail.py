@@ -41,11 +41,20 @@ LAST_WORDS = 2.0
 
 
 class Redacts(Protocol):
-    """Knows what must not be said. Asked in the thread of the trail."""
+    """Knows what must not be said. Asked in the thread of the trail, too."""
+
+    @property
+    def edition(self) -> int:
+        """Another one when it knows of other secrets."""
+        ...
 
     def redact(self, text: str) -> str: ...
 
     def redact_json(self, value: Any) -> Any: ...
+
+
+class _Unread(bytes):
+    """A row that was not looked through for secrets."""
 
 
 class Trail:
@@ -94,12 +103,18 @@ class Trail:
             line = codec.dump(row) + b"\n"
         except codec.Unencodable:
             line = codec.dump({"time": stamp, "event": "unwritable"}) + b"\n"
+        self.add(line, False, stamp.encode())
+
+    def add(self, line: bytes, clean: bool, stamp: bytes) -> None:
+        """A row as it is written. `clean`: it has no secret in it."""
+        if not clean and self._redactor is not None:
+            line = _Unread(line)
         if self._taken - self._done + len(line) > MOST_WAITING:
             self._dropped += 1
             self._lost[0] += 1
             return
         if self._dropped:
-            told = _dropped(stamp, self._dropped)
+            told = _dropped(stamp.decode(), self._dropped)
             self._gathered.append(told)
             self._taken += len(told)
             self._dropped = 0
@@ -236,22 +251,28 @@ class Trail:
 def _without_secrets(batch: list[bytes], redactor: Redacts) -> list[bytes]:
     """Nearly always there are none, and one look at many rows is enough; not at all of them, for meanwhile no other
     thread runs."""
-    clean: list[bytes] = []
-    for start in range(0, len(batch), AT_ONCE):
-        rows = batch[start : start + AT_ONCE]
-        text = b"".join(rows).decode()
-        clean += rows if redactor.redact(text) == text else [_redacted(line, redactor) for line in rows]
+    unread = [at for at, line in enumerate(batch) if type(line) is _Unread]
+    if not unread:
+        return batch
+    clean = list(batch)
+    for start in range(0, len(unread), AT_ONCE):
+        places = unread[start : start + AT_ONCE]
+        text = b"".join([batch[at] for at in places]).decode()
+        if redactor.redact(text) != text:
+            for at in places:
+                clean[at] = redacted(batch[at], redactor)
     return clean
 
 
-def _redacted(line: bytes, redactor: Redacts) -> bytes:
+def redacted(line: bytes, redactor: Redacts) -> bytes:
+    """A row, or part of one, without what must not be said."""
     text = line.decode()
     if redactor.redact(text) == text:
         return line
     row = as_object(codec.load(line))
     # The names of a row are ours: one that sounds like a secret's (`session`) holds none.
     told = {key: redactor.redact(it) if isinstance(it, str) else redactor.redact_json(it) for key, it in row.items()}
-    return codec.dump(told) + b"\n"
+    return codec.dump(told) + (b"\n" if line.endswith(b"\n") else b"")
 
 
 def _dropped(stamp: str, count: int) -> bytes:
