@@ -570,7 +570,7 @@ def test_a_command_that_is_closed_ends_what_runs(run: Run, shop: Shop) -> None:
         call = asyncio.create_task(work.run({}, None))
         pid = await pid_in(file)
         await work.close()
-        assert is_gone(pid)
+        assert await eventually(lambda: is_gone(pid))
         with pytest.raises(CommandFailed) as caught:
             await call
         return str(caught.value)

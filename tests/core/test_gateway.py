@@ -606,7 +606,9 @@ def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
             await turns(hash(params["arguments"]["text"]) % 7)
             return await echo(line, params)
 
-        async with House(a=Toy("older", tools={"x": slow}), b=Toy("modern", tools={"y": slow})) as on:
+        patient = {"call_timeout": 60.0}  # all of them wait for the last one, and it for the machine
+        toys = {"a": (Toy("older", tools={"x": slow}), patient), "b": (Toy("modern", tools={"y": slow}), patient)}
+        async with House(**toys) as on:
             await on.settled()
 
             async def one(n: int) -> None:

@@ -370,7 +370,8 @@ class Gateway:
         if caller.profile is not None or generation.warden is not None:
             if view.catalog.blank and (building := self.catalogs.nothing_yet(caller)) is not None:
                 return self._handle_after(building, call)
-            mode = self.mode(caller)
+            if mode is None and caller.profile is not None and generation.warden is not None:
+                mode = generation.warden.mode(caller.profile)
         return route(generation.surfaces.of(mode), view, call)
 
     async def _handle_after(self, building: asyncio.Task[None], call: Call) -> Json:

@@ -33,29 +33,26 @@ class Relay:
         self, server: str, name: str, call: Call, params: Json, forward: Forward, offer: Offer | None = None
     ) -> Awaitable[Json]:
         """`name` is what the server itself calls the target; the real one, not the tool of a surface that led to it."""
-        warden = self._warden()
-        if warden is None and not self._bus.heard(CallFinished):
+        if self._warden() is None and not self._bus.heard(CallFinished):
             return forward()
-        return self._passing(warden, Passage(server, name, offer, call, params), forward)
+        return self._passing(Passage(server, name, offer, call, params), forward)
 
-    def _in_turn(self, warden: "Warden", passage: Passage, forward: Forward) -> Awaitable[Json]:
-        """It may have waited for its turn, or for somebody's word, while rules have changed."""
-        current = self._warden()
-        if current is not warden and current is not None:
-            current.look_again(passage)
-        return forward()
+    def _look_again(self, passage: Passage) -> None:
+        """It has waited for its turn, or for somebody's word, while rules may have changed."""
+        if (warden := self._warden()) is not None:
+            warden.look_again(passage)
 
-    async def _passing(self, warden: "Warden | None", passage: Passage, forward: Forward) -> Json:
+    async def _passing(self, passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
         if self._bus.heard(CallBegins):
             self._bus.publish(CallBegins(passage))
         outcome: Outcome = "ok"
         code: int | None = None
         try:
-            if warden is None:
+            if (warden := self._warden()) is None:
                 result = await forward()
             else:
-                result = await warden.guard(passage, lambda: self._in_turn(warden, passage, forward))
+                result = await warden.guard(passage, forward, self._look_again)
             if result.get("isError") is True:
                 outcome = "tool_error"
             return result

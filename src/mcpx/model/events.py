@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.offer import Kind, Offer
@@ -90,9 +90,8 @@ class CallBegins:
     passage: Passage
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
-    """One call, read, subscription or completion is over, however it ended."""
+class CallFinished(NamedTuple):
+    """One call, read, subscription or completion is over, however it ended. A tuple, for it is made for every call."""
 
     passage: Passage
     seconds: float

@@ -76,23 +76,27 @@ class Counter:
         rate = self.bound.per_minute
         return not self.running and not self.waiting and (rate is None or self.spent * 60 <= (now - self.at) * rate)
 
-    def is_free(self, now: float) -> bool:
-        """Whether one more call may pass at once."""
+    def enter(self, now: float) -> bool:
+        """Whether one more call passes at once; it is counted then."""
         bound = self.bound
         most, rate = bound.in_flight, bound.per_minute
         if most is not None and (self.running >= most or self.waiting):
             return False
-        if rate is None:
-            return True
-        left = self.spent - (now - self.at) * rate / 60
-        self.spent, self.at = (left if left > 0 else 0.0), now
-        return left + 1 <= rate
-
-    def enter(self) -> None:
-        """One call passes: all of those it meets are free."""
+        if rate is not None:
+            left = self.spent - (now - self.at) * rate / 60
+            if left < 0:
+                left = 0.0
+            passes = left + 1 <= rate
+            self.spent, self.at = (left + 1 if passes else left), now
+            if not passes:
+                return False
         self.running += 1
-        if self.bound.per_minute is not None:
-            self.spent += 1
+        return True
+
+    def take_back(self) -> None:
+        """What has just entered does not pass, for another one does not let it: nothing of it is counted."""
+        self.running -= 1
+        self.spend(-1)
 
     # Calls a minute ------------------------------------------------------------------------------------------
 

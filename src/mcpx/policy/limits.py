@@ -65,19 +65,23 @@ class Limiter:
         self._patience = patience
         self._otherwise = otherwise
 
-    async def passing(self, passage: Passage, forward: Callable[[], Awaitable[Json]]) -> Json:
-        """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then."""
-        if passage.method in FREE:
+    async def passing(
+        self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
+    ) -> Json:
+        """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then. `again`: looks at a call that
+        has waited."""
+        call = passage.call
+        if call.method in FREE:
             return await forward()
-        caller = passage.caller
+        caller = call.caller
         who = (caller.principal, place_of(caller.address))
         met = self._met(passage, who)
         now = self._counters.clock()
-        for counter in met:
-            if not counter.is_free(now):
-                return await self._later(passage, forward, who, met)
-        for counter in met:
-            counter.enter()
+        for place, counter in enumerate(met):
+            if not counter.enter(now):
+                for passed in met[:place]:
+                    passed.take_back()
+                return await self._later(passage, forward, again, who, met)
         try:
             return await forward()
         finally:
@@ -85,7 +89,12 @@ class Limiter:
                 counter.leave()
 
     async def _later(
-        self, passage: Passage, forward: Callable[[], Awaitable[Json]], who: Hashable, met: list[Counter]
+        self,
+        passage: Passage,
+        forward: Callable[[], Awaitable[Json]],
+        again: Callable[[Passage], None],
+        who: Hashable,
+        met: list[Counter],
     ) -> Json:
         """One of them does not let it pass at once: it is refused, or waits for its turn."""
         self._look(met, who)
@@ -98,6 +107,7 @@ class Limiter:
                 if not counter.take():
                     await self._wait(counter, until, who, met)
                 held += 1
+            again(passage)
             return await forward()
         finally:
             for counter in met[:held]:

@@ -20,6 +20,8 @@ from mcpx.policy.sights import Effect, Sights
 from mcpx.policy.state import PolicyState
 
 Forward = Callable[[], Awaitable[Json]]
+Again = Callable[[Passage], None]
+"""Looks at a call that has waited with the rules of now, and raises if it must not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +75,34 @@ class Warden:
         """Whether what tools of a server say of themselves is taken at its word; local commands are the user's own."""
         return server in self._open or server == COMMANDS or self._state.pins.believes(server)
 
-    def guard(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
-        """Decide, limit, forward. Raises `Denied`; nothing was forwarded then."""
+    def guard(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
+        """Decide, limit, forward. Raises `Denied`; nothing was forwarded then. What had to wait is looked at `again`
+        before it is."""
         if self.rules is None:
-            return self._limited(passage, forward)
+            return self._limited(passage, forward, again)
         left = self.rules.left(passage)
         if left.takes_long(passage):
-            return self._guard_in_turns(left, passage, forward)
-        return self._judged(passage, forward, left.decide(passage), left.hidden)
+            return self._guard_in_turns(left, passage, forward, again)
+        return self._judged(passage, forward, again, left.decide(passage), left.hidden)
 
-    async def _guard_in_turns(self, left: Left, passage: Passage, forward: Forward) -> Json:
-        return await self._judged(passage, forward, await left.decide_in_turns(passage), left.hidden)
+    async def _guard_in_turns(self, left: Left, passage: Passage, forward: Forward, again: Again) -> Json:
+        rule = await left.decide_in_turns(passage)
+        again(passage)
+        return await self._judged(passage, forward, again, rule, left.hidden)
 
-    def _judged(self, passage: Passage, forward: Forward, rule: Rule, hidden: bool) -> Awaitable[Json]:
+    def _judged(self, passage: Passage, forward: Forward, again: Again, rule: Rule, hidden: bool) -> Awaitable[Json]:
         passage.rule = rule.label
         if rule.effect == "deny":
             raise _refusal(passage, rule, hidden=hidden)
         if rule.effect == "ask":
-            return self._state.asking.pass_if_approved(passage, rule, lambda: self._limited(passage, forward))
+            return self._state.asking.pass_if_approved(passage, rule, lambda: self._approved(passage, forward, again))
         if passage.caller.modern and "requestState" in passage.params:
             strip(passage)  # it was asked about before a reload, and need not be any more
-        return self._limited(passage, forward)
+        return self._limited(passage, forward, again)
+
+    def _approved(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
+        again(passage)
+        return self._limited(passage, forward, again)
 
     def look_again(self, passage: Passage) -> None:
         """Of a call that another configuration let through and that was not forwarded yet: raises if it must not be
@@ -110,8 +119,8 @@ class Warden:
                 passage.rule = rule.label
                 raise _refusal(passage, rule, hidden=left.hidden)
 
-    def _limited(self, passage: Passage, forward: Forward) -> Awaitable[Json]:
-        return forward() if self.limits is None else self.limits.passing(passage, forward)
+    def _limited(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
+        return forward() if self.limits is None else self.limits.passing(passage, forward, again)
 
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
