@@ -97,6 +97,12 @@ def _inside(text: str) -> Any:
 
 def is_much(arguments: object) -> bool:
     """Whether a condition may have much to look at in them; a quick look, at little of it."""
+    if is_object(arguments) and len(arguments) < 16:  # as nearly always: a few words
+        for value in arguments.values():
+            if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > LETTERS * 16):
+                break
+        else:
+            return False
     room, stack = LITTLE, [arguments]
     while stack:
         value = stack.pop()
@@ -134,11 +140,13 @@ class Glob:
     def __init__(self, name: str, patterns: list[str]) -> None:
         self._name = name
         self._patterns = Patterns(patterns)
+        self._only = self._patterns.only
         self._plain = name != ANYTHING and "." not in name
 
     def holds(self, arguments: Json, *, strict: bool) -> bool:
         if self._plain and isinstance(text := arguments.get(self._name), str) and len(text) < STEPS:
-            return self._patterns.means(text)  # as nearly always
+            only = self._only  # as nearly always
+            return self._patterns.decides(text)[0] if only is None else bool(only(text))
         found = False
         unjudged = False
         room = STEPS

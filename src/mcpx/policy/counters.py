@@ -193,6 +193,8 @@ class Counters:
         self._client_bound = NO_BOUND
         self.profiles: dict[str, Counter] = {}
         self.servers: dict[str, Counter] = {}
+        self.edition = 0
+        """Another one when a counter has gone or come that was or was not there before."""
         self.refused: Tally[str] = Tally()
         """Calls that were refused, by limit: `server.in_flight`."""
 
@@ -225,12 +227,14 @@ class Counters:
                 who, counter = next(iter(self.clients.items()))
                 if counter.idle(now) or (spare and not counter.running and not counter.waiting):
                     del self.clients[who]
+                    self.edition += 1
                     return True
                 self.clients.move_to_end(who)
         return False
 
     def take_up(self, client: Bound, profiles: dict[str, Bound], servers: dict[str, Bound]) -> None:
         """The limits of another configuration, at once: what is counted stays, who may come in now comes in."""
+        self.edition += 1
         for group, bounds in ((self.profiles, profiles), (self.servers, servers)):
             now = self.clock()
             for name in [name for name, each in group.items() if name not in bounds and each.idle(now)]:

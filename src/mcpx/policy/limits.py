@@ -23,6 +23,9 @@ from mcpx.wire.address import place_of
 
 SOON: Final = 1.0
 """Seconds after which a place may well be free; how long calls take is not known."""
+REMEMBERED: Final = 4_096
+LONGEST: Final = 1_024
+"""Pairs of caller and server of which it is remembered what they meet, and characters of a principal of whom it is."""
 FREE: Final = frozenset({"resources/unsubscribe"})
 """What gives something back is never refused."""
 
@@ -64,6 +67,10 @@ class Limiter:
         """Each client has a limit; which one, the counters know: a call may have begun before a reload."""
         self._patience = patience
         self._otherwise = otherwise
+        self._known: dict[tuple[str, str, str | None, str], tuple[Hashable, list[Counter]]] = {}
+        """Who a caller counts as, and which counters a call of theirs meets at a server."""
+        self._edition = counters.edition
+        """Of the counters, when that was so."""
 
     async def passing(
         self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
@@ -74,8 +81,12 @@ class Limiter:
         if call.method in FREE:
             return await forward()
         caller = call.caller
-        who = (caller.principal, place_of(caller.address))
-        met = self._met(passage, who)
+        if self._edition != self._counters.edition:
+            self._known.clear()
+            self._edition = self._counters.edition
+        key = (caller.principal, caller.address, caller.profile, passage.server)
+        known = self._known.get(key)
+        who, met = self._meets(passage, key) if known is None else known
         now = self._counters.clock()
         for place, counter in enumerate(met):
             if not counter.enter(now):
@@ -86,7 +97,18 @@ class Limiter:
             return await forward()
         finally:
             for counter in met:
-                counter.leave()
+                counter.running -= 1
+                if counter.waiting:
+                    counter.let_in()
+
+    def _meets(self, passage: Passage, key: tuple[str, str, str | None, str]) -> tuple[Hashable, list[Counter]]:
+        who = (key[0], place_of(key[1]))
+        met = who, self._met(passage, who)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        if self._edition == self._counters.edition and len(key[0]) <= LONGEST:
+            self._known[key] = met
+        return met
 
     async def _later(
         self,

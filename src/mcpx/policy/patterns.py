@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 
 class Patterns:
-    __slots__ = ("_answers", "_globs", "_last_resort", "_only", "_plain", "texts")
+    __slots__ = ("_answers", "_globs", "_last_resort", "_plain", "only", "texts")
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.texts = tuple(patterns)
@@ -27,7 +27,9 @@ class Patterns:
         self._globs = [
             (index, _matcher(text)) for index, text in reversed(tuple(enumerate(bare))) if _SPECIAL.search(text)
         ]
-        self._only = self._globs[0][1] if len(self.texts) == len(self._globs) == 1 and self.texts[0][0] != "!" else None
+        single = len(self.texts) == len(self._globs) == 1 and not self.texts[0].startswith("!")
+        self.only = self._globs[0][1] if single else None
+        """Says all by itself whether a text is meant, where there is but one pattern that says what is."""
         self._last_resort = bool(self.texts) and all(text.startswith("!") for text in self.texts)
         self._answers: dict[tuple[str, ...], bool] = {}
 
@@ -46,10 +48,6 @@ class Patterns:
                     self._answers.clear()
                 self._answers[names] = answer
         return answer
-
-    def means(self, text: str) -> bool:
-        """Of what is called so and is asked about but once: nothing is remembered."""
-        return self.decides(text)[0] if self._only is None else bool(self._only(text))
 
     def decides(self, *names: str) -> tuple[bool, int | None]:
         """Whether they are meant, and by which pattern; None: by none of them. Nothing is remembered."""

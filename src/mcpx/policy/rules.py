@@ -146,8 +146,6 @@ class Rule:
 
     def holds(self, readings: tuple[object, ...]) -> bool:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
-        if not self.conditions:
-            return True
         allows = self.effect == "allow"
         for arguments in readings:
             if hold(self.conditions, arguments, allows=allows) is not allows:
