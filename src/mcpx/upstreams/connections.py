@@ -232,6 +232,7 @@ class Connections:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = self._tasks.start(self._refresh())
             return
+        link.told.difference_update(kinds)
         client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
         if isinstance(client, str) and is_session(client):
             again = link in self._rereading
@@ -340,10 +341,12 @@ class Connections:
         self._main.renew()
 
     def main_changed(self, link: Link) -> None:
+        link.told.clear()  # what it lists counts for everybody now, and is read as that before it is called
         self._main.changed(link)
         self._carry_soon()
 
     def retired(self, link: Link) -> None:
+        self.book.held.link_gone(link)
         if link.subscribers:
             self._carry_soon()
 
