@@ -130,8 +130,11 @@ def test_a_modern_client_that_can_be_asked_reaches_an_older_server_only_when_it_
         assert text_of(call("box_write")) == "called write"
 
 
-def test_what_only_some_clients_are_offered_is_judged_again_when_a_modern_server_was_restarted(tmp_path: Path) -> None:
-    """SEC-5: also if what everybody is offered is still the same."""
+@pytest.mark.parametrize("more", [[], [tool("more")]])
+def test_what_only_some_clients_are_offered_is_judged_again_when_a_modern_server_was_restarted(
+    tmp_path: Path, more: list[Json]
+) -> None:
+    """SEC-5: whether or not what everybody is offered is still the same."""
     box = Changing(tmp_path, tools=[tool("read")], special=[tool("confirm")])
     with running(tmp_path, config(sleeper(box, "--era", "modern"))) as gateway:
         lists(Session(gateway.port), "box_read")
@@ -141,7 +144,7 @@ def test_what_only_some_clients_are_offered_is_judged_again_when_a_modern_server
         lists(asked, "box_read", "box_confirm")
         assert text_of(asked.call("box_confirm")) == "called confirm"
         asleep(gateway)
-        box.offer(tools=[tool("read")], special=[tool("confirm", "Other")])
+        box.offer(tools=[tool("read"), *more], special=[tool("confirm", "Other")])
         assert refused(asked, "box_confirm")
         assert text_of(asked.call("box_read")) == "called read"
 

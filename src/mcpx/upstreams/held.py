@@ -63,8 +63,8 @@ class HeldLists:
 def is_held(admission: Admission, offers: Offers, kind: Kind, name: str) -> bool:
     """What is not listed at all is not held: the server answers that itself."""
     let = admission.admitted(offers)
-    return let is not offers and not _lists(let, kind, name) and _lists(offers, kind, name)
+    return let is not offers and not lists(let, kind, name) and lists(offers, kind, name)
 
 
-def _lists(offers: Offers, kind: Kind, name: str) -> bool:
+def lists(offers: Offers, kind: Kind, name: str) -> bool:
     return any(as_object(one).get("name") == name for one in offers.get(kind, ()))

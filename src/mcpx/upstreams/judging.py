@@ -13,7 +13,7 @@ import asyncio
 from mcpx.model.call import Caller, Json, as_object
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, NotFound, Unavailable
 from mcpx.model.offer import Kind
-from mcpx.upstreams.held import is_held
+from mcpx.upstreams.held import is_held, lists
 from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
@@ -22,6 +22,8 @@ from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.upstreams.traits import kind_of
 from mcpx.wire.tasks import Tasks
 
+_Place = tuple[Link, Kind | ClientKind]
+
 
 class Judging:
     def __init__(self, server: str, book: OfferBook, links: Links, tasks: Tasks) -> None:
@@ -29,7 +31,7 @@ class Judging:
         self._book = book
         self._links = links
         self._tasks = tasks
-        self._readings: dict[tuple[Link, Kind | ClientKind], asyncio.Task[str | None]] = {}
+        self._readings: dict[_Place, asyncio.Task[str | None]] = {}
         """One for all calls that wait for it."""
 
     async def admit(self, lease: Lease, params: Json) -> None:
@@ -41,7 +43,7 @@ class Judging:
         try:
             if kind not in link.told:
                 await self._read(link, kind, caller)
-            if (special := self._unread_kind(link, caller)) is not None:
+            if (special := self._unread_kind(link, caller, kind, name)) is not None:
                 await self._read(link, special, caller)
             if self._holds(link, caller, kind, name):
                 raise NotFound(kind.removesuffix("s"), name)
@@ -49,12 +51,13 @@ class Judging:
             lease.end()
             raise
 
-    def _unread_kind(self, link: Link, caller: Caller) -> ClientKind | None:
-        """The kind of this client, if it is offered something else on a modern link, and that was not read there."""
-        if not link.modern or not self._book.varies_by_kind:
+    def _unread_kind(self, link: Link, caller: Caller, kind: Kind, name: str) -> ClientKind | None:
+        """The kind of this client, if what it calls may be offered on this link to such clients only: a modern one
+        tells each what it is offered, and that was not read there."""
+        if not link.modern or not caller.answers or (whose := kind_of(caller.capabilities)) in link.told:
             return None
-        kind = kind_of(caller.capabilities)
-        return kind if self._book.differs_for(kind) and kind not in link.told else None
+        differs = self._book.differs_for(whose) or not lists(self._book.of(caller), kind, name)
+        return whose if differs else None
 
     def _holds(self, link: Link, caller: Caller, kind: Kind, name: str) -> bool:
         """Whether what is called so is held back, where this caller finds it or on the link its call goes over."""
@@ -70,7 +73,8 @@ class Judging:
 
     async def _read(self, link: Link, what: Kind | ClientKind, caller: Caller) -> None:
         """Within the time of a call; whoever gives up leaves the reading to the others."""
-        place, limit = (link, what), link.server.call_timeout
+        place: _Place = (link, what)
+        limit = link.server.call_timeout
         task = self._readings.get(place)
         if task is None:
             work = self._list(link, what) if isinstance(what, str) else self._book.learn_modern(what, caller, link)

@@ -236,10 +236,14 @@ class OfferBook:
         except RpcError as error:
             log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
 
-    async def learn_modern(self, kind: ClientKind, caller: Caller, link: Link) -> None:
+    async def learn_modern(self, kind: ClientKind, caller: Caller, link: Link) -> str | None:
+        """Over a modern link, which tells each client what it is offered; what could not be read, if anything."""
         listed = await self.lists(link, KINDS, kind, caller.capabilities)
+        if len(listed.offers) < len(KINDS) and kind in self._by_kind:
+            return next(listed.notes[one][0] for one in KINDS if one not in listed.offers)
         link.told.add(kind)
         self._learnt(kind, kind, caller, listed)
+        return None
 
     async def _learn_over(self, kind: ClientKind, caller: Caller, *, exact: bool) -> bool:
         """Whether that told what clients of this kind are offered."""

@@ -66,6 +66,7 @@ class Upstream:
         self._rest = asyncio.Event()
         self._admission_of = around.admission
         self._admission = self._book.admission = around.admission(server)
+        self.pinned = self._admission is not None
         if server.enabled and (self._admission is None or self._admission.seen):
             self._book.remember()
         if self.known or not server.enabled:
@@ -80,10 +81,6 @@ class Upstream:
     def enabled(self) -> bool:
         """Whether clients may find anything of it."""
         return self.server.enabled and (self._admission is None or self._admission.shown)
-
-    @property
-    def pinned(self) -> bool:
-        return self._admission is not None
 
     @property
     def prefix(self) -> str | None:
@@ -336,7 +333,7 @@ class Upstream:
         self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
         self._connections.update(server)
         before, self._admission = self._admission, self._admission_of(server)
-        self._book.admission = self._admission
+        self._book.admission, self.pinned = self._admission, self._admission is not None
         if before is None and self._admission is not None:
             self._judging.begin()
         if self._admission is not None:
@@ -418,7 +415,7 @@ class Upstream:
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:
-                if self._admission is not None:
+                if self.pinned:
                     await self._judging.admit(lease, params)
                 return await lease.run(params)
         if not self.server.enabled:
@@ -439,7 +436,7 @@ class Upstream:
         lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
         if parked is not None:
             parked.lease = lease
-        if self._admission is not None:
+        if self.pinned:
             await self._judging.admit(lease, params)
         return await lease.run(params)
 
