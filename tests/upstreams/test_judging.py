@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Line, Toy, forever, modern, older, run, turns, until
+from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns, until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind
@@ -57,6 +57,8 @@ class Program(Toy):
         """What it says instead of its list."""
         self.fatal = False
         """The next call ends the process."""
+        self.asks = False
+        """Calls ask for the client's roots, so that the process is that client's from then on."""
         self.reached: list[Json] = []
         """Definitions, as they are in the process that was called."""
         self.pins = Pins(None)
@@ -71,6 +73,7 @@ class Program(Toy):
     async def answer(self, line: Line, method: str, params: Json) -> Json:
         if method == "tools/list":
             self.lists += 1
+            await turns(5)  # a call may come meanwhile
             await self.listing.wait()
             if self.refusal is not None:
                 raise RpcError(-32000, self.refusal)
@@ -80,6 +83,8 @@ class Program(Toy):
             self.reached.append(called)
             if self.pins.of("toy").admitted({"tools": [called]})["tools"] != [called]:
                 self.slipped.append(called)
+            if self.asks:
+                await line.ask("roots/list")
             if self.fatal:
                 self.fatal = False
                 line.die()
@@ -165,7 +170,10 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
                 elif what == "approve":
                     on.approve()
                 elif what == "call all":
-                    await asyncio.gather(*(on.outcome(caller, other) for caller in callers.values()))
+                    async with asyncio.TaskGroup() as calls:
+                        for caller in callers.values():
+                            calls.create_task(on.outcome(caller, other))
+                            await turns(3)
                 else:
                     if what in ("die", "restart and call"):
                         for line in program.alive[: None if what != "die" else one + 1]:
@@ -207,11 +215,13 @@ def test_who_gives_up_while_a_list_is_read_leaves_it_to_the_others() -> None:
         program = Program("older")
         async with On(program, isolation="per_session") as on:
             program.listing.clear()
-            calls = [asyncio.create_task(on.call(older("one"))) for _ in range(2)]
+            calls = [asyncio.create_task(on.call(older("one")))]
             await until(lambda: program.lists == 2)
+            calls.append(asyncio.create_task(on.call(older("one"))))
+            await turns()
             calls[0].cancel()
             await turns()
-            assert calls[0].cancelled() and not calls[1].done()
+            assert calls[0].cancelled() and not calls[1].done() and program.reached == []
             program.listing.set()
             await calls[1]
             assert len(program.reached) == 1 and program.lists == 2
@@ -253,6 +263,29 @@ def test_a_link_that_says_that_its_lists_have_changed_is_read_before_it_is_calle
                 await on.call(caller)
             on.approve()
             await on.call(caller)
+
+    run(main())
+
+
+def test_a_link_that_is_the_main_one_no_more_is_judged_by_what_it_lists_itself() -> None:
+    """SEC-5: it became one client's, and what everybody is offered comes from another process."""
+
+    async def main() -> None:
+        program = Program("older")
+        async with On(program) as on:
+            caller = older("one", askable=True, voice=Tape(list={"roots": []}))
+            await on.call(caller, "write")
+            program.versions["read"] = 1
+            for line in program.alive:
+                line.die()
+            await on.call(caller, "write")
+            program.versions["read"], program.asks = 0, True
+            await on.call(caller, "write")
+            program.asks = False
+            await until(lambda: on.upstream.definitions["tools"][0] == tool("read", 0))
+            assert await on.outcome(older("two"), "read") == "ok"
+            assert await on.outcome(caller, "read") == "unknown"
+            assert [link["use"] for link in on.upstream.describe()["links"]] == ["shared", "session"]
 
     run(main())
 

@@ -333,6 +333,8 @@ class Connections:
 
     def renew(self) -> None:
         """Have another main link; this one lives on beside it, for who holds it."""
+        if (main := self.links.main) is not None:
+            main.told.clear()  # what everybody is offered is that of another from now on
         self.links.main = None
         self._main.renew()
 
@@ -341,7 +343,8 @@ class Connections:
         self._main.renew()
 
     def main_changed(self, link: Link) -> None:
-        link.told.clear()  # what it lists counts for everybody now, and is read as that before it is called
+        for one in self.links:
+            one.told.clear()  # what it lists counts for everybody now; what the one before did, for itself
         self._main.changed(link)
         self._carry_soon()
 

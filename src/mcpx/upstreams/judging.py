@@ -41,7 +41,7 @@ class Judging:
             return
         link, caller = lease.link, lease.call.caller
         try:
-            if kind not in link.told:
+            if kind not in link.told or (link, kind) in self._readings:
                 await self._read(link, kind, caller)
             if (special := self._unread_kind(link, caller, kind, name)) is not None:
                 await self._read(link, special, caller)
@@ -64,10 +64,13 @@ class Judging:
         admission = self._book.admission
         if admission is None or not admission.shown:
             return admission is not None
-        if is_held(admission, self._book.of(caller), kind, name):
+        book = self._book
+        found, own = book.of(caller), book.held.of(link)
+        if is_held(admission, found, kind, name) or (own is not None and is_held(admission, own, kind, name)):
             return True
-        own = self._book.held.of(link)
-        return own is not None and is_held(admission, own, kind, name)
+        # An older main link lists the same to everybody, also to a session that had something of its own elsewhere.
+        everybodys = link is self._links.main and not link.modern and found is not book.common
+        return everybodys and is_held(admission, book.common, kind, name)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -96,7 +99,7 @@ class Judging:
         book = self._book
         if link is self._links.main:
             return book.notes[kind][0] if await book.read(link, (kind,), said_so=False) else None
-        link.told.add(kind)  # from here on: it may change while it is read
+        link.told.add(kind)  # before it is read: what the server says to have changed meanwhile is read again
         try:
             listed = await book.lists(link, (kind,), link)
             if kind not in listed.offers:
