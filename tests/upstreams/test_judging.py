@@ -83,7 +83,7 @@ class Program(Toy):
             self.reached.append(called)
             if self.pins.of("toy").admitted({"tools": [called]})["tools"] != [called]:
                 self.slipped.append(called)
-            if self.asks:
+            if self.asks and line.era == "older":
                 await line.ask("roots/list")
             if self.fatal:
                 self.fatal = False
@@ -143,6 +143,7 @@ STEPS = st.one_of(
     st.tuples(st.just("die"), st.integers(0, 3), st.just(0)),
     st.tuples(st.just("call"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
     st.tuples(st.just("call fatally"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
+    st.tuples(st.just("call and be asked"), st.sampled_from(("askable a", "askable b")), st.sampled_from(NAMES)),
     st.tuples(st.just("call all"), st.just(""), st.sampled_from(NAMES)),
     st.tuples(st.just("approve"), st.just(""), st.just(0)),
     st.tuples(st.just("restart and call"), st.sampled_from(CALLERS), st.sampled_from(NAMES)),
@@ -179,10 +180,10 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
                         for line in program.alive[: None if what != "die" else one + 1]:
                             line.die()
                     if what != "die":
-                        program.fatal = what == "call fatally"
+                        program.fatal, program.asks = what == "call fatally", what == "call and be asked"
                         fine = on.approved(other) and not program.fatal
                         came = await on.outcome(callers[one], other)
-                        program.fatal = False
+                        program.fatal = program.asks = False
                         assert not fine or came != "unknown", (what, one, other)
                 assert program.slipped == []
 
@@ -191,7 +192,9 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
 
 def _caller(who: str) -> Caller:
     era, _, name = who.partition(" ")
-    return modern(who, askable=bool(name)) if era == "modern" else older(who, askable=era == "askable")
+    if era == "modern":
+        return modern(who, askable=bool(name))
+    return older(who, askable=era == "askable", voice=Tape(list={"roots": []}))
 
 
 def test_calls_that_come_together_over_a_fresh_link_have_its_list_read_once() -> None:
@@ -263,6 +266,29 @@ def test_a_link_that_says_that_its_lists_have_changed_is_read_before_it_is_calle
                 await on.call(caller)
             on.approve()
             await on.call(caller)
+
+    run(main())
+
+
+def test_a_modern_server_whose_listening_was_interrupted_is_read_before_it_is_called_again() -> None:
+    """SEC-5: what it would have announced meanwhile was heard by nobody."""
+
+    async def main() -> None:
+        program, over = Program("modern"), asyncio.Event()
+
+        async def listen(line: Line, params: Json) -> Json:
+            line.say("notifications/subscriptions/acknowledged", {"notifications": params.get("notifications")})
+            await over.wait()
+            return {}
+
+        program.answers["subscriptions/listen"] = listen
+        async with On(program) as on:
+            await on.call(modern("one"))
+            program.started[program.alive[0]]["read"] = 1
+            over.set()
+            await turns()
+            assert await on.outcome(modern("one"), "read") == "unknown"
+            assert await on.outcome(modern("one"), "write") == "ok"
 
     run(main())
 
