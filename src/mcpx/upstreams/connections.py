@@ -232,6 +232,7 @@ class Connections:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = self._tasks.start(self._refresh())
             return
+        link.told.difference_update(kinds)
         client = link.owner or (next(iter(link.holders)) if len(link.holders) == 1 else link.last_client)
         if isinstance(client, str) and is_session(client):
             again = link in self._rereading
@@ -332,6 +333,8 @@ class Connections:
 
     def renew(self) -> None:
         """Have another main link; this one lives on beside it, for who holds it."""
+        if (main := self.links.main) is not None:
+            main.told.clear()  # what everybody is offered is that of another from now on
         self.links.main = None
         self._main.renew()
 
@@ -340,10 +343,13 @@ class Connections:
         self._main.renew()
 
     def main_changed(self, link: Link) -> None:
+        for one in self.links:
+            one.told.clear()  # what it lists counts for everybody now; what the one before did, for itself
         self._main.changed(link)
         self._carry_soon()
 
     def retired(self, link: Link) -> None:
+        self.book.held.link_gone(link)
         if link.subscribers:
             self._carry_soon()
 

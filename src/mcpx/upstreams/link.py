@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcpx.config import Server
 from mcpx.model.call import Caller, Json, Voice
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
+from mcpx.model.offer import Kind as OfferKind
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
 from mcpx.upstreams.bridges import answer_for_older
@@ -21,6 +22,7 @@ from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
 from mcpx.upstreams.owner import Owner
 from mcpx.upstreams.traits import NOTHING, Needs, Traits
+from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
 from mcpx.wire.tasks import Tasks
@@ -74,6 +76,8 @@ class Link:
         self.lasting = False
         """Kept for as long as its session lasts: the server has something there that would be lost."""
         self.terms: Terms = Terms("", False, {}, "", {})
+        self.told: set[OfferKind | ClientKind] = set()
+        """The lists that were read over it, to judge by; kinds of clients: what those are offered, where it differs."""
         self.subscribers: dict[str, set[str]] = {}
         """Native URI -> who is subscribed through this link."""
         self.leases: dict[Lease, None] = {}

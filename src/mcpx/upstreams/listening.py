@@ -61,6 +61,7 @@ class Listening:
             except RpcError as error:
                 log.debug("[%s] does not take listeners: %s", self._link.name, error.message)
                 break
+            self._link.told.clear()  # what changes now is not heard
             await asyncio.sleep(RETRY[min(tries, len(RETRY) - 1)])
             tries += 1
         acknowledged.set()

@@ -17,6 +17,7 @@ from mcpx.model.offer import KINDS, Kind, Offers
 from mcpx.model.slices import in_slices
 from mcpx.upstreams import listing
 from mcpx.upstreams.admission import Admission
+from mcpx.upstreams.held import HeldLists
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
@@ -86,6 +87,7 @@ class OfferBook:
         self._by_kind: dict[ClientKind, Offers] = {}
         """Kinds that are offered something else; the longest unused first."""
         self._by_session: dict[str, Offers] = {}
+        self.held = HeldLists(self.account)
 
     def remember(self) -> None:
         """Take up what the server offered when it was last seen, if that is known."""
@@ -115,6 +117,9 @@ class OfferBook:
     def varies_by_kind(self) -> bool:
         return bool(self._by_kind)
 
+    def differs_for(self, kind: ClientKind) -> bool:
+        return kind in self._by_kind
+
     def of(self, caller: Caller | None) -> Offers:
         """What this caller is offered; None asks for what everybody is."""
         if caller is None or not self.varies:
@@ -128,7 +133,7 @@ class OfferBook:
     async def read(self, link: Link, kinds: Iterable[Kind], *, said_so: bool) -> tuple[Kind, ...]:
         """Read lists of the server and publish them together; those that could not be read."""
         kinds = tuple(kinds)
-        listed = await self._lists(link, kinds)
+        listed = await self.lists(link, kinds)
         found = listed.offers
         # As it is now: another reading may have ended meanwhile. What was inherited goes, whichever lists were read.
         own: Offers = self.common if self.known else {kind: [] for kind in KINDS}
@@ -140,6 +145,8 @@ class OfferBook:
             self._follow(before, said_so)
         self.offered = self.offered or any(after.values())
         self._told.update(found)
+        self.held.read_by_all(link)
+        link.told.update(found)
         self.judge()
         if not said_so:
             self.notes.pop(None, None)
@@ -167,7 +174,7 @@ class OfferBook:
     def _all(self) -> Iterable[Offers]:
         return (self.common, *self._by_kind.values(), *self._by_session.values()) if self._annotations else ()
 
-    async def _lists(
+    async def lists(
         self, link: Link, kinds: Iterable[Kind], whose: object = None, capabilities: Mapping[str, Any] | None = None
     ) -> listing.Listed:
         listed = await listing.read(link, kinds, self.account, whose, self.common, capabilities)
@@ -184,7 +191,7 @@ class OfferBook:
     def judge(self) -> None:
         """What is offered has changed, or who judges it: see what of it may be shown."""
         if self.admission is not None and self._told:
-            some = (*self._by_kind.values(), *self._by_session.values())
+            some = (*self._by_kind.values(), *self._by_session.values(), *self.held)
             self.admission.look(self.common, self.instructions, self._told, some)
 
     def _note(self, notes: Mapping[Kind, tuple[str, ...]] | Mapping[None, tuple[str, ...]]) -> None:
@@ -220,8 +227,7 @@ class OfferBook:
     async def _learn(self, kind: ClientKind, caller: Caller, main: Link) -> None:
         try:
             if main.modern and self._links.era_for(caller) == "modern":
-                listed = await self._lists(main, KINDS, kind, caller.capabilities)
-                self._learnt(kind, kind, caller, listed)
+                await self.learn_modern(kind, caller, main)
                 return
             async with self._gate:
                 # One that serves all kinds so far tells of this kind too, unless it is offered something else.
@@ -230,12 +236,21 @@ class OfferBook:
         except RpcError as error:
             log.debug("[%s] what it offers to %s is not known: %s", self._name, sorted(kind), error.message)
 
+    async def learn_modern(self, kind: ClientKind, caller: Caller, link: Link) -> str | None:
+        """Over a modern link, which tells each client what it is offered; what could not be read, if anything."""
+        listed = await self.lists(link, KINDS, kind, caller.capabilities)
+        if len(listed.offers) < len(KINDS) and kind in self._by_kind:
+            return next(listed.notes[one][0] for one in KINDS if one not in listed.offers)
+        link.told.add(kind)
+        self._learnt(kind, kind, caller, listed)
+        return None
+
     async def _learn_over(self, kind: ClientKind, caller: Caller, *, exact: bool) -> bool:
         """Whether that told what clients of this kind are offered."""
         link = await self._links.for_learning(caller, exact=exact)
         asked, usable = set(self._traits.asks), False
         try:
-            listed = await self._lists(link, KINDS, kind, caller.capabilities if link.modern else None)
+            listed = await self.lists(link, KINDS, kind, caller.capabilities if link.modern else None)
             told = link.needs.kind == kind or {**self.common, **listed.offers} == self.common
             if told:
                 self._learnt(link.needs.kind, kind, caller, listed)
@@ -267,7 +282,7 @@ class OfferBook:
         """A link that one session uses says that its lists have changed; whether they are that session's own now."""
         kinds = tuple(kinds)
         try:
-            listed = await self._lists(link, kinds, session)
+            listed = await self.lists(link, kinds, session)
         except RpcError:
             return False
         offered = self._by_session.get(session) or self._by_kind.get(link.needs.kind, self.common)

@@ -19,6 +19,7 @@ from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
+from mcpx.upstreams.judging import Judging
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
@@ -51,6 +52,7 @@ class Upstream:
         """What proves the gateway to it, and how people sign in to it where they can."""
         self._connections = Connections(server, hub, around, self._tasks, self)
         self._links, self._book = self._connections.links, self._connections.book
+        self._judging = Judging(server.name, self._book, self._links, self._tasks)
         self._parking = Parking(server.name, self._tasks, self._rested)
         self._life = Life(server, self._connect, lambda: hub.state_changed(server.name), around.gate)
         self._living: asyncio.Task[None] | None = None
@@ -64,6 +66,7 @@ class Upstream:
         self._rest = asyncio.Event()
         self._admission_of = around.admission
         self._admission = self._book.admission = around.admission(server)
+        self.pinned = self._admission is not None
         if server.enabled and (self._admission is None or self._admission.seen):
             self._book.remember()
         if self.known or not server.enabled:
@@ -78,10 +81,6 @@ class Upstream:
     def enabled(self) -> bool:
         """Whether clients may find anything of it."""
         return self.server.enabled and (self._admission is None or self._admission.shown)
-
-    @property
-    def pinned(self) -> bool:
-        return self._admission is not None
 
     @property
     def prefix(self) -> str | None:
@@ -333,7 +332,10 @@ class Upstream:
         self.server = self._life.server = server
         self._life.recovery.retry_delay, self._life.recovery.max_retries = server.retry_delay, server.max_retries
         self._connections.update(server)
-        self._admission = self._book.admission = self._admission_of(server)
+        before, self._admission = self._admission, self._admission_of(server)
+        self._book.admission, self.pinned = self._admission, self._admission is not None
+        if before is None and self._admission is not None:
+            self._judging.begin()
         if self._admission is not None:
             self._book.judge()
             if not self._admission.seen and self._living is not None:
@@ -413,6 +415,8 @@ class Upstream:
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:
+                if self.pinned:
+                    await self._judging.admit(lease, params)
                 return await lease.run(params)
         if not self.server.enabled:
             raise Unavailable(self.name, SERVER_DOWN, self.server.switched_off or "is disabled")
@@ -432,6 +436,8 @@ class Upstream:
         lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
         if parked is not None:
             parked.lease = lease
+        if self.pinned:
+            await self._judging.admit(lease, params)
         return await lease.run(params)
 
     async def _connected(self) -> None:
