@@ -29,6 +29,9 @@ class Seen(Protocol):
 
     def server(self, name: str) -> bool: ...
 
+    @property
+    def picks(self) -> bool: ...
+
     def offer(self, offer: Offer) -> bool: ...
 
     def resource(self, server: str, uri: str) -> bool: ...
@@ -145,11 +148,15 @@ class Narrowed(Catalog):
         return None if server is None else (server, uri)
 
     def may_read(self, server: str, uri: str) -> bool:
-        """By the server's own URI, listed or not. What only templates lead to that are not seen is not seen either."""
+        """By the server's own URI. One that is neither listed nor given by a template is asked for only by those who
+        see all resources of a server: else what its server says of it would differ from what is said of hidden ones.
+        What only templates lead to that are not seen is not seen either."""
         if not self.knows(server):
             return False
         if self.native("resources", server, uri) is not None:
             return self.sight.resource(server, uri)
+        if self.sight.picks and server not in self._from.expanding(uri, self._has):
+            return False
         return all(self._may_be_there(server, spelling) for spelling in spellings(uri))
 
     def _may_be_there(self, server: str, uri: str) -> bool:

@@ -67,6 +67,10 @@ class MainLink(Protocol):
 
     def lost(self, reason: str) -> None: ...
 
+    def confide(self, words: str) -> bool:
+        """Takes what the server said to nobody in particular; whether clients must not be told."""
+        ...
+
     def renew(self) -> None:
         """It is to be made anew, at once; the other links live on."""
         ...
@@ -90,6 +94,7 @@ class Connections:
             lambda: main.credentials,
             around.itself,
             lambda caller: around.may_ask(server.name, caller),
+            main.confide,
         )
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(_identity(server))

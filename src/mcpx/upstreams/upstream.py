@@ -15,6 +15,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
+from mcpx.transports.dial import UNTOLD
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
@@ -46,6 +47,9 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._hub = hub
         self._redact = around.redact
+        self._apart = around.apart
+        self._words = ""
+        """What it last said to nobody in particular: as it died, or instead of an answer."""
         self._auth = auth
         self.credentials, self.signing = proofs_of(server, auth, around, self._tasks)
         """What proves the gateway to it, and how people sign in to it where they can."""
@@ -94,6 +98,12 @@ class Upstream:
     @property
     def status(self) -> Status:
         return self._life.status
+
+    @property
+    def problem(self) -> str | None:
+        """Its last error as its owner is told of it, in its own words too."""
+        error = self.status.last_error
+        return error if error is None else error.replace(UNTOLD, f": {self._fit_to_say(self._words)}")
 
     @property
     def offered(self) -> bool:
@@ -180,6 +190,20 @@ class Upstream:
     def lost(self, reason: str) -> None:
         self._stop_watching()
         self._life.lost(self._fit_to_say(reason))
+
+    def confide(self, words: str) -> bool:
+        """Where clients are told apart its words are its owner's: they may be about any client."""
+        self._words = words
+        apart = self._apart()
+        if apart:
+            log.warning("[%s] its last words: %s", self.name, self._fit_to_say(words))
+        return apart
+
+    def hush(self) -> None:
+        """From now on clients are told apart."""
+        status, words = self.status, self._fit_to_say(self._words)
+        if words and words in (error := status.last_error or ""):
+            self._life.set(status.state, error[: error.index(words)].rstrip(": '") + UNTOLD)
 
     def _fit_to_say(self, problem: str) -> str:
         """To people and clients: a server's words may hold anything."""
