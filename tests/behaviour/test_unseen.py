@@ -18,6 +18,7 @@ from behaviour.raw import (
     MCPX,
     Session,
     Stream,
+    ask,
     eventually,
     health,
     modern,
@@ -249,3 +250,58 @@ def test_words_from_before_clients_were_told_apart_are_not_told_after(tmp_path: 
         running.file.write_text(json.dumps({**alone, "profiles": [WHOLE]}), encoding="utf-8")
         eventually(lambda: WORDS not in str(health(running.port)["servers"]["box"]["last_error"]))
         assert WORDS in owner_is_told(running)
+
+
+# ---- what else is heard
+
+
+ASKING = Path(__file__).with_name("asking_server.py")
+
+
+@pytest.mark.parametrize("how", ["profile", "token"])
+def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path: Path, how: str) -> None:
+    """SEC-2, PRO-4: also on a connection that all share, and by a tool that the other does not see. What is said while
+    several have calls there, or nobody has, is the log's."""
+    record, go = tmp_path / "record", tmp_path / "go"
+    server = stdio_server("asking", [sys.executable, "-I", "-S", str(ASKING), str(record)])
+    tokens = [{"name": name, "token": name} for name in ("ann", "bob")]
+    apart: Json = {"profiles": [{"name": "narrow", "tools": ["echo", "wait"]}]}
+    if how == "token":
+        apart = {"server": {"auth": {"type": "bearer", "tokens": tokens}}}
+    with Gateway(config(server, **apart)) as running:
+        ann = Session(running.port, headers={"Authorization": "Bearer ann"} if how == "token" else {})
+        bob = Session(
+            running.port,
+            headers={"Authorization": "Bearer bob"} if how == "token" else {},
+            path="/mcp" if how == "token" else "/p/narrow/mcp",
+        )
+        assert "asking_log" in ann.tools() and "asking_echo" in bob.tools()
+        with ann.listen() as hers, bob.listen() as his:
+            ann.call("asking_log", text="for ann alone")
+            assert hers.data()["params"]["data"] == "for ann alone"
+            waiting = bob.start_call("asking_wait", until=str(go))
+            eventually(lambda: '"wait"' in record.read_text(encoding="utf-8"))
+            ann.call("asking_log", text="of either")
+            go.touch()
+            assert "result" in waiting.reply().message
+            if how == "token":
+                bob.call("asking_log", text="for bob alone")
+                assert his.data()["params"]["data"] == "for bob alone"
+            ann.call("asking_log", text="the last")
+            assert hers.data()["params"]["data"] == "the last"
+            assert bob.delete().status < 300
+            assert his.events() == []
+
+
+def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_are(tmp_path: Path) -> None:
+    """Neither how much was left out of lists nor what others do there."""
+    tokens = [{"name": "ann", "token": "aaa"}, {"name": "bob", "token": "bbb", "profile": "narrow"}]
+    auth: Json = {"auth": {"type": "bearer", "tokens": tokens}}
+    with Gateway(serving(tmp_path / "record", profiles=[NARROW], server=auth)) as running:
+
+        def told(token: str) -> Json:
+            return ask(running.port, "GET", "/health", [("Authorization", f"Bearer {token}")]).json["servers"]["box"]
+
+        eventually(lambda: told("aaa")["status"] == "connected")
+        assert {"links", "notes", "restarts"} < set(told("aaa"))
+        assert set(told("bbb")) == {"status", "since", "last_error"}

@@ -450,7 +450,7 @@ class Gateway:
         """Of the servers that the caller may know of; None: of all."""
         if caller is None or self.sight(caller) is None:
             return health(self.generation.upstreams)
-        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)})
+        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)}, whole=False)
 
     # What callers find -------------------------------------------------------------------------------------------
 

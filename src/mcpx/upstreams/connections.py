@@ -50,6 +50,9 @@ PROOF = 5.0
 READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
 """Seconds before a list that could not be read is tried again."""
 
+NOBODY = object()
+"""Whom a message concerns that no client is told."""
+
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
@@ -105,6 +108,7 @@ class Connections:
         self._hub = hub
         self._tasks = tasks
         self._main = main
+        self._apart = around.apart
         self._level: str | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -229,6 +233,9 @@ class Connections:
             if users:
                 self._chatter.updated(params, frozenset(users))
         elif self._chatter.admits(params):
+            if owner is None and method == "notifications/message" and not link.single and self._apart():
+                # It may be about any call there: of one client it is that client's, else only the log's.
+                owner = next(iter(link.holders)) if len(link.holders) == 1 else NOBODY
             self._hub.said(self.name, method, params, owner)
 
     def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:
