@@ -166,6 +166,28 @@ def test_a_menu_s_reader_does_not_tell_a_hidden_uri_from_one_that_is_not_there(
         assert "text of" not in read(none)
 
 
+@pytest.mark.parametrize("uris", ["wrapped", "plain"])
+@pytest.mark.parametrize("era", ["older", "modern"])
+def test_a_server_has_its_uris_for_whoever_does_not_see_the_one_that_has_them_too(
+    tmp_path: Path, era: str, uris: str
+) -> None:
+    """As if the hidden one, which comes first, did not exist."""
+    command = [sys.executable, "-I", "-S", str(PROGRAM)]
+    servers = [stdio_server(name, [*command, str(tmp_path / name)]) for name in ("hidden", "seen")]
+    narrow = {"name": "narrow", "servers": ["seen"]}
+    with Gateway(config(*servers, profiles=[narrow], naming={"uris": uris})) as running:
+        settled(running.port)
+        visitor = Visitor(running.port, "", era, path="/p/narrow/mcp")
+        listed = visitor.ask("resources/templates/list")["result"]["resourceTemplates"]
+        assert [entry["name"] for entry in listed] == ["open", "shut", "{kind}"]
+        assert len(visitor.ask("resources/list")["result"]["resources"]) == 2
+        for uri in ("note://open/7", "box://open/a"):
+            assert f"text of {uri}" in json.dumps(visitor.ask("resources/read", {"uri": uri}))
+        completed = visitor.ask("completion/complete", asked("completion/complete", "note://open/{id}"))
+        assert completed["result"]["completion"]["values"] == ["completed"]
+        assert forwarded(tmp_path / "hidden", ["resources/read", "completion/complete"]) == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hidden_prompt_is_completed_like_one_that_is_not_there(gateway: Gateway, tmp_path: Path, kind: Kind) -> None:
     async def main() -> None:

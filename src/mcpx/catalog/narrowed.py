@@ -20,6 +20,7 @@ from mcpx.model.slices import Work
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits
 
+_BY_NAME: tuple[Kind, ...] = ("tools", "prompts")
 _PIECE = 50
 """Offers that are looked at between two points at which the work may be interrupted."""
 
@@ -40,7 +41,7 @@ class Seen(Protocol):
 class Narrowed(Catalog):
     """Made by `narrowing`, then only read."""
 
-    __slots__ = ("_from", "_members", "_places", "_seen_servers", "sight")
+    __slots__ = ("_from", "_instead", "_members", "_places", "_seen_servers", "sight")
 
     sight: Seen
     _from: Catalog
@@ -49,11 +50,13 @@ class Narrowed(Catalog):
     _members: "array[int]"
     """The identities of all that is seen, in order: a set of them would take ten times as much."""
     _seen_servers: frozenset[str]
+    _instead: Mapping[tuple[Kind, str], Offer]
+    """What is seen because the same of a server that comes first is not, by its URI."""
 
     @classmethod
     def empty(cls, whole: Catalog, sight: Seen) -> "Narrowed":
         """Until it is known what is seen: nothing."""
-        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"))
+        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"), ())
 
     @classmethod
     def narrowing(cls, whole: Catalog, sight: Seen) -> Work["Narrowed"]:
@@ -69,20 +72,41 @@ class Narrowed(Catalog):
                     if kind == "tools":
                         places.append(place)
             seen[kind] = tuple(found)
-        return cls._made(whole, sight, seen, places)
+        later: list[Offer] = []
+        for place, offer in enumerate(whole.later):
+            if place % _PIECE == 0:
+                yield
+            if sight.offer(offer):
+                later.append(offer)
+        return cls._made(whole, sight, seen, places, later)
 
     @classmethod
     def _made(
-        cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]"
+        cls,
+        whole: Catalog,
+        sight: Seen,
+        seen: Mapping[Kind, tuple[Offer, ...]],
+        places: "array[int]",
+        later: Sequence[Offer],
     ) -> "Narrowed":
+        """`later`: of what comes after the same of others, all that may be seen."""
         narrowed = cls.__new__(cls)
         narrowed._from = whole
         narrowed.sight = sight
         narrowed.naming, narrowed.descriptions, narrowed.warnings = whole.naming, whole.descriptions, ()
+        instead: dict[tuple[Kind, str], Offer] = {}
+        if later:
+            first = {(kind, offer.public) for kind, found in seen.items() for offer in found if kind not in _BY_NAME}
+            for offer in later:
+                if (offer.kind, offer.public) not in first:
+                    instead.setdefault((offer.kind, offer.public), offer)
+            added = {kind: tuple(offer for offer in instead.values() if offer.kind == kind) for kind in KINDS}
+            seen = {kind: (*found, *added[kind]) for kind, found in seen.items()}
+        narrowed._instead = instead
         narrowed.offers = MappingProxyType(dict(seen))
         narrowed._places = places
-        narrowed._seen_servers = frozenset(offer.server for found in seen.values() for offer in found)
-        narrowed._members = array("Q", sorted(id(offer) for found in seen.values() for offer in found))
+        narrowed._seen_servers = frozenset(offer.server for found in (*seen.values(), later) for offer in found)
+        narrowed._members = array("Q", sorted(id(offer) for found in (*seen.values(), later) for offer in found))
         return narrowed
 
     @property
@@ -104,10 +128,11 @@ class Narrowed(Catalog):
         return at < len(members) and members[at] == mark
 
     def find(self, kind: Kind, public: str) -> Offer | None:
-        return self._if_seen(self._from.find(kind, public))
+        return self._if_seen(self._from.find(kind, public)) or self._instead.get((kind, public))
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
-        return self._if_seen(self._from.native(kind, server, name))
+        offer = self._from.native(kind, server, name) or self._from.native_later(kind, server, name)
+        return self._if_seen(offer)
 
     def tools_named(self, native: str) -> Sequence[Offer]:
         return [offer for offer in self._from.tools_named(native) if self._has(offer)]
@@ -162,7 +187,8 @@ class Narrowed(Catalog):
     def _may_be_there(self, server: str, uri: str) -> bool:
         if not self.sight.resource(server, uri):
             return False
-        if (listed := self._from.native("resources", server, uri)) is not None:
+        listed = self._from.native("resources", server, uri) or self._from.native_later("resources", server, uri)
+        if listed is not None:
             return self._has(listed)
         by_any = server in self._from.expanding(uri)
         return not by_any or server in self._from.expanding(uri, self._has)

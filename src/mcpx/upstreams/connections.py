@@ -233,8 +233,9 @@ class Connections:
             if users:
                 self._chatter.updated(params, frozenset(users))
         elif self._chatter.admits(params):
-            if owner is None and method == "notifications/message" and not link.single and self._apart():
-                # It may be about any call there: of one client it is that client's, else only the log's.
+            shared = owner is None and link.calls > 0 and not link.single
+            if shared and method == "notifications/message" and self._apart():
+                # It may be about any call that was made there: while one client has calls it is theirs, else the log's.
                 owner = next(iter(link.holders)) if len(link.holders) == 1 else NOBODY
             self._hub.said(self.name, method, params, owner)
 
