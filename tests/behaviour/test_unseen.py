@@ -27,6 +27,7 @@ from behaviour.raw import (
     stdio_server,
 )
 from fixtures.gateway import Gateway
+from fixtures.guarded import Guarded
 from mcpx.catalog.naming import wrap_uri
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
@@ -327,3 +328,22 @@ def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_
         eventually(lambda: told("aaa")["status"] == "connected")
         assert {"links", "notes", "restarts"} < set(told("aaa"))
         assert set(told("bbb")) == {"status", "since", "last_error"}
+
+
+def test_why_one_call_was_refused_for_want_of_a_sign_in_is_told_to_its_client_alone() -> None:
+    """SEC-2: that the server wants a sign-in concerns everybody, what it said of the call does not."""
+    with Guarded(admits=lambda headers, query: True) as guarded:
+        server = {"name": "far", "prefix": "far", "connection": {"type": "http", "url": guarded.url("http")}}
+        with Gateway(config(server, profiles=[{**WHOLE, "servers": ["far"]}], mode="search")) as running:
+            settled(running.port)
+            ann, bob = Session(running.port, path="/mcp/direct"), Session(running.port, path="/p/whole/mcp")
+            tool = ann.tools()[0]
+            guarded.refusal = (401, [("WWW-Authenticate", "Bearer")], json.dumps({"message": WORDS}).encode())
+            guarded.admits = lambda headers, query: False
+            assert WORDS in json.dumps(ann.call(tool, text="x"))
+            page = health(running.port)["servers"]["far"]
+            assert (page["status"], WORDS in str(page["last_error"])) == ("needs_auth", False)
+            told = json.dumps([bob.request("tools/list"), bob.call("mcp_list_services")])
+            assert "sign" in told
+            assert WORDS not in told
+            assert WORDS in owner_is_told(running)

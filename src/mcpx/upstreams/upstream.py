@@ -193,11 +193,17 @@ class Upstream:
 
     def confide(self, words: str) -> bool:
         """Where clients are told apart its words are its owner's: they may be about any client."""
-        self._words = words
+        new, self._words = words != self._words, words
         apart = self._apart()
-        if apart:
+        if apart and new:
             log.warning("[%s] its last words: %s", self.name, self._fit_to_say(words))
         return apart
+
+    def _told_to_all(self, error: Unavailable) -> str:
+        """Of a call that was refused for want of a sign-in: what the server said of it is its client's."""
+        if not self.confide(error.message.removeprefix(f"{self.name}: ")):
+            return error.message
+        return f"{self.name}: wants the gateway to sign in (HTTP {error.http_status}){UNTOLD}"
 
     def hush(self) -> None:
         """From now on clients are told apart."""
@@ -412,7 +418,7 @@ class Upstream:
             else:
                 error.say(self._fit_to_say(error.message))
                 if self._wants_sign_in(error):
-                    self._life.set("needs_auth", error.message)
+                    self._life.set("needs_auth", self._told_to_all(error))
             raise
         finally:
             self._running -= 1
