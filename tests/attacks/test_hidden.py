@@ -26,7 +26,10 @@ ASKING = Path(__file__).parents[1] / "behaviour" / "asking_server.py"
 
 def holding(server: str) -> Json:
     uris = [f"{server}://open/a", f"{server}://shut/b", f"{server}://open/../shut/b", f"{server}://open/%2e%2e/shut/b"]
-    return {"contents": {uri: [{"uri": uri, "text": f"text of {server}"}] for uri in (*uris, "any://where")}}
+    return {
+        "contents": {uri: [{"uri": uri, "text": f"text of {server}"}] for uri in (*uris, "any://where")},
+        "templates": [{"uriTemplate": "shown://open/{+path}", "name": "open"}] if server == "shown" else [],
+    }
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,27 @@ def test_a_uri_is_its_server_s_that_is_seen() -> None:
     assert narrowed(whole, resources=("!note:///1",)).resolve_uri("note:///2") == ("b", "note:///2")
 
 
+def test_what_comes_after_the_same_of_a_hidden_server_is_seen() -> None:
+    """Templates have no other name than their URI: of two servers the first has it, unless it is hidden."""
+    same = {"templates": [{"uriTemplate": "note:///{id}", "name": "t"}], **tools("find")}
+    whole = catalog(a=same, b=same, c=same)
+    assert [offer.server for offer in whole.offers["templates"]] == ["a"]
+    assert whole.resolve_uri("note:///1") == ("a", "note:///1")
+    some = narrowed(whole, servers=("b", "c"))
+    assert [offer.server for offer in some.offers["templates"]] == ["b"]
+    assert some.count("b", "templates") == 1
+    found = some.find("templates", "note:///{id}")
+    assert found is not None and found.server == "b" and some.sees(found)
+    assert some.resolve_uri("note:///1") == ("b", "note:///1")
+    picky = narrowed(whole, resources=("note:*",))
+    assert [offer.server for offer in picky.offers["templates"]] == ["a"]
+    for server in "abc":
+        assert picky.resolve_uri(wrap_uri(server, "note:///1")) == (server, "note:///1")
+    nothing = narrowed(whole, resources=("other:*",))
+    assert nothing.offers["templates"] == ()
+    assert nothing.resolve_uri("note:///1") is nothing.find("templates", "note:///{id}") is None
+
+
 def test_until_it_is_known_what_is_seen_nothing_is() -> None:
     whole = catalog(a=tools("find"))
     nothing = Blank.of(whole, SeenThrough(Profile(name="p")))

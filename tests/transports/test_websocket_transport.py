@@ -10,7 +10,7 @@ from fixtures.parts import run, until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports import Websocket
-from mcpx.transports.dial import Dial
+from mcpx.transports.dial import UNTOLD, Dial
 from mcpx.wire import websocket
 from mcpx.wire.http_server import Exchange, HttpServer
 from mcpx.wire.peer import Conversation
@@ -123,6 +123,33 @@ def test_a_socket_that_closes_fails_what_waits_and_tells_its_owner_once() -> Non
             talk.notify("n", None)
             await talk.close()
             assert len(owner.losses) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_server_says_as_it_closes_is_confided_where_clients_are_told_apart(apart: bool) -> None:
+    """SEC-2: it may be about any of those who have a call there."""
+
+    async def main() -> None:
+        async with Site(silent=True) as site:
+            owner, confided = Owner(), list[str]()
+
+            def confide(words: str) -> bool:
+                confided.append(words)
+                return apart
+
+            spec = Websocket(url=f"ws://127.0.0.1:{site.port}/ws")
+            talk = await spec.open(Dial("srv", owner, 2.0, 1 << 20, {}, {}, confide=confide))
+            waiting = asyncio.create_task(talk.request("m", {}))
+            await until(lambda: site.messages)
+            assert site.socket is not None
+            site.socket.close(1011, "the diary of ann")
+            with pytest.raises(Unavailable, match=r"^srv: closed by the peer with 1011") as caught:
+                await waiting
+            assert ("ann" in caught.value.message, UNTOLD in caught.value.message) == (not apart, apart)
+            assert confided == ["the diary of ann"]
+            await talk.close()
 
     run(main())
 

@@ -7,11 +7,11 @@ the server says so itself. Who may see what is not decided here; `narrowed.Narro
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from mcpx.catalog.merge import Given, Source, merge
+from mcpx.catalog.merge import Given, Merged, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
 from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
@@ -54,6 +54,7 @@ class Catalog:
         "__weakref__",
         "_counts",
         "_index",
+        "_later",
         "_named",
         "_native",
         "_offered",
@@ -76,15 +77,10 @@ class Catalog:
         descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """From offers whose public names are settled already; `build` is what settles them."""
-        at_once(self._arrange(offers, servers, naming, warnings, descriptions))
+        at_once(self._arrange(Merged(offers, (), warnings), servers, naming, descriptions))
 
     def _arrange(
-        self,
-        offers: Mapping[Kind, Sequence[Offer]],
-        servers: Sequence[str],
-        naming: Naming,
-        warnings: Sequence[str],
-        descriptions: Mapping[str, str],
+        self, merged: Merged, servers: Sequence[str], naming: Naming, descriptions: Mapping[str, str]
     ) -> Work[None]:
         self.naming = naming
         self.descriptions = descriptions
@@ -92,7 +88,7 @@ class Catalog:
         self._index: Index | None = None
         self._named: dict[str, list[Offer]] | None = None
         self.offers: Mapping[Kind, tuple[Offer, ...]] = MappingProxyType(
-            {kind: tuple(offers.get(kind, ())) for kind in KINDS}
+            {kind: tuple(merged.offers.get(kind, ())) for kind in KINDS}
         )
         self._servers = frozenset(servers)
         self._offered: frozenset[str] = frozenset()
@@ -110,8 +106,14 @@ class Catalog:
         for offer in self.offers["resources"]:
             self._plain.setdefault(offer.name, offer.server)
         yield
-        self._templates, unmatched = yield from _compiled(self.offers["templates"])
-        self.warnings = (*warnings, *unmatched)
+        self._later = {(offer.kind, offer.server, offer.name): offer for offer in merged.later}
+        templates: Sequence[Offer] = self.offers["templates"]
+        if self._later:
+            order = {server: place for place, server in enumerate(servers)}
+            later = (offer for offer in self._later.values() if offer.kind == "templates")
+            templates = sorted((*templates, *later), key=lambda offer: order[offer.server])
+        self._templates, unmatched = yield from _compiled(templates)
+        self.warnings = (*merged.warnings, *unmatched)
 
     @classmethod
     def build(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> "Catalog":
@@ -127,10 +129,10 @@ class Catalog:
         Leave out of it what the user has renamed: all if the naming changed, a server's if its prefix did.
         A name that could not come from the present naming and prefix is passed over in any case.
         """
-        offers, warnings = yield from merge(sources, naming, given)
+        merged = yield from merge(sources, naming, given)
         descriptions = {source.server: source.description for source in sources}
         catalog = cls.__new__(cls)
-        yield from catalog._arrange(offers, [source.server for source in sources], naming, warnings, descriptions)
+        yield from catalog._arrange(merged, [source.server for source in sources], naming, descriptions)
         catalog._offered = frozenset(source.server for source in sources if source.offered)
         return catalog
 
@@ -160,6 +162,14 @@ class Catalog:
 
     def find(self, kind: Kind, public: str) -> Offer | None:
         return self._public[kind].get(public)
+
+    @property
+    def later(self) -> Collection[Offer]:
+        """What is not offered because a server that comes first has the same."""
+        return self._later.values()
+
+    def native_later(self, kind: Kind, server: str, name: str) -> Offer | None:
+        return self._later.get((kind, server, name))
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
         return self._native[kind].get((server, name))

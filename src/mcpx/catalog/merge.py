@@ -78,13 +78,22 @@ class _Notes:
         ]
 
 
-def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[tuple[dict[Kind, list[Offer]], list[str]]]:
-    """The offers by kind, in the order of `sources` and then the server's own, and the warnings."""
+@dataclass(frozen=True, slots=True)
+class Merged:
+    offers: Mapping[Kind, Sequence[Offer]]
+    """In the order of the sources and then the server's own."""
+    later: Sequence[Offer]
+    """What is left out because a source before it has the same: to whoever does not see that one, it is there."""
+    warnings: Sequence[str]
+
+
+def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[Merged]:
     notes = _Notes()
     offers: dict[Kind, list[Offer]] = {}
+    later: list[Offer] = []
     for kind in KINDS:
         by_uri = kind == "templates" or (kind == "resources" and naming.uris == "plain")
-        entries = yield from _entries(kind, sources, by_uri, notes)
+        entries, beaten = yield from _entries(kind, sources, by_uri, notes)
         publics: Iterable[str]
         if kind in ("tools", "prompts"):
             publics = yield from _settle(kind, entries, naming, given, notes)
@@ -97,17 +106,23 @@ def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[tuple
             found.append(Offer(kind, entry.source.server, entry.native, public, _definition(kind, entry, public)))
             if index % _PIECE == 0:
                 yield
-    return offers, notes.lines()
+        for entry in beaten:
+            about = _definition(kind, entry, entry.native)
+            later.append(Offer(kind, entry.source.server, entry.native, entry.native, about))
+    return Merged(offers, later, notes.lines())
 
 
-def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes) -> Work[list[_Entry]]:
-    """What can be offered. Junk goes alone, the rest of the server's list stays.
+def _entries(
+    kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes
+) -> Work[tuple[list[_Entry], list[_Entry]]]:
+    """What can be offered, and what others offer before. Junk goes alone, the rest of the server's list stays.
 
     A thing is listed once per server, or once in all if clients address it by its bare URI (`by_uri`): then
     only the first in the config could ever answer, and the others would be a promise that nobody keeps.
     """
     key = _KEY[kind]
     entries: list[_Entry] = []
+    beaten: list[_Entry] = []
     owners: dict[str | tuple[str, str], str] = {}
     for source in sources:
         server = source.server
@@ -127,12 +142,13 @@ def _entries(kind: Kind, sources: Sequence[Source], by_uri: bool, notes: _Notes)
             elif owner == server:
                 notes.add(server, f"{kind} left out, listed before", _shown(native))
             else:
+                beaten.append(_Entry(source, native, raw))
                 notes.add(
                     server,
                     f"{kind} left out, {_shown(owner)} offers the same and comes first",
                     _shown(native),
                 )
-    return entries
+    return entries, beaten
 
 
 def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> Work[list[str]]:

@@ -20,6 +20,7 @@ from mcpx.model.slices import Work
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits
 
+_BY_NAME: tuple[Kind, ...] = ("tools", "prompts")
 _PIECE = 50
 """Offers that are looked at between two points at which the work may be interrupted."""
 
@@ -29,6 +30,9 @@ class Seen(Protocol):
 
     def server(self, name: str) -> bool: ...
 
+    @property
+    def picks(self) -> bool: ...
+
     def offer(self, offer: Offer) -> bool: ...
 
     def resource(self, server: str, uri: str) -> bool: ...
@@ -37,7 +41,7 @@ class Seen(Protocol):
 class Narrowed(Catalog):
     """Made by `narrowing`, then only read."""
 
-    __slots__ = ("_from", "_members", "_places", "_seen_servers", "sight")
+    __slots__ = ("_from", "_instead", "_members", "_places", "_seen_servers", "sight")
 
     sight: Seen
     _from: Catalog
@@ -46,6 +50,8 @@ class Narrowed(Catalog):
     _members: "array[int]"
     """The identities of all that is seen, in order: a set of them would take ten times as much."""
     _seen_servers: frozenset[str]
+    _instead: Mapping[tuple[Kind, str], Offer]
+    """What is seen because the same of a server that comes first is not, by its URI."""
 
     @classmethod
     def narrowing(cls, whole: Catalog, sight: Seen) -> Work["Narrowed"]:
@@ -61,18 +67,41 @@ class Narrowed(Catalog):
                     if kind == "tools":
                         places.append(place)
             seen[kind] = tuple(found)
-        return cls._made(whole, sight, seen, places)
+        later: list[Offer] = []
+        for place, offer in enumerate(whole.later):
+            if place % _PIECE == 0:
+                yield
+            if sight.offer(offer):
+                later.append(offer)
+        return cls._made(whole, sight, seen, places, later)
 
     @classmethod
-    def _made(cls, whole: Catalog, sight: Seen, seen: Mapping[Kind, tuple[Offer, ...]], places: "array[int]") -> Self:
+    def _made(
+        cls,
+        whole: Catalog,
+        sight: Seen,
+        seen: Mapping[Kind, tuple[Offer, ...]],
+        places: "array[int]",
+        later: Sequence[Offer],
+    ) -> Self:
+        """`later`: of what comes after the same of others, all that may be seen."""
         narrowed = cls.__new__(cls)
         narrowed._from = whole
         narrowed.sight = sight
         narrowed.naming, narrowed.descriptions, narrowed.warnings = whole.naming, whole.descriptions, ()
+        instead: dict[tuple[Kind, str], Offer] = {}
+        if later:
+            first = {(kind, offer.public) for kind, found in seen.items() for offer in found if kind not in _BY_NAME}
+            for offer in later:
+                if (offer.kind, offer.public) not in first:
+                    instead.setdefault((offer.kind, offer.public), offer)
+            added = {kind: tuple(offer for offer in instead.values() if offer.kind == kind) for kind in KINDS}
+            seen = {kind: (*found, *added[kind]) for kind, found in seen.items()}
+        narrowed._instead = instead
         narrowed.offers = MappingProxyType(dict(seen))
         narrowed._places = places
-        narrowed._seen_servers = frozenset(offer.server for found in seen.values() for offer in found)
-        narrowed._members = array("Q", sorted(id(offer) for found in seen.values() for offer in found))
+        narrowed._seen_servers = frozenset(offer.server for found in (*seen.values(), later) for offer in found)
+        narrowed._members = array("Q", sorted(id(offer) for found in (*seen.values(), later) for offer in found))
         return narrowed
 
     @property
@@ -95,10 +124,10 @@ class Narrowed(Catalog):
 
     def find(self, kind: Kind, public: str) -> Offer | None:
         offer = self._from.find(kind, public)
-        return offer if offer is not None and self._has(offer) else None
+        return offer if offer is not None and self._has(offer) else self._instead.get((kind, public))
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
-        offer = self._from.native(kind, server, name)
+        offer = self._from.native(kind, server, name) or self._from.native_later(kind, server, name)
         return offer if offer is not None and self._has(offer) else None
 
     def tools_named(self, native: str) -> Sequence[Offer]:
@@ -137,17 +166,22 @@ class Narrowed(Catalog):
         return None if server is None else (server, uri)
 
     def may_read(self, server: str, uri: str) -> bool:
-        """By the server's own URI, listed or not. What only templates lead to that are not seen is not seen either."""
+        """By the server's own URI. One that is neither listed nor given by a template is asked for only by those who
+        see all resources of a server: else what its server says of it would differ from what is said of hidden ones.
+        What only templates lead to that are not seen is not seen either."""
         if not self.knows(server):
             return False
         if self.native("resources", server, uri) is not None:
             return self.sight.resource(server, uri)
+        if self.sight.picks and server not in self._from.expanding(uri, self._has):
+            return False
         return all(self._may_be_there(server, spelling) for spelling in spellings(uri))
 
     def _may_be_there(self, server: str, uri: str) -> bool:
         if not self.sight.resource(server, uri):
             return False
-        if (listed := self._from.native("resources", server, uri)) is not None:
+        listed = self._from.native("resources", server, uri) or self._from.native_later("resources", server, uri)
+        if listed is not None:
             return self._has(listed)
         by_any = server in self._from.expanding(uri)
         return not by_any or server in self._from.expanding(uri, self._has)
@@ -162,7 +196,7 @@ class Blank(Narrowed):
 
     @classmethod
     def of(cls, whole: Catalog, sight: Seen) -> "Blank":
-        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"))
+        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"), ())
 
 
 class _NarrowedIndex:

@@ -136,7 +136,7 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tupl
         await asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values()))
         await gateway.catalogs.ready()
         down = {
-            name: upstream.status.last_error or upstream.status.state
+            name: upstream.problem or upstream.status.state
             for name, upstream in upstreams.items()
             if not upstream.known
         }

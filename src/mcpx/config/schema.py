@@ -223,3 +223,8 @@ class Config:
             or self.server.limits is not None
             or any(server.limits is not None for server in self.mcp_servers)
         )
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether there may be several clients that are not to learn of each other."""
+        return self.server.auth is not None or bool(self.profiles)

@@ -107,6 +107,7 @@ class Gateway:
             redact=self.redactor.redact,
             admission=self._admission,
             may_ask=lambda server, caller: self._may_speak(server) and self.knows(caller, server),
+            apart=lambda: self.generation.config.tells_apart,
         )
         upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
         self._surface_state = SurfaceState()
@@ -292,6 +293,9 @@ class Gateway:
             self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
             if before.warden is not None or self.generation.warden is not None:
                 self.catalogs.looked_at_otherwise()
+            if config.tells_apart and not before.config.tells_apart:
+                for upstream in upstreams.values():
+                    upstream.hush()
             if shown_otherwise(before.config, config):
                 self._surface_state.let_go()
             self.catalogs.changed()
@@ -447,7 +451,7 @@ class Gateway:
         """Of the servers that the caller may know of; None: of all."""
         if caller is None or self.sight(caller) is None:
             return health(self.generation.upstreams)
-        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)})
+        return health({upstream.name: upstream for upstream in self._upstreams_of(caller)}, whole=False)
 
     # What callers find -------------------------------------------------------------------------------------------
 

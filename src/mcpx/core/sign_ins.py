@@ -148,7 +148,7 @@ class SignIns:
             "auth": upstream.auth_type,
             "auth_url": upstream.auth_url,
             "status": status.state,
-            "last_error": status.last_error,
+            "last_error": upstream.problem,
             "tools": self._gateway.catalog.count(upstream.name, "tools"),
             "problem": None if signing is None or signing.inner is None else signing.inner.problem,
             "sign_in": None if signing is None else signing.describe(),

@@ -9,6 +9,7 @@ from mcpx.core.generation import Generation
 from mcpx.model.call import Json
 from mcpx.upstreams.upstream import Upstream
 
+BRIEF = ("status", "since", "last_error")
 WELL = ("connected", "disabled", "sleeping")
 
 
@@ -19,6 +20,7 @@ def described(generation: Generation, catalog: Catalog) -> Json:
             "name": name,
             "description": upstream.server.description,
             **_with_held(upstream, _state(upstream)),
+            "last_error": upstream.problem,
             "auth_url": upstream.auth_url,
             "tools": catalog.count(name, "tools"),
         }
@@ -28,9 +30,14 @@ def described(generation: Generation, catalog: Catalog) -> Json:
     return {"servers": servers, "commands": commands, "mode": generation.config.mode}
 
 
-def health(upstreams: Mapping[str, Upstream]) -> Json:
-    """For whoever may ask: without what only the owner may see."""
+def health(upstreams: Mapping[str, Upstream], *, whole: bool = True) -> Json:
+    """For whoever may ask: without what only the owner may see. `whole`: they see all of these servers; else it is not
+    told what was left out of their lists, nor what others do there."""
     servers = {name: _state(upstream) for name, upstream in upstreams.items()}
+    if not whole:
+        servers = {
+            name: {key: told[key] for key in ("status", "since", "last_error")} for name, told in servers.items()
+        }
     good = all(entry["status"] in WELL for entry in servers.values())
     return {"status": "ok" if good else "degraded", "servers": servers}
 

@@ -24,6 +24,7 @@ class SeenThrough:
             if (texts := getattr(profile, key)) is not None
         }
         self.weight = sum(patterns.weight for patterns in self._lists.values())
+        self.picks = "resources" in self._lists
         self.shows_all = not self._lists and not profile.read_only
 
     def server(self, name: str) -> bool:

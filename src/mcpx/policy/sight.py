@@ -14,6 +14,11 @@ class Sight(Protocol):
         """How much work one offer is, in patterns that may have to be tried."""
         ...
 
+    @property
+    def picks(self) -> bool:
+        """Whether it may tell one resource of a server from another; else all of a server's are seen, or none."""
+        ...
+
     def server(self, name: str) -> bool:
         """Whether anything of that server may be known: its name, its state, its words."""
         ...
@@ -31,6 +36,7 @@ class Blind:
     """Sees nothing: whoever came in through a profile that is gone."""
 
     weight = 0
+    picks = False
 
     def server(self, name: str) -> bool:
         return False

@@ -77,6 +77,7 @@ class _Ruled:
         self._rules = rules
         self._profile = profile
         self._principal = principal
+        self.picks = through is not None and through.picks  # no rule looks at a URI
         self.weight = 20 + (0 if through is None else through.weight)
 
     def server(self, name: str) -> bool:

@@ -20,6 +20,10 @@ EACH_SAYS = frozenset({"accept", "accept-encoding", "content-type"})
 """Headers that differ from request to request."""
 
 
+UNTOLD = "; what it said is in the log and in `mcpx servers`"
+"""Stands in an error where the server's own words would."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dial:
     name: str
@@ -37,6 +41,14 @@ class Dial:
     """What proves the gateway to the server; a child process needs none."""
     itself: str = ""
     """What marks this gateway to itself, should what it dials turn out to be the gateway; empty: nothing does."""
+
+    confide: Callable[[str], bool] = lambda words: False
+    """Takes what a server said to nobody in particular, before it is told; whether it must not be told to clients. It
+    may be about any of them."""
+
+    def quoting(self, words: str, said: str) -> str:
+        """What to put behind a complaint: `said`, which has these words in it, or where they are to be found."""
+        return said if not words or not self.confide(words) else UNTOLD
 
     @property
     def via(self) -> tuple[tuple[str, str], ...]:

@@ -161,17 +161,20 @@ class ChildConversation(Carried):
         how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
         # What it said before its last message it survived.
         words = self._stderr.last_words(self._heard or 0)
-        self._peer.lose(f"the process {how}{f': {words}' if words else self._babble()}", SERVER_DIED)
+        said = self._dial.quoting(words, f": {words}") if words else self._babble()
+        self._peer.lose(f"the process {how}{said}", SERVER_DIED)
 
     @property
     def excuse(self) -> str:
         """What it does instead of answering, to stand behind a complaint that it does not."""
         words = self._stderr.last_words(self._heard or 0)
-        return self._babble() or (f"; the last it said: {words}" if words else "")
+        return self._babble() or (self._dial.quoting(words, f"; the last it said: {words}") if words else "")
 
     def _babble(self) -> str:
-        babbles = self._heard is None and self._noise
-        return f"; {NOT_ONE}: it printed {self._noise!r}" if babbles else ""
+        noise = self._noise
+        if self._heard is not None or not noise:
+            return ""
+        return f"; {NOT_ONE}{self._dial.quoting(noise, f': it printed {noise!r}')}"
 
     def memory(self) -> int:
         """Bytes the child's own process holds; 0 where the system does not tell."""

@@ -81,13 +81,19 @@ class SocketConversation(Carried):
                 subprotocol="mcp",
                 timeout=self._dial.timeout,
                 on_message=self._received,
-                on_close=lambda reason: self._peer.lose(reason or "the connection was closed", SERVER_DIED),
+                on_close=self._closed,
             )
         except websocket.Refused as answer:
             raise refusal(name, answer.status, answer.headers, answer.body, secrets) from None
         except (OSError, TimeoutError) as error:
             said = without(secrets, str(error)) or "no answer"
             raise Unavailable(name, SERVER_DOWN, f"cannot connect: {said}") from None
+
+    def _closed(self, reason: str) -> None:
+        words = "" if self._socket is None else self._socket.parting
+        if words and reason.endswith(words):
+            reason = reason.removesuffix(words).rstrip() + self._dial.quoting(words, f" {words}")
+        self._peer.lose(reason or "the connection was closed", SERVER_DIED)
 
     def _received(self, raw: bytes) -> None:
         waiting = self._peer.waiting

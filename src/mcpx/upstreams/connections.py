@@ -50,6 +50,9 @@ PROOF = 5.0
 READ_AGAIN = (1.0, 2.0, 5.0, 15.0, 60.0)
 """Seconds before a list that could not be read is tried again."""
 
+NOBODY = object()
+"""Whom a message concerns that no client is told."""
+
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
@@ -66,6 +69,10 @@ class MainLink(Protocol):
         ...
 
     def lost(self, reason: str) -> None: ...
+
+    def confide(self, words: str) -> bool:
+        """Takes what the server said to nobody in particular; whether clients must not be told."""
+        ...
 
     def renew(self) -> None:
         """It is to be made anew, at once; the other links live on."""
@@ -90,6 +97,7 @@ class Connections:
             lambda: main.credentials,
             around.itself,
             lambda caller: around.may_ask(server.name, caller),
+            main.confide,
         )
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(_identity(server))
@@ -100,6 +108,7 @@ class Connections:
         self._hub = hub
         self._tasks = tasks
         self._main = main
+        self._apart = around.apart
         self._level: str | None = None
         self._changed: set[Kind] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -224,6 +233,10 @@ class Connections:
             if users:
                 self._chatter.updated(params, frozenset(users))
         elif self._chatter.admits(params):
+            shared = owner is None and link.calls > 0 and not link.single
+            if shared and method == "notifications/message" and self._apart():
+                # It may be about any call that was made there: while one client has calls it is theirs, else the log's.
+                owner = next(iter(link.holders)) if len(link.holders) == 1 else NOBODY
             self._hub.said(self.name, method, params, owner)
 
     def _lists_changed(self, link: Link, kinds: tuple[Kind, ...]) -> None:

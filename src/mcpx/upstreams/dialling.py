@@ -34,9 +34,10 @@ class Dialler:
         credentials: "Callable[[], Credentials | None]",
         itself: str,
         may_ask: Callable[[Caller], bool] = lambda caller: True,
+        confide: Callable[[str], bool] = lambda words: False,
     ) -> None:
         """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client
-        may know of this server."""
+        may know of this server. `confide`: see `Dial`."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
@@ -46,6 +47,7 @@ class Dialler:
         self._credentials = credentials
         self._itself = itself
         self._may_ask = may_ask
+        self._confide = confide
 
     async def main(self, solo: Caller | None) -> Link:
         """The main link: either era, the likelier one first, so that one server gives one process."""
@@ -111,7 +113,7 @@ class Dialler:
         return link
 
     async def _open(self, link: Link, *openings: Era) -> None:
-        await link.open(openings, self._environ, self.annotations, self._credentials(), self._itself)
+        await link.open(openings, self._environ, self.annotations, self._credentials(), self._itself, self._confide)
 
 
 def _identity(caller: Caller) -> Identity:

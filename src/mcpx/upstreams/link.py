@@ -125,10 +125,11 @@ class Link:
         annotations: Mapping[str, Any],
         credentials: "Credentials | None" = None,
         itself: str = "",
+        confide: Callable[[str], bool] = lambda words: False,
     ) -> None:
         """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
-        server = self.server
-        dial = Dial(server.name, self, server.timeout, server.max_message, environ, annotations, credentials, itself)
+        server, size = self.server, self.server.max_message
+        dial = Dial(server.name, self, server.timeout, size, environ, annotations, credentials, itself, confide)
         talk = await server.connection.open(dial)
         self._talk = talk
         try:

@@ -39,3 +39,5 @@ class Surroundings:
     """Whether what a server says of itself may be shown; None: all of it."""
     may_ask: "Callable[[str, Caller], bool]" = lambda server, caller: True
     """Whether a server may ask a client something between calls: not if the client must not know of it."""
+    apart: Callable[[], bool] = lambda: False
+    """Whether clients are told apart, so that what a server says of one is not told to another."""

@@ -15,6 +15,7 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Offers
 from mcpx.transports import starts_process
+from mcpx.transports.dial import UNTOLD
 from mcpx.upstreams.bridges import Parked, Parking
 from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
@@ -47,6 +48,9 @@ class Upstream:
         self._tasks = Tasks(server.name)
         self._hub = hub
         self._redact = around.redact
+        self._apart = around.apart
+        self._words = ""
+        """What it last said to nobody in particular: as it died, or instead of an answer."""
         self._auth = auth
         self.credentials, self.signing = proofs_of(server, auth, around, self._tasks)
         """What proves the gateway to it, and how people sign in to it where they can."""
@@ -93,6 +97,12 @@ class Upstream:
     @property
     def status(self) -> Status:
         return self._life.status
+
+    @property
+    def problem(self) -> str | None:
+        """Its last error as its owner is told of it, in its own words too."""
+        error = self.status.last_error
+        return error if error is None else error.replace(UNTOLD, f": {self._fit_to_say(self._words)}")
 
     @property
     def offered(self) -> bool:
@@ -179,6 +189,26 @@ class Upstream:
     def lost(self, reason: str) -> None:
         self._stop_watching()
         self._life.lost(self._fit_to_say(reason))
+
+    def confide(self, words: str) -> bool:
+        """Where clients are told apart its words are its owner's: they may be about any client."""
+        new, self._words = words != self._words, words
+        apart = self._apart()
+        if apart and new:
+            log.warning("[%s] its last words: %s", self.name, self._fit_to_say(words))
+        return apart
+
+    def _told_to_all(self, error: Unavailable) -> str:
+        """Of a call that was refused for want of a sign-in: what the server said of it is its client's."""
+        if not self.confide(error.message.removeprefix(f"{self.name}: ")):
+            return error.message
+        return f"{self.name}: wants the gateway to sign in (HTTP {error.http_status}){UNTOLD}"
+
+    def hush(self) -> None:
+        """From now on clients are told apart."""
+        status, words = self.status, self._fit_to_say(self._words)
+        if words and words in (error := status.last_error or ""):
+            self._life.set(status.state, error[: error.index(words)].rstrip(": '") + UNTOLD)
 
     def _fit_to_say(self, problem: str) -> str:
         """To people and clients: a server's words may hold anything."""
@@ -390,7 +420,7 @@ class Upstream:
             else:
                 error.say(self._fit_to_say(error.message))
                 if self._wants_sign_in(error):
-                    self._life.set("needs_auth", error.message)
+                    self._life.set("needs_auth", self._told_to_all(error))
             raise
         finally:
             self._running -= 1

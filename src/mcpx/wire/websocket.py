@@ -251,6 +251,12 @@ class WebSocket(asyncio.Protocol):
         fields = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.raw_items()]
         return Refused(answer.status_code, Headers.of(fields), bytes(answer.body))
 
+    @property
+    def parting(self) -> str:
+        """What the peer said as it closed."""
+        received = self._protocol.close_rcvd
+        return "" if received is None else received.reason
+
     def _reason(self, exc: Exception | None) -> str:
         protocol = self._protocol
         if self._why:
