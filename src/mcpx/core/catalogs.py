@@ -42,6 +42,8 @@ SPECIAL_OFFERS = 100_000
 MOST_GIVEN = 100_000
 GIVEN_CHARACTERS = 2**24
 """Names that stay with their owners though these may be gone: so many, and so long in all; then only what is there."""
+MOST_VIEWERS = 1_000
+"""Of whom it is remembered what they find."""
 TRIES = 2
 """Buildings that are waited for: the one under way, and the one for what has changed since it began."""
 
@@ -92,6 +94,9 @@ class Catalogs:
         """Who offers some callers something else; None: to be looked up."""
         self._special: dict[tuple[int, ...], _Special] = {}
         self._shown: dict[int, Catalog] = {}
+        self._narrowed: dict[tuple[str | None, str], Catalog] = {}
+        """What those find, by profile and principal, who are offered what everybody is and do not see all of it; until
+        something changes."""
         self._given: Given = {}
         self._given_characters = 0
         self._warned: set[str] = set()
@@ -174,9 +179,17 @@ class Catalogs:
 
     def of(self, caller: Caller) -> Catalog:
         """What this caller finds."""
+        viewer = (caller.profile, caller.principal)
+        if self._narrowed and (found := self._narrowed.get(viewer)) is not None and self._is_like_all(caller):
+            return found
         sight = self._sight(caller)
         whole = self._whole_of(caller)
-        return whole if sight is None else self._narrowing.of(whole, sight)
+        if sight is None:
+            return whole
+        found = self._narrowing.of(whole, sight)
+        if whole is self._shared and not found.blank and not self._stale and len(self._narrowed) < MOST_VIEWERS:
+            self._narrowed[viewer] = found
+        return found
 
     def nothing_yet(self, caller: Caller) -> asyncio.Task[None] | None:
         """What a call must wait for because nothing can be found before it is done."""
@@ -196,7 +209,7 @@ class Catalogs:
     def _whole_of(self, caller: Caller) -> Catalog:
         """For almost everybody the shared one, at the cost of one look."""
         shared = self.shared
-        if self._varying == () or caller.solo or not caller.answers:
+        if self._is_like_all(caller):
             return shared
         special = self._special_of(caller)
         if special is None:
@@ -209,6 +222,10 @@ class Catalogs:
             else:
                 special.building = self._tasks.start(self._build_special(special, recipe))
         return special.catalog or shared
+
+    def _is_like_all(self, caller: Caller) -> bool:
+        """Whether it is known at a look that this caller is offered what everybody is."""
+        return self._varying == () or caller.solo or not caller.answers
 
     def _special_of(self, caller: Caller) -> _Special | None:
         """None: this caller is offered what everybody is."""
@@ -231,7 +248,7 @@ class Catalogs:
             special.building = None
 
     def _building_for(self, caller: Caller | None) -> asyncio.Task[None] | None:
-        if caller is None or self._varying == () or caller.solo or not caller.answers:
+        if caller is None or self._is_like_all(caller):
             return None
         special = self._special_of(caller)
         return None if special is None else special.building
@@ -255,6 +272,7 @@ class Catalogs:
 
     def _is_otherwise(self) -> None:
         self.changes += 1
+        self._narrowed.clear()
 
     def looked_at_otherwise(self) -> None:
         """What callers see of it may have changed."""

@@ -149,13 +149,14 @@ class CallersView:
                 offer.name,
                 call,
                 params,
-                lambda: self._of_now(source, offer).call(call, params, repeatable=harmless),
+                lambda: source.call(call, params, repeatable=harmless),
                 offer,
             )
         return _as_called(made, offer) if source.pinned else made
 
     def _of_now(self, source: Source, offer: Offer) -> Source:
-        """Where a call goes that may have waited, for somebody's yes or its turn: not to what is held back by now."""
+        """Whose answer may be given again to a call that may have waited: not that of what is held back by now. What is
+        really called is looked at by its server's own upstream, at the last moment."""
         kind = offer.kind
         if (
             source.pinned

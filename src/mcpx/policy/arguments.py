@@ -50,7 +50,7 @@ CONTAINER = _Container()
 
 
 class Condition(Protocol):
-    def holds(self, arguments: Json, *, strict: bool) -> bool:
+    def holds(self, arguments: Json, strict: bool) -> bool:
         """`strict`: every value must match, not just one of them. Raises `Unjudged`."""
         ...
 
@@ -120,7 +120,7 @@ def is_much(arguments: object) -> bool:
     return False
 
 
-def hold(conditions: tuple[Condition, ...], arguments: object, *, allows: bool) -> bool:
+def hold(conditions: tuple[Condition, ...], arguments: object, allows: bool) -> bool:
     """Whether all of them hold. `allows`: for a rule that lets a call through; doubt speaks against it then."""
     if arguments is None:
         arguments = {}
@@ -128,7 +128,7 @@ def hold(conditions: tuple[Condition, ...], arguments: object, *, allows: bool) 
         return not allows
     for condition in conditions:
         try:
-            if not condition.holds(arguments, strict=allows):
+            if not condition.holds(arguments, allows):
                 return False
         except (Unjudged, RecursionError):
             if allows:
@@ -143,7 +143,7 @@ class Glob:
         self._only = self._patterns.only
         self._plain = name != ANYTHING and "." not in name
 
-    def holds(self, arguments: Json, *, strict: bool) -> bool:
+    def holds(self, arguments: Json, strict: bool) -> bool:
         if self._plain and isinstance(text := arguments.get(self._name), str) and len(text) < STEPS:
             only = self._only  # as nearly always
             return self._patterns.decides(text)[0] if only is None else bool(only(text))
@@ -242,7 +242,7 @@ class Expression:
         self._parsed: Any = jmespath.compile(text).parsed
         self._plain = name != ANYTHING and "." not in name
 
-    def holds(self, arguments: Json, *, strict: bool) -> bool:
+    def holds(self, arguments: Json, strict: bool) -> bool:
         if self._plain and self._name not in arguments:
             return False
         values = [arguments] if self._name == ANYTHING else list(_named(self._name, arguments))

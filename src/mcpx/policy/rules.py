@@ -148,7 +148,7 @@ class Rule:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
         allows = self.effect == "allow"
         for arguments in readings:
-            if hold(self.conditions, arguments, allows=allows) is not allows:
+            if hold(self.conditions, arguments, allows) is not allows:
                 return not allows
         return allows
 

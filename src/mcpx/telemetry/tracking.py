@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CANCELLED = "cancelled"
+WISH = b"x-request-id"
+"""The header in which a client says an id of its own."""
 
 
 class Tracker:
@@ -30,7 +32,7 @@ class Tracker:
         self.attends = attends
 
     def begin(self, message: Json, headers: Headers | None, carrier: str) -> Request:
-        wanted = headers.get("x-request-id") if headers is not None else None
+        wanted = headers.get("x-request-id") if headers is not None and WISH in headers.first else None
         request = Request(wanted, carrier)
         REQUEST.set(request)
         if not self.attends:

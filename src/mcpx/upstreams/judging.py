@@ -34,6 +34,17 @@ class Judging:
         self._readings: dict[_Place, asyncio.Task[str | None]] = {}
         """One for all calls that wait for it."""
 
+    def passes(self, lease: Lease) -> bool:
+        """Whether a call of a tool may be sent at once, for nothing of what is listed is held back; if not, `admit`
+        tells."""
+        link, call, admission = lease.link, lease.call, self._book.admission
+        if self._readings or call.method != "tools/call" or "tools" not in link.told or link in self._book.held:
+            return False
+        if admission is None or not admission.shown or (call.caller.answers and link.modern):
+            return False
+        common = self._book.common
+        return self._book.of(call.caller) is common and admission.admitted(common) is common
+
     async def admit(self, lease: Lease, params: Json) -> None:
         """Returns when the call may be sent, at once; what it raises is the answer, and the lease is over then."""
         kind, name = _target(lease.call.method, params)

@@ -445,7 +445,7 @@ class Upstream:
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:
-                if self.pinned:
+                if self.pinned and not self._judging.passes(lease):
                     await self._judging.admit(lease, params)
                 return await lease.run(params)
         if not self.server.enabled:
