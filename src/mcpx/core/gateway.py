@@ -92,7 +92,7 @@ class Gateway:
         self.bus = Bus()
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""
-        self.relay = Relay(self.bus, lambda: self.generation.warden)
+        self.relay = Relay(self.bus, self)
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
         gate = Gate(STARTS_AT_ONCE)

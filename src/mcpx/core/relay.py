@@ -7,7 +7,7 @@ nobody who listens, a call is forwarded and nothing else. No way round exists: t
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import Denied, RpcError
@@ -15,7 +15,7 @@ from mcpx.model.events import Bus, CallBegins, CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
 
 if TYPE_CHECKING:
-    from mcpx.policy.warden import Warden
+    from mcpx.core.generation import Generation
 
 OURS = "mcpx"
 """The server that the gateway's own tools belong to."""
@@ -23,33 +23,41 @@ OURS = "mcpx"
 Forward = Callable[[], Awaitable[Json]]
 
 
+class House(Protocol):
+    """Whose calls pass here; the gateway."""
+
+    @property
+    def generation(self) -> "Generation": ...
+
+
 class Relay:
-    def __init__(self, bus: Bus, warden: "Callable[[], Warden | None]") -> None:
-        """`warden`: that of the configuration of now; a rule counts from the moment it is taken up."""
+    def __init__(self, bus: Bus, house: "House") -> None:
+        """`house`: whose configuration of now counts; a rule does from the moment it is taken up."""
         self._bus = bus
-        self._warden = warden
+        self._house = house
 
     def __call__(
         self, server: str, name: str, call: Call, params: Json, forward: Forward, offer: Offer | None = None
     ) -> Awaitable[Json]:
         """`name` is what the server itself calls the target; the real one, not the tool of a surface that led to it."""
-        if self._warden() is None and not self._bus.heard(CallFinished):
+        if self._house.generation.warden is None and CallFinished not in self._bus.listeners:
             return forward()
         return self._passing(Passage(server, name, offer, call, params), forward)
 
     def _look_again(self, passage: Passage) -> None:
         """It has waited for its turn, or for somebody's word, while rules may have changed."""
-        if (warden := self._warden()) is not None:
+        if (warden := self._house.generation.warden) is not None:
             warden.look_again(passage)
 
     async def _passing(self, passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()
-        if self._bus.heard(CallBegins):
+        listeners = self._bus.listeners
+        if CallBegins in listeners:
             self._bus.publish(CallBegins(passage))
         outcome: Outcome = "ok"
         code: int | None = None
         try:
-            if (warden := self._warden()) is None:
+            if (warden := self._house.generation.warden) is None:
                 result = await forward()
             else:
                 result = await warden.guard(passage, forward, self._look_again)
@@ -69,5 +77,5 @@ class Relay:
             outcome = "error"
             raise
         finally:
-            if self._bus.heard(CallFinished):
+            if CallFinished in listeners:
                 self._bus.publish(CallFinished(passage, time.perf_counter() - began, outcome, code))

@@ -279,7 +279,9 @@ class PostStream:
             elif isinstance(error, Denied) and error.http_status is not None:
                 refuse(exchange, reply, error, self._named())
             else:
-                exchange.reply(200 if self.name else _status(reply), encoded(reply), headers=self._named())
+                # An id is made of letters and digits (`model.requests`), so it can stand in a header as it is.
+                line = b"" if self.request_id is None else b"mcpx-request-id: %b\r\n" % self.request_id.encode()
+                exchange.reply(200 if self.name else _status(reply), encoded(reply), line=line)
             return
         self._write(Parcel(encoded(reply)))
         self._end()

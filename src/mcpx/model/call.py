@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mcpx.model.requests import Request
 
 Json = dict[str, Any]
+Value = Json | list[Any] | str | int | float | bool | None
+"""Anything that JSON can say."""
 
 
 def as_object(value: Any) -> Json:

@@ -184,27 +184,28 @@ Listener = Callable[[Any], None]
 
 class Bus:
     def __init__(self) -> None:
-        self._listeners: dict[type, list[Listener]] = {}
+        self.listeners: dict[type, list[Listener]] = {}
+        """By kind: what nobody hears need not be made."""
 
     def subscribe(self, listener: Listener, *kinds: type) -> None:
         """`listener` hears every event of these kinds."""
         for kind in kinds:
-            self._listeners.setdefault(kind, []).append(listener)
+            self.listeners.setdefault(kind, []).append(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        for kind, listeners in list(self._listeners.items()):
+        for kind, listeners in list(self.listeners.items()):
             rest = [other for other in listeners if other != listener]
             if rest:
-                self._listeners[kind] = rest
+                self.listeners[kind] = rest
             else:
-                del self._listeners[kind]
+                del self.listeners[kind]
 
     def heard(self, kind: type) -> bool:
         """Whether anybody listens for that: what nobody hears need not be made."""
-        return kind in self._listeners
+        return kind in self.listeners
 
     def publish(self, event: Event) -> None:
-        for listener in self._listeners.get(type(event), ()):
+        for listener in self.listeners.get(type(event), ()):
             try:
                 listener(event)
             except Exception:

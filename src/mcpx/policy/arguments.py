@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-from mcpx.model.call import Json, as_object, is_array, is_object
+from mcpx.model.call import Json, Value, as_object, is_array, is_object
 from mcpx.policy.patterns import Patterns
 from mcpx.wire import codec
 
@@ -67,10 +67,10 @@ def _condition(name: str, its: Any) -> Condition:
     return Glob(name, [text_of(pattern)[0] for pattern in patterns])
 
 
-def readings(arguments: object, tool: Json) -> tuple[object, ...]:
+def readings(arguments: Value, tool: Json) -> tuple[Value, ...]:
     """The arguments as they are; and, where a text has an array or object in it as JSON, as a server may read them that
     takes it for that, as those of the official Python SDK do unless the parameter is a text. `tool`: its definition."""
-    if not is_object(arguments):
+    if not isinstance(arguments, dict):
         return (arguments,)
     read: Json = {}
     for name, value in arguments.items():
@@ -95,9 +95,9 @@ def _inside(text: str) -> Any:
         return None
 
 
-def is_much(arguments: object) -> bool:
+def is_much(arguments: Value) -> bool:
     """Whether a condition may have much to look at in them; a quick look, at little of it."""
-    if is_object(arguments) and len(arguments) < 16:  # as nearly always: a few words
+    if isinstance(arguments, dict) and len(arguments) < 16:  # as nearly always: a few words
         for value in arguments.values():
             if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > LETTERS * 16):
                 break
@@ -120,11 +120,11 @@ def is_much(arguments: object) -> bool:
     return False
 
 
-def hold(conditions: tuple[Condition, ...], arguments: object, allows: bool) -> bool:
+def hold(conditions: tuple[Condition, ...], arguments: Value, allows: bool) -> bool:
     """Whether all of them hold. `allows`: for a rule that lets a call through; doubt speaks against it then."""
     if arguments is None:
         arguments = {}
-    if not is_object(arguments):
+    if not isinstance(arguments, dict):
         return not allows
     for condition in conditions:
         try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Literal, NamedTuple
 
 from mcpx.config import Policy, PolicyRule
-from mcpx.model.call import Json, as_object
+from mcpx.model.call import Json, Value, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
@@ -110,6 +110,7 @@ class Rule:
     def __init__(self, index: int, rule: PolicyRule) -> None:
         self.label = f"rule {index}"
         self.effect: Effect = rule.effect
+        self._allows = rule.effect == "allow"
         self.reason = rule.reason
         self.conditions = () if rule.arguments is None else conditions_of(rule.arguments)
         self.argument_names = () if rule.arguments is None else tuple(rule.arguments)
@@ -144,13 +145,12 @@ class Rule:
             return "the tool does not destroy anything" if self._destructive else "the tool may destroy something"
         return None
 
-    def holds(self, readings: tuple[object, ...]) -> bool:
+    def holds(self, readings: tuple[Value, ...]) -> bool:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
-        allows = self.effect == "allow"
         for arguments in readings:
-            if hold(self.conditions, arguments, allows) is not allows:
-                return not allows
-        return allows
+            if hold(self.conditions, arguments, self._allows) is not self._allows:
+                return not self._allows
+        return self._allows
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
@@ -305,7 +305,7 @@ class Rules:
         return mask
 
 
-def arguments_of(passage: Passage) -> object:
+def arguments_of(passage: Passage) -> Value:
     """The arguments as they will be acted on: a local command fills in its defaults after it was let through."""
     given = passage.params.get("arguments")
     if passage.server != COMMANDS or passage.offer is None:
@@ -317,7 +317,7 @@ def arguments_of(passage: Passage) -> object:
     return with_defaults(as_object(passage.offer.definition.get("inputSchema")), as_object(given))
 
 
-def readings_of(passage: Passage) -> tuple[object, ...]:
+def readings_of(passage: Passage) -> tuple[Value, ...]:
     """The arguments as whoever is called may read them; a local command takes them as they are."""
     if passage.server == COMMANDS or passage.offer is None:
         return (arguments_of(passage),)

@@ -78,12 +78,16 @@ class Warden:
     def guard(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then. What had to wait is looked at `again`
         before it is."""
-        if self.rules is None:
-            return self._limited(passage, forward, again)
-        left = self.rules.left(passage)
-        if left.takes_long(passage):
-            return self._guard_in_turns(left, passage, forward, again)
-        return self._judged(passage, forward, again, left.decide(passage), left.hidden)
+        rules, limits = self.rules, self.limits
+        if rules is not None:
+            left = rules.left(passage)
+            if left.takes_long(passage):
+                return self._guard_in_turns(left, passage, forward, again)
+            rule = left.decide(passage)
+            if rule.effect != "allow" or "requestState" in passage.params:
+                return self._judged(passage, forward, again, rule, left.hidden)
+            passage.rule = rule.label
+        return forward() if limits is None else limits.passing(passage, forward, again)
 
     async def _guard_in_turns(self, left: Left, passage: Passage, forward: Forward, again: Again) -> Json:
         rule = await left.decide_in_turns(passage)

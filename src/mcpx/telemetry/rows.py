@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from itertools import islice
 from typing import Any, Final, Literal, TypeVar
 
-from mcpx.model.call import Caller, Json, is_array, is_object
+from mcpx.model.call import Caller, Json, Value, is_array, is_object
 from mcpx.model.events import CallFinished, Outcome, Passage
 from mcpx.model.redaction import is_secret_name
 from mcpx.telemetry.targets import HIDDEN, LONGEST, session_mark, target_of
@@ -137,11 +137,11 @@ class Rows:
     def _rule(self, rule: str) -> bytes:
         return self._rules.keep(rule, self._part({"rule": rule[:LONGEST]}))
 
-    def _given(self, arguments: object) -> tuple[bytes, bool]:
+    def _given(self, arguments: Value) -> tuple[bytes, bool]:
         """What is told of arguments, and whether nothing in it must be left out."""
         if self._arguments == "values":
             return _unread({"arguments": _Values().told(arguments)}), self._redactor is None
-        if not is_object(arguments):
+        if not isinstance(arguments, dict):
             return b',"arguments":"%b"' % _kind(arguments).encode(), True
         if len(arguments) > MOST_VALUES:
             return _unread({"arguments": _shape(arguments)}), self._redactor is None

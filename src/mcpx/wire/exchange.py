@@ -231,14 +231,16 @@ class Exchange:
         body: bytes = b"",
         content_type: str | None = "application/json",
         headers: Sequence[tuple[str, str]] = (),
+        *,
+        line: bytes = b"",
     ) -> None:
-        """The whole answer."""
+        """The whole answer. `line`: one more header, as it goes out."""
         connection = self._connection
         if connection is None:
             return
         if self._streaming:
             raise RuntimeError("the answer has already begun")
-        head = status_line(status, content_type if body else None)
+        head = status_line(status, content_type if body else None) + line
         if headers:
             head += encode_headers(headers)
         if not self._keep or self._http10:
