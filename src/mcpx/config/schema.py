@@ -216,12 +216,12 @@ class Config:
 
     @property
     def guarded(self) -> bool:
-        """Whether anything stands between callers and what is offered: a profile, a rule, a limit."""
+        """Whether anything stands between callers and what is offered: a profile, a rule, a limit, a pin."""
         return bool(
             self.profiles
             or self.policy != Policy()
             or self.server.limits is not None
-            or any(server.limits is not None for server in self.mcp_servers)
+            or any(server.limits is not None or server.trust != "open" for server in self.mcp_servers)
         )
 
     @property

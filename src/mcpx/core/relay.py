@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from mcpx.model.call import Call, Json
-from mcpx.model.errors import Denied, RpcError
+from mcpx.model.errors import Denied, NotFound, RpcError
 from mcpx.model.events import Bus, CallBegins, CallFinished, Outcome, Passage
 from mcpx.model.offer import Offer
 
@@ -67,6 +67,12 @@ class Relay:
         except Denied as error:
             outcome, code = "denied", error.code
             raise
+        except NotFound as error:
+            outcome, code = "error", error.code
+            if (offer := passage.offer) is None:
+                raise
+            # It turned out to be held back, or gone, on its way: by the name that the client knows.
+            raise NotFound(offer.kind.removesuffix("s"), offer.public) from None
         except RpcError as error:
             outcome, code = "error", error.code
             raise

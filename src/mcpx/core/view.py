@@ -135,7 +135,7 @@ class CallersView:
         ttl = source.cache_ttl_of(offer.name) if offer.kind == "tools" else None
         if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
             answers = self._gateway.answers
-            made = self._gateway.relay(
+            return self._gateway.relay(
                 offer.server,
                 offer.name,
                 call,
@@ -143,16 +143,14 @@ class CallersView:
                 lambda: answers.of(self._of_now(source, offer), offer.name, ttl, call, params),
                 offer,
             )
-        else:
-            made = self._gateway.relay(
-                offer.server,
-                offer.name,
-                call,
-                params,
-                lambda: source.call(call, params, repeatable=harmless),
-                offer,
-            )
-        return _as_called(made, offer) if source.pinned else made
+        return self._gateway.relay(
+            offer.server,
+            offer.name,
+            call,
+            params,
+            lambda: source.call(call, params, repeatable=harmless),
+            offer,
+        )
 
     def _of_now(self, source: Source, offer: Offer) -> Source:
         """Whose answer may be given again to a call that may have waited: not that of what is held back by now. What is
@@ -197,14 +195,6 @@ class CallersView:
         return self._gateway.relay(
             server, uri, call, call.params, lambda: source.unsubscribe(self._caller, uri, call.params)
         )
-
-
-async def _as_called(made: Awaitable[Json], offer: Offer) -> Json:
-    """What turns out to be held back when its server is there is unknown by the name that the client called."""
-    try:
-        return await made
-    except NotFound:
-        raise NotFound(NOUNS[offer.kind], offer.public) from None
 
 
 def _unknown_resource(uri: str, call: Call) -> NotFound:

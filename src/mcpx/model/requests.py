@@ -1,7 +1,7 @@
 """Which request of a client something belongs to: an id for people, and the trace it is part of (W3C Trace Context).
 
-Promise: an id is short, unique over processes, and tells nothing of other requests. It is made when somebody asks for
-it; a request that goes well and that nobody follows never has one. `REQUEST` and `SPAN` belong to the task that answers
+Promise: an id is short, unique over processes, and tells nothing of other requests. A request that goes well and that
+nobody follows never has one. `REQUEST` and `SPAN` belong to the task that answers
 a request and to what it starts; they are set only while requests are followed (JSON logs, audit, traces).
 """
 
@@ -114,13 +114,14 @@ class Span(Trace):
 class Request:
     """One request of a client that is being followed."""
 
-    __slots__ = ("_id", "caller", "carrier", "given", "over", "span", "trace_id")
+    __slots__ = ("caller", "carrier", "given", "id", "over", "span", "trace_id")
 
     def __init__(self, wanted: str | None = None, carrier: str = "") -> None:
         """`wanted`: the id its client gave it."""
-        self._id = None if wanted is None else clean(wanted)
-        self.given = self._id is not None
+        own = None if wanted is None else clean(wanted)
+        self.given = own is not None
         """The id is its client's own word."""
+        self.id = f"{random.getrandbits(64):016x}" if own is None else own
         self.carrier = carrier
         """`stdio`, `http`, `sse` or `websocket`."""
         self.caller: Caller | None = None
@@ -128,12 +129,6 @@ class Request:
         self.over = False
         self.span: Span | None = None
         self.trace_id: str | None = None
-
-    @property
-    def id(self) -> str:
-        if self._id is None:
-            self._id = new_id()
-        return self._id
 
 
 def clean(wanted: str | None) -> str | None:

@@ -29,6 +29,7 @@ LETTERS = 64
 
 
 _OPENING = frozenset("[{")
+_CONTAINERS = frozenset((dict, list))
 
 
 class Unjudged(Exception):
@@ -99,7 +100,7 @@ def is_much(arguments: Value) -> bool:
     """Whether a condition may have much to look at in them; a quick look, at little of it."""
     if isinstance(arguments, dict) and len(arguments) < 16:  # as nearly always: a few words
         for value in arguments.values():
-            if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > LETTERS * 16):
+            if type(value) in _CONTAINERS or (isinstance(value, str) and len(value) > LETTERS * 16):
                 break
         else:
             return False

@@ -12,7 +12,7 @@ secret by their name or known to be secrets, and long ones.
 import time
 from collections.abc import Hashable, Mapping
 from itertools import islice
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mcpx.model.call import Caller, Json, Value, is_array, is_object
 from mcpx.model.events import CallFinished, Outcome, Passage
@@ -31,10 +31,8 @@ REMEMBERED = 1_000
 LONGEST_PART = 2_000
 """Bytes of a part that is remembered."""
 
-_ENDINGS: Final[dict[Outcome, bytes]] = {
-    outcome: b',"decision":"%b","outcome":"%b"' % (b"denied" if outcome == "denied" else b"allowed", outcome.encode())
-    for outcome in ("ok", "tool_error", "error", "cancelled", "denied")
-}
+_Ending = tuple[str | None, Outcome, int | None]
+"""Rule, outcome, code."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -62,7 +60,7 @@ class Rows:
         self._callers: Parts[Hashable] = Parts()
         self._targets: Parts[tuple[str, str, str, bool]] = Parts()
         self._shapes: Parts[tuple[object, ...]] = Parts()
-        self._rules: Parts[str] = Parts()
+        self._endings: Parts[_Ending] = Parts()
 
     def now(self) -> bytes:
         moment = int(time.time() * 1000)
@@ -87,21 +85,18 @@ class Rows:
         who = self._callers.get(caller.session) or self._who(caller)
         key = (call.method, passage.server, passage.name, passage.offer is None)
         what = self._targets.get(key) or self._what(passage, key)
-        rule = b"" if passage.rule is None else self._rules.get(passage.rule) or self._rule(passage.rule)
+        end = (passage.rule, event.outcome, event.code)
+        ending = self._endings.get(end) or self._end(end)
         given = b""
         if self._arguments != "none" and "arguments" in passage.params:
             given, known = self._given(passage.params["arguments"])
             clean = clean and known
-        code = b"" if event.code is None else b',"code":%d' % event.code
         took = b',"ms":%.1f}\n' % (event.seconds * 1000)
-        outcome = _ENDINGS[event.outcome]
-        return b"".join(
-            (b'{"time":"', now, b'","event":"call"', id, who, what, given, rule, outcome, code, took)
-        ), clean
+        return b"".join((b'{"time":"', now, b'","event":"call"', id, who, what, given, ending, took)), clean
 
     def _forget(self, edition: int) -> None:
         self._edition = edition
-        for parts in (self._callers, self._targets, self._shapes, self._rules):
+        for parts in (self._callers, self._targets, self._shapes, self._endings):
             parts.clear()
 
     # Parts -------------------------------------------------------------------------------------------------------
@@ -134,8 +129,11 @@ class Rows:
         part = self._part(told)
         return self._targets.keep(key, part) if len(passage.name) <= LONGEST else part
 
-    def _rule(self, rule: str) -> bytes:
-        return self._rules.keep(rule, self._part({"rule": rule[:LONGEST]}))
+    def _end(self, end: "_Ending") -> bytes:
+        rule, outcome, code = end
+        told: Json = {} if rule is None else {"rule": rule[:LONGEST]}
+        told |= {"decision": "denied" if outcome == "denied" else "allowed", "outcome": outcome}
+        return self._endings.keep(end, self._part(told if code is None else {**told, "code": code}))
 
     def _given(self, arguments: Value) -> tuple[bytes, bool]:
         """What is told of arguments, and whether nothing in it must be left out."""

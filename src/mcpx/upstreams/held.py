@@ -17,25 +17,25 @@ class HeldLists:
     def __init__(self, account: Account) -> None:
         self._account = account
         """Where each list stands under its link and kind."""
-        self._by_link: dict[Link, Offers] = {}
+        self.by_link: dict[Link, Offers] = {}
         self._gone: Link | None = None
         """The last of them that was let go."""
 
     def __iter__(self) -> Iterator[Offers]:
-        return iter(self._by_link.values())
+        return iter(self.by_link.values())
 
     def __contains__(self, link: Link) -> bool:
-        return link in self._by_link
+        return link in self.by_link
 
     def of(self, link: Link) -> Offers | None:
-        return self._by_link.get(link)
+        return self.by_link.get(link)
 
     def keep(self, link: Link, listed: Offers, admission: Admission) -> bool:
         """Whether something of it is held back, or was."""
-        offers: Offers = {**self._by_link.get(link, {}), **listed}
+        offers: Offers = {**self.by_link.get(link, {}), **listed}
         if admission.admitted(offers) is offers:
             return self.drop(link)
-        self._by_link[link] = offers
+        self.by_link[link] = offers
         return True
 
     def read_by_all(self, link: Link) -> None:
@@ -45,14 +45,14 @@ class HeldLists:
             self.drop(self._gone)
 
     def link_gone(self, link: Link) -> None:
-        if link in self._by_link:
+        if link in self.by_link:
             if self._gone is not None:
                 self.drop(self._gone)
             self._gone = link
 
     def drop(self, link: Link) -> bool:
         """Whether there was something."""
-        offers = self._by_link.pop(link, None)
+        offers = self.by_link.pop(link, None)
         for kind in offers or ():
             self._account.drop((link, kind))
         if link is self._gone:

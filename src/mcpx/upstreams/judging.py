@@ -38,9 +38,9 @@ class Judging:
         """Whether a call of a tool may be sent at once, for nothing of what is listed is held back; if not, `admit`
         tells."""
         link, call, admission = lease.link, lease.call, self._book.admission
-        if self._readings or call.method != "tools/call" or "tools" not in link.told or link in self._book.held:
+        if self._readings or call.method != "tools/call" or "tools" not in link.told or link in self._book.held.by_link:
             return False
-        if admission is None or not admission.shown or (call.caller.answers and link.modern):
+        if admission is None or (link.modern and call.caller.answers):
             return False
         common = self._book.common
         return self._book.of(call.caller) is common and admission.admitted(common) is common
