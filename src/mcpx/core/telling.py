@@ -10,6 +10,7 @@ from mcpx.model.call import Json
 from mcpx.upstreams.upstream import Upstream
 
 BRIEF = ("status", "since", "last_error")
+"""What is told of a server to whoever does not see all of it."""
 WELL = ("connected", "disabled", "sleeping")
 
 
@@ -35,9 +36,7 @@ def health(upstreams: Mapping[str, Upstream], *, whole: bool = True) -> Json:
     told what was left out of their lists, nor what others do there."""
     servers = {name: _state(upstream) for name, upstream in upstreams.items()}
     if not whole:
-        servers = {
-            name: {key: told[key] for key in ("status", "since", "last_error")} for name, told in servers.items()
-        }
+        servers = {name: {key: told[key] for key in BRIEF} for name, told in servers.items()}
     good = all(entry["status"] in WELL for entry in servers.values())
     return {"status": "ok" if good else "degraded", "servers": servers}
 
