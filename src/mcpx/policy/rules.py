@@ -147,10 +147,11 @@ class Rule:
 
     def holds(self, readings: tuple[Value, ...]) -> bool:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
+        allows = self._allows
         for arguments in readings:
-            if hold(self.conditions, arguments, self._allows) is not self._allows:
-                return not self._allows
-        return self._allows
+            if hold(self.conditions, arguments, allows) is not allows:
+                return not allows
+        return allows
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""

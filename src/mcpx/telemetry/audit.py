@@ -74,8 +74,8 @@ class AuditLog:
     # What happens ------------------------------------------------------------------------------------------------
 
     def _finished(self, event: CallFinished) -> None:
-        now = self._rows.now()
-        self._trail.add(*self._rows.of(event, now), now)
+        line, clean = self._rows.of(event)
+        self._trail.add(line, clean)
 
     def _turned_away(self, event: DoorRefused) -> None:
         key = (event.reason, event.address)
@@ -92,26 +92,29 @@ class AuditLog:
         self._told_at = time.monotonic()
         refused, self._refused = self._refused, {}
         for (reason, address), count in refused.items():
-            row: Json = {"time": self._now(), "event": "refused", "reason": reason, "address": address, "count": count}
+            row: Json = {
+                "time": self._rows.now(),
+                "event": "refused",
+                "reason": reason,
+                "address": address,
+                "count": count,
+            }
             self._write(row)
 
     def _reloaded(self, event: ConfigApplied) -> None:
         told: Json = {"by": event.by, "ok": event.ok, "plan": event.plan[:LONGEST_VALUE]}
-        self._write({"time": self._now(), "event": "reload", **told})
+        self._write({"time": self._rows.now(), "event": "reload", **told})
 
     def _approval(self, event: ApprovalChanged) -> None:
         facts = {key: getattr(event, key) for key in ("id", "state", "principal", "profile", "server", "name", "rule")}
         self._noted(Noted("approval", {**facts, "by": event.by or None}))
 
     def _noted(self, event: Noted) -> None:
-        row: Json = {"time": self._now(), "event": event.what}
+        row: Json = {"time": self._rows.now(), "event": event.what}
         for key, value in event.facts.items():
             if value is not None:
                 row[key] = value[:LONGEST] if isinstance(value, str) else value
         self._write(row)
 
     def _write(self, row: Json) -> None:
-        self._trail.write(row, row["time"])
-
-    def _now(self) -> str:
-        return self._rows.now().decode()
+        self._trail.write(row)

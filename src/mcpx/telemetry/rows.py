@@ -29,7 +29,7 @@ DEEPEST = 5
 REMEMBERED = 1_000
 """Parts of each kind."""
 LONGEST_PART = 2_000
-"""Bytes of a part that is remembered."""
+"""Characters of a part that is remembered."""
 
 _Ending = tuple[str | None, Outcome, int | None]
 """Rule, outcome, code."""
@@ -37,10 +37,10 @@ _Ending = tuple[str | None, Outcome, int | None]
 K = TypeVar("K", bound=Hashable)
 
 
-class Parts(dict[K, bytes]):
+class Parts(dict[K, str]):
     """Parts of rows by what they were made of."""
 
-    def keep(self, key: K, part: bytes) -> bytes:
+    def keep(self, key: K, part: str) -> str:
         if len(part) <= LONGEST_PART:
             if len(self) >= REMEMBERED:
                 self.clear()
@@ -56,43 +56,43 @@ class Rows:
         """Of the redactor, when the parts were made."""
         self._moment: int = 0
         self._second: int = 0
-        self._now = self._date = b""
+        self._now = self._date = ""
         self._callers: Parts[Hashable] = Parts()
         self._targets: Parts[tuple[str, str, str, bool]] = Parts()
         self._shapes: Parts[tuple[object, ...]] = Parts()
         self._endings: Parts[_Ending] = Parts()
 
-    def now(self) -> bytes:
+    def now(self) -> str:
         moment = int(time.time() * 1000)
         if moment != self._moment:
             second, rest = divmod(moment, 1000)
             if second != self._second:
                 self._second = second
-                self._date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-            self._moment, self._now = moment, b"%b.%03dZ" % (self._date, rest)
+                self._date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._moment, self._now = moment, f"{self._date}.{rest:03d}Z"
         return self._now
 
-    def of(self, event: CallFinished, now: bytes) -> tuple[bytes, bool]:
+    def of(self, event: CallFinished) -> tuple[bytes, bool]:
         """The row of a call, and whether nothing in it must be left out."""
         if self._redactor is not None and self._redactor.edition != self._edition:
             self._forget(self._redactor.edition)
-        passage = event.passage
+        passage, seconds, outcome, code = event
         call = passage.call
-        clean, id = True, b""
+        clean, id = True, ""
         if (request := call.request) is not None:
-            id, clean = b',"id":"%b"' % request.id.encode(), not request.given
+            clean, id = not request.given, f',"id":"{request.id}"'
         caller = call.caller
         who = self._callers.get(caller.session) or self._who(caller)
         key = (call.method, passage.server, passage.name, passage.offer is None)
         what = self._targets.get(key) or self._what(passage, key)
-        end = (passage.rule, event.outcome, event.code)
-        ending = self._endings.get(end) or self._end(end)
-        given = b""
+        given = ""
         if self._arguments != "none" and "arguments" in passage.params:
             given, known = self._given(passage.params["arguments"])
             clean = clean and known
-        took = b',"ms":%.1f}\n' % (event.seconds * 1000)
-        return b"".join((b'{"time":"', now, b'","event":"call"', id, who, what, given, ending, took)), clean
+        end = (passage.rule, outcome, code)
+        ending = self._endings.get(end) or self._end(end)
+        row = f'{{"time":"{self.now()}","event":"call"{id}{who}{what}{given}{ending},"ms":{seconds * 1000:.1f}}}\n'
+        return row.encode(), clean
 
     def _forget(self, edition: int) -> None:
         self._edition = edition
@@ -101,12 +101,12 @@ class Rows:
 
     # Parts -------------------------------------------------------------------------------------------------------
 
-    def _part(self, told: Json) -> bytes:
+    def _part(self, told: Json) -> str:
         """Members of the row, each with a comma before it."""
         line = codec.dump(told)
-        return b"," + (line if self._redactor is None else redacted(line, self._redactor))[1:-1]
+        return "," + (line if self._redactor is None else redacted(line, self._redactor))[1:-1].decode()
 
-    def _who(self, caller: Caller) -> bytes:
+    def _who(self, caller: Caller) -> str:
         key: Hashable = caller.session
         client = f"{_told(caller.client.get('name'))} {_told(caller.client.get('version'))}".strip()
         if key is None:
@@ -124,23 +124,23 @@ class Rows:
             told["session"] = session_mark(caller.session)
         return self._callers.keep(key, self._part(told))
 
-    def _what(self, passage: Passage, key: tuple[str, str, str, bool]) -> bytes:
+    def _what(self, passage: Passage, key: tuple[str, str, str, bool]) -> str:
         told = {"method": passage.method, "server": passage.server, "name": target_of(passage)}
         part = self._part(told)
         return self._targets.keep(key, part) if len(passage.name) <= LONGEST else part
 
-    def _end(self, end: "_Ending") -> bytes:
+    def _end(self, end: "_Ending") -> str:
         rule, outcome, code = end
         told: Json = {} if rule is None else {"rule": rule[:LONGEST]}
         told |= {"decision": "denied" if outcome == "denied" else "allowed", "outcome": outcome}
         return self._endings.keep(end, self._part(told if code is None else {**told, "code": code}))
 
-    def _given(self, arguments: Value) -> tuple[bytes, bool]:
+    def _given(self, arguments: Value) -> tuple[str, bool]:
         """What is told of arguments, and whether nothing in it must be left out."""
         if self._arguments == "values":
             return _unread({"arguments": _Values().told(arguments)}), self._redactor is None
         if not isinstance(arguments, dict):
-            return b',"arguments":"%b"' % _kind(arguments).encode(), True
+            return f',"arguments":"{_kind(arguments)}"', True
         if len(arguments) > MOST_VALUES:
             return _unread({"arguments": _shape(arguments)}), self._redactor is None
         key = (*arguments, *map(type, arguments.values()))
@@ -152,11 +152,11 @@ class Rows:
         return part, True
 
 
-def _unread(told: Json) -> bytes:
+def _unread(told: Json) -> str:
     try:
-        return b"," + codec.dump(told)[1:-1]
+        return "," + codec.dump(told)[1:-1].decode()
     except codec.Unencodable:
-        return b',"arguments":"unwritable"'
+        return ',"arguments":"unwritable"'
 
 
 def _shape(arguments: Mapping[str, object]) -> Json:

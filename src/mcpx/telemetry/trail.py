@@ -97,15 +97,14 @@ class Trail:
 
     # On the loop -------------------------------------------------------------------------------------------------
 
-    def write(self, row: Json, stamp: str) -> None:
-        """`stamp`: the time of the row, for a word on those before it that were dropped."""
+    def write(self, row: Json) -> None:
         try:
             line = codec.dump(row) + b"\n"
         except codec.Unencodable:
-            line = codec.dump({"time": stamp, "event": "unwritable"}) + b"\n"
-        self.add(line, False, stamp.encode())
+            line = codec.dump({"time": _now(), "event": "unwritable"}) + b"\n"
+        self.add(line, False)
 
-    def add(self, line: bytes, clean: bool, stamp: bytes) -> None:
+    def add(self, line: bytes, clean: bool) -> None:
         """A row as it is written. `clean`: it has no secret in it."""
         if not clean and self._redactor is not None:
             line = _Unread(line)
@@ -114,7 +113,7 @@ class Trail:
             self._lost[0] += 1
             return
         if self._dropped:
-            told = _dropped(stamp.decode(), self._dropped)
+            told = _dropped(self._dropped)
             self._gathered.append(told)
             self._taken += len(told)
             self._dropped = 0
@@ -160,7 +159,7 @@ class Trail:
             handle = self._opened()
             rows = batch
             if self._unwritten:
-                rows = [_dropped(strftime("%Y-%m-%dT%H:%M:%S.000Z", gmtime()), self._unwritten), *batch]
+                rows = [_dropped(self._unwritten), *batch]
             data = memoryview((b"\n" if self._torn else b"") + b"".join(rows))
             self._torn = True
             while data:
@@ -275,8 +274,12 @@ def redacted(line: bytes, redactor: Redacts) -> bytes:
     return codec.dump(told) + (b"\n" if line.endswith(b"\n") else b"")
 
 
-def _dropped(stamp: str, count: int) -> bytes:
-    return codec.dump({"time": stamp, "event": "dropped", "count": count}) + b"\n"
+def _dropped(count: int) -> bytes:
+    return codec.dump({"time": _now(), "event": "dropped", "count": count}) + b"\n"
+
+
+def _now() -> str:
+    return strftime("%Y-%m-%dT%H:%M:%S.000Z", gmtime())
 
 
 def older(file: Path, number: int) -> Path:
