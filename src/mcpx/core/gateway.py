@@ -495,15 +495,17 @@ class Gateway:
         if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
         catalog = self.catalogs.of(caller)
-        if self._annotations[0] is not catalog.whole:
-            self._annotations = (catalog.whole, {})
+        whole = catalog.whole
+        if self._annotations[0] is not whole:
+            self._annotations = (whole, {})
         known = self._annotations[1]
-        offer = catalog.whole.find("tools", tool)
-        if offer is None or not catalog.sees(offer):
+        offer = whole.find("tools", tool)
+        if offer is None:
             return None  # and not kept: there is no end of names that nobody has
         if tool not in known:
             known[tool] = era.param_headers(offer.definition.get("inputSchema"))
-        return known[tool]
+        wanted = known[tool]
+        return wanted if wanted and catalog.sees(offer) else None
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 
