@@ -121,22 +121,6 @@ def is_much(arguments: Value) -> bool:
     return False
 
 
-def hold(conditions: tuple[Condition, ...], arguments: Value, allows: bool) -> bool:
-    """Whether all of them hold. `allows`: for a rule that lets a call through; doubt speaks against it then."""
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        return not allows
-    for condition in conditions:
-        try:
-            if not condition.holds(arguments, allows):
-                return False
-        except (Unjudged, RecursionError):
-            if allows:
-                return False
-    return True
-
-
 class Glob:
     def __init__(self, name: str, patterns: list[str]) -> None:
         self._name = name

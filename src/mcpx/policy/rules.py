@@ -20,7 +20,7 @@ from mcpx.model.call import Json, Value, as_object
 from mcpx.model.events import Passage
 from mcpx.model.offer import Offer
 from mcpx.model.slices import Pace
-from mcpx.policy.arguments import conditions_of, hold, is_much, readings
+from mcpx.policy.arguments import Unjudged, conditions_of, is_much, readings
 from mcpx.policy.patterns import Patterns
 
 OURS: Final = "mcpx"
@@ -149,9 +149,22 @@ class Rule:
         """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
         allows = self._allows
         for arguments in readings:
-            if hold(self.conditions, arguments, allows) is not allows:
+            if self._all_hold({} if arguments is None else arguments) is not allows:
                 return not allows
         return allows
+
+    def _all_hold(self, arguments: Value) -> bool:
+        """Whether all conditions do; doubt speaks against letting a call through."""
+        if not isinstance(arguments, dict):
+            return not self._allows
+        for condition in self.conditions:
+            try:
+                if not condition.holds(arguments, self._allows):
+                    return False
+            except (Unjudged, RecursionError):
+                if self._allows:
+                    return False
+        return True
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
