@@ -28,6 +28,7 @@ EVENT_STREAM: Final = (
     ("x-accel-buffering", "no"),
 )
 REQUEST_ID: Final = "mcpx-request-id"
+NAMED: Final = REQUEST_ID.encode() + b": %b\r\n"
 """The header that tells the id of a request."""
 PING: Final = b": ping\n\n"
 RETRY_MS: Final = 500
@@ -280,7 +281,7 @@ class PostStream:
                 refuse(exchange, reply, error, self._named())
             else:
                 # An id is made of letters and digits (`model.requests`), so it can stand in a header as it is.
-                line = b"" if self.request_id is None else b"mcpx-request-id: %b\r\n" % self.request_id.encode()
+                line = b"" if self.request_id is None else NAMED % self.request_id.encode()
                 exchange.reply(200 if self.name else _status(reply), encoded(reply), line=line)
             return
         self._write(Parcel(encoded(reply)))
