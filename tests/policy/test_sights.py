@@ -251,10 +251,14 @@ def test_what_a_client_says_goes_to_the_servers_it_sees() -> None:
 
 
 def test_headers_of_a_tool_that_is_not_seen_are_not_checked() -> None:
+    async def listed(line: Any, params: Any) -> Any:
+        schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+        return {"tools": [{"name": "echo", "inputSchema": schema}]}
+
     async def main() -> None:
-        async with House(Profile(name="p", tools=("!echo",)), toy=Toy()) as on:
+        async with House(Profile(name="p", tools=("!echo",)), toy=Toy(answers={"tools/list": listed})) as on:
             await on.settled()
-            assert on.gateway.param_headers("echo", modern()) == {}
+            assert on.gateway.param_headers("echo", modern())
             assert on.gateway.param_headers("echo", modern(profile="p")) is None
 
     run(main())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits
 
 _BY_NAME: tuple[Kind, ...] = ("tools", "prompts")
+REMEMBERED = 64
+"""Names by which something was found that are looked up at once."""
 _PIECE = 50
 """Offers that are looked at between two points at which the work may be interrupted."""
 
@@ -41,7 +43,7 @@ class Seen(Protocol):
 class Narrowed(Catalog):
     """Made by `narrowing`, then only read."""
 
-    __slots__ = ("_from", "_instead", "_members", "_places", "_seen_servers", "sight")
+    __slots__ = ("_from", "_instead", "_known", "_members", "_places", "_seen_servers", "sight")
 
     sight: Seen
     _from: Catalog
@@ -50,6 +52,8 @@ class Narrowed(Catalog):
     _members: "array[int]"
     """The identities of all that is seen, in order: a set of them would take ten times as much."""
     _seen_servers: frozenset[str]
+    _known: dict[tuple[Kind, str], Offer]
+    """Some of those that were found before, by public name."""
     _instead: Mapping[tuple[Kind, str], Offer]
     """What is seen because the same of a server that comes first is not, by its URI."""
 
@@ -97,7 +101,7 @@ class Narrowed(Catalog):
                     instead.setdefault((offer.kind, offer.public), offer)
             added = {kind: tuple(offer for offer in instead.values() if offer.kind == kind) for kind in KINDS}
             seen = {kind: (*found, *added[kind]) for kind, found in seen.items()}
-        narrowed._instead = instead
+        narrowed._instead, narrowed._known = instead, {}
         narrowed.offers = MappingProxyType(dict(seen))
         narrowed._places = places
         narrowed._seen_servers = frozenset(offer.server for found in (*seen.values(), later) for offer in found)
@@ -123,8 +127,14 @@ class Narrowed(Catalog):
         return at < len(members) and members[at] == mark
 
     def find(self, kind: Kind, public: str) -> Offer | None:
+        known = self._known.get((kind, public))
+        if known is not None:
+            return known
         offer = self._from.find(kind, public)
-        return offer if offer is not None and self._has(offer) else self._instead.get((kind, public))
+        found = offer if offer is not None and self._has(offer) else self._instead.get((kind, public))
+        if found is not None and len(self._known) < REMEMBERED:
+            self._known[kind, public] = found
+        return found
 
     def native(self, kind: Kind, server: str, name: str) -> Offer | None:
         offer = self._from.native(kind, server, name) or self._from.native_later(kind, server, name)

@@ -40,10 +40,9 @@ class Judging:
         link, call, admission = lease.link, lease.call, self._book.admission
         if self._readings or call.method != "tools/call" or "tools" not in link.told or link in self._book.held.by_link:
             return False
-        if admission is None or (link.modern and call.caller.answers):
+        if admission is None or self._book.varies or (call.caller.capabilities and link.modern):
             return False
-        common = self._book.common
-        return self._book.of(call.caller) is common and admission.admitted(common) is common
+        return admission.admitted(self._book.common) is self._book.common
 
     async def admit(self, lease: Lease, params: Json) -> None:
         """Returns when the call may be sent, at once; what it raises is the answer, and the lease is over then."""
