@@ -148,7 +148,7 @@ class Catalogs:
     def _narrowing(self) -> "Narrowing":
         from mcpx.core.narrowing import Narrowing  # where everybody sees everything there is no need
 
-        return Narrowing(self._tasks, self._is_otherwise)
+        return Narrowing(self._tasks, self._is_otherwise, lambda: self._shared)
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (

@@ -111,7 +111,7 @@ class Warden:
         if sight is not None and passage.server != OURS:
             seen = sight.server(passage.server) if offer is None else sight.offer(offer)
             if not seen or (offer is None and passage.name and not sight.resource(passage.server, passage.name)):
-                raise _unknown(passage, passage.name if offer is None else offer.public)
+                raise unknown(passage)
         if self.rules is not None:
             left = self.rules.left(passage)
             rule = left.decide(passage)
@@ -125,18 +125,17 @@ class Warden:
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
     """In words that tell nothing of what is hidden: such a call only comes where a reload was quicker."""
-    offer = passage.offer
-    name = passage.name if offer is None else offer.public
     if hidden:
-        return _unknown(passage, name)
+        return unknown(passage)
     what = f"{passage.server}.{line(passage.name, 300)}"
     if rule.reason:
         return Denied(DENIED, f"{what} is not allowed: {rule.reason}")
     return Denied(DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}")
 
 
-def _unknown(passage: Passage, name: str) -> NotFound:
-    kind = "resources" if passage.offer is None else passage.offer.kind
+def unknown(passage: Passage) -> NotFound:
+    """As of what is not there, by the name that the client knows."""
+    kind, name = ("resources", passage.name) if passage.offer is None else (passage.offer.kind, passage.offer.public)
     if kind == "resources":
         return NotFound("resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND)
     return NotFound(kind.removesuffix("s"), name)

@@ -1,0 +1,142 @@
+"""What is remembered of what a caller finds does not outlive what it was made of, nor is it another one's."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fixtures.parts import Line, Toy, older, run, turns, until
+from mcpx.config import Config, Global, Profile
+from mcpx.config.sections import Limits
+from mcpx.core.gateway import Gateway
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import NotFound
+
+
+def choosy(common: list[str]) -> Toy:
+    """A server that shows `whisper` only to those who can be asked; `common` is shown to everybody."""
+
+    async def lists(line: Line, params: Json) -> Json:
+        told = next((given for method, given in line.heard if method == "initialize"), {})
+        able = "elicitation" in str(told)
+        return {"tools": [{"name": name, "inputSchema": {}} for name in (*common, *(["whisper"] if able else []))]}
+
+    return Toy("older", tools=(), answers={"tools/list": lists})
+
+
+def config(*servers: Any, **fields: Any) -> Config:
+    return Config(mcp_servers=servers, global_=Global(startup_wait=5.0), **fields)
+
+
+async def names(gateway: Gateway, caller: Caller) -> list[str]:
+    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller)))["tools"]]
+
+
+def found(gateway: Gateway, caller: Caller) -> list[str]:
+    return [offer.name for offer in gateway.catalogs.of(caller).offers["tools"]]
+
+
+def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SUR-1, SEC-2: until it is done callers find the one before, which was everybody's: not that of another client
+    who sees with the same eyes."""
+    monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+
+    async def main() -> None:
+        common = ["plain"]
+        toy = choosy(common)
+        gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("*", "!no*")),)), {})
+        gateway.start()
+        try:
+            other, able = older("other", profile="p"), older("able", askable=True, profile="p")
+            assert await names(gateway, other) == ["plain"]
+            assert await names(gateway, able) == ["plain", "whisper"]
+            common.append("more")
+            upstream = gateway.generation.upstreams["a"]
+            main_link = upstream._links.main
+            assert main_link is not None
+            await upstream._book.read(main_link, ("tools",), said_so=True)
+            seen = [found(gateway, other)]
+            while seen[-1] != ["plain", "more"]:
+                await asyncio.sleep(0)
+                seen.append(found(gateway, other))
+            assert all("whisper" not in each for each in seen), seen
+        finally:
+            await gateway.close()
+
+    run(main(), 10)
+
+
+def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it_is_narrowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEC-2, SEC-6: a server that says without end that its tools have changed does not keep the callers of a profile
+    from finding anything."""
+    monkeypatch.setattr("mcpx.core.narrowing.AT_ONCE", 0)
+    monkeypatch.setattr("mcpx.core.catalogs.AT_ONCE", 10_000)
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+
+    async def main() -> None:
+        toy = Toy("older", tools=[f"t{number}" for number in range(900)])
+        gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("t1*",)),)), {})
+        gateway.start()
+        try:
+            caller = older(profile="p")
+            await until(lambda: gateway.generation.upstreams["a"].known)
+            book = gateway.generation.upstreams["a"]._book
+            call = asyncio.ensure_future(gateway.handle(Call("tools/call", {"name": "t1"}, caller)))
+            for number in range(200):
+                if call.done():
+                    break
+                book.common = {**book.common, "tools": [*book.common["tools"], {"name": f"n{number}"}]}
+                gateway.catalogs.changed()
+                _ = gateway.catalog
+                await turns(10)
+            assert call.done(), "200 changes, and it still waits"
+            assert (await call)["content"]
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
+def test_a_call_that_waited_is_not_made_when_the_last_profile_is_gone() -> None:
+    """SEC-2: nothing is guarded any more, and who came in through a profile sees nothing, also if it came before."""
+
+    async def main() -> None:
+        going = asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            await going.wait()
+            return {"content": []}
+
+        toy = Toy("older", tools={"slow": slow})
+        limited = Profile(name="p", limits=Limits(in_flight=1))
+        guarded = config(toy.server("a"), profiles=(limited,))
+        gateway = Gateway(guarded, {})
+        gateway.start()
+        try:
+            caller = older(profile="p")
+            assert await names(gateway, caller) == ["slow"]
+            call = Call("tools/call", {"name": "slow"}, caller)
+            first = asyncio.ensure_future(_made(gateway, call))
+            await until(lambda: any(line.calls() for line in toy.lines))
+            second = asyncio.ensure_future(_made(gateway, call))
+            await turns()
+            await gateway.apply(replace(guarded, profiles=()))
+            going.set()
+            await first
+            with pytest.raises(NotFound):
+                await second
+            assert sum(len(line.calls()) for line in toy.lines) == 1
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
+async def _made(gateway: Gateway, call: Call) -> Json:
+    return await gateway.handle(call)
