@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, older, run, turns, until
-from mcpx.config import Config, Global, Profile
-from mcpx.config.sections import Limits
+from fixtures.parts import Line, Tape, Toy, older, run, turns, until
+from mcpx.config import Config, Global, Policy, PolicyRule, Profile
+from mcpx.config.sections import FrontLimits, FrontServer, Limits
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
-from mcpx.model.errors import NotFound
+from mcpx.model.errors import Denied, NotFound
 
 
 def choosy(common: list[str]) -> Toy:
@@ -131,6 +131,33 @@ def test_a_call_that_waited_is_not_made_when_the_last_profile_is_gone() -> None:
             await first
             with pytest.raises(NotFound):
                 await second
+            assert sum(len(line.calls()) for line in toy.lines) == 1
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
+def test_a_call_that_somebody_was_asked_about_meets_limits_that_came_meanwhile() -> None:
+    """SEC-6: there were none when it was decided that somebody is asked."""
+
+    async def main() -> None:
+        toy, yes = Toy("older"), asyncio.get_running_loop().create_future()
+        asks = config(toy.server("a"), policy=Policy(rules=(PolicyRule(effect="ask"),)))
+        gateway = Gateway(asks, {})
+        gateway.start()
+        try:
+            voice = Tape(create=yes)
+            caller = older(askable=True, voice=voice)
+            assert await names(gateway, caller) == ["echo"]
+            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "echo"}, caller)))
+            await until(lambda: voice.asked)
+            limits = FrontLimits(per_minute=1)
+            await gateway.apply(replace(asks, policy=Policy(), server=FrontServer(limits=limits)))
+            await gateway.handle(Call("tools/call", {"name": "echo"}, older("two")))
+            yes.set_result({"action": "accept", "content": {"approve": True}})
+            with pytest.raises(Denied):
+                await call
             assert sum(len(line.calls()) for line in toy.lines) == 1
         finally:
             await gateway.close()

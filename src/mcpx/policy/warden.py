@@ -38,8 +38,7 @@ class Warden:
     def __init__(self, config: Config, state: PolicyState) -> None:
         self._config = config
         self._state = state
-        self.limits = limiter(config, state)
-        """None: it limits nothing."""
+        state.limits = limiter(config, state)
         self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
         self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
         """None where the configuration has none."""
@@ -120,7 +119,8 @@ class Warden:
                 raise _refusal(passage, rule, hidden=left.hidden)
 
     def _limited(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
-        return forward() if self.limits is None else self.limits.passing(passage, forward, again)
+        limits = self._state.limits  # those of now: somebody may have been asked while another configuration came
+        return forward() if limits is None else limits.passing(passage, forward, again)
 
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
