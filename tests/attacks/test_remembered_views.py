@@ -165,5 +165,41 @@ def test_a_call_that_somebody_was_asked_about_meets_limits_that_came_meanwhile()
     run(main(), 20)
 
 
+def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrowed_yet_what_that_sees() -> None:
+    """CFG-5, SEC-2: a call that runs is not disturbed by a reload, however many tools there are."""
+
+    async def main() -> None:
+        asks = asyncio.Event()
+
+        async def ask(line: Line, params: Json) -> Json:
+            await asks.wait()
+            answer = await line.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
+            return {"content": [{"type": "text", "text": answer["action"]}]}
+
+        async def echoes(line: Line, params: Json) -> Json:
+            return {"content": []}
+
+        toy = Toy("older", tools={"ask": ask, **{f"t{number}": echoes for number in range(400)}})
+        hidden = Toy("older", tools=["secret"])
+        rules = Policy(rules=(PolicyRule(effect="deny", servers=("b",)), PolicyRule(effect="deny", tools=("t1",))))
+        guarded = config(toy.server("a"), hidden.server("b"), policy=rules)
+        gateway = Gateway(guarded, {})
+        gateway.start()
+        try:
+            caller = older(askable=True, voice=Tape(create={"action": "decline"}))
+            await names(gateway, caller)
+            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "ask"}, caller)))
+            await until(lambda: any(line.calls() for line in toy.lines))
+            await gateway.apply(replace(guarded, policy=replace(rules, rules=(*rules.rules, rules.rules[0]))))
+            assert gateway.catalogs.of(caller).blank
+            assert gateway.knows(caller, "a") and not gateway.knows(caller, "b")
+            asks.set()
+            assert (await call)["content"][0]["text"] == "decline"
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
 async def _made(gateway: Gateway, call: Call) -> Json:
     return await gateway.handle(call)

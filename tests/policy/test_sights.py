@@ -148,11 +148,13 @@ def test_what_comes_after_the_same_of_a_hidden_server_is_seen() -> None:
 
 
 def test_until_it_is_known_what_is_seen_nothing_is() -> None:
-    whole = catalog(a=tools("find"))
-    nothing = Blank.of(whole, SeenThrough(Profile(name="p")))
+    """But whose what is seen is: a call that runs may have to ask its client something just then."""
+    whole = catalog(a=tools("find"), b=tools("find", "hide"), c=tools("hide"))
+    nothing = Blank.of(whole, SeenThrough(Profile(name="p", tools=("a.find", "b.find"))))
     assert all(not nothing.offers[kind] for kind in KINDS)
     assert nothing.find("tools", "find") is None
-    assert not nothing.knows("a")
+    assert [nothing.knows(server) for server in "abcd"] == [True, True, False, True]
+    assert not nothing.may_read("a", "file:///a") and nothing.native("tools", "a", "find") is None
 
 
 # --- through the gateway
