@@ -10,6 +10,8 @@ from fixtures.parts import Line, Tape, Toy, older, run, turns, until
 from mcpx.config import Config, Global, Policy, PolicyRule, Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
 from mcpx.core.gateway import Gateway
+from mcpx.front.audience import Session
+from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import Denied, NotFound
 
@@ -195,6 +197,38 @@ def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrow
             assert gateway.knows(caller, "a") and not gateway.knows(caller, "b")
             asks.set()
             assert (await call)["content"][0]["text"] == "decline"
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
+def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> None:
+    """CFG-5, SEC-2: though it is not narrowed yet what they see; of what they do not see by now they hear nothing."""
+
+    async def main() -> None:
+        async def resources(line: Line, params: Json) -> Json:
+            return {"resources": [{"uri": f"note:///{number}", "name": "n"} for number in range(2_000)]}
+
+        toy = Toy("older", capabilities={"resources": {}}, answers={"resources/list": resources})
+        profile = Profile(name="p", resources=("note:*", "!*3"))
+        guarded = config(toy.server("a"), profiles=(profile,))
+        gateway = Gateway(guarded, {})
+        gateway.start()
+        try:
+            dispatcher, heard = Dispatcher(gateway), list[str]()
+            session = Session(lambda notice: heard.append(notice.params["uri"]))
+            session.caller = older(session.id, profile="p")
+            dispatcher.audience.join(session)
+            await gateway.handle(Call("resources/list", {}, session.caller))
+            for number in (1, 2, 3):
+                session.subscriptions["a", f"note:///{number}"] = {f"note:///{number}"}
+            await gateway.apply(replace(guarded, profiles=(replace(profile, resources=("note:*", "!*2", "!*3")),)))
+            assert gateway.catalogs.of(session.caller).blank
+            for number in (1, 2, 3):
+                gateway.resource_updated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
+            await turns()
+            assert heard == ["note:///1"]
         finally:
             await gateway.close()
 

@@ -190,8 +190,9 @@ class Narrowed(Catalog):
 
 
 class Blank(Narrowed):
-    """Nothing, until it is known what is seen. Only of which servers something is seen is known: what runs may have to
-    ask its client something meanwhile."""
+    """Until it is known what is seen: lists nothing and finds nothing by a search. What somebody names, and whether
+    anything of a server is seen, is looked at by itself: meanwhile what runs may have to ask its client something, and
+    what a client listens to may change."""
 
     __slots__ = ("_looked",)
 
@@ -210,8 +211,8 @@ class Blank(Narrowed):
             self._seen_servers = frozenset(self._servers())
         return super().knows(server)
 
-    def may_read(self, server: str, uri: str) -> bool:
-        return False
+    def _has(self, offer: Offer) -> bool:
+        return self.sight.offer(offer)
 
     def _servers(self) -> set[str]:
         """By the first offers of each: nobody else has a turn meanwhile."""
