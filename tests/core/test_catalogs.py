@@ -13,13 +13,13 @@ from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 
 
-def choosy(*eras: str) -> Toy:
-    """A server that shows `secret` only to those who can be asked."""
+def choosy(*eras: str, more: tuple[str, ...] = ("secret",)) -> Toy:
+    """A server that shows `more` only to those who can be asked."""
 
     async def lists(line: Line, params: Json) -> Json:
         told = next((given for method, given in line.heard if method == "initialize"), params.get("_meta") or {})
         able = "elicitation" in str(told)
-        return {"tools": [{"name": name, "inputSchema": {}} for name in ("plain", *(["secret"] if able else []))]}
+        return {"tools": [{"name": name, "inputSchema": {}} for name in ("plain", *(more if able else ()))]}
 
     return Toy(*eras, tools=("plain", "secret"), answers={"tools/list": lists})
 
@@ -110,6 +110,25 @@ def test_names_stay_except_those_the_user_has_changed() -> None:
             await gateway.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("more", [(), ("other",)])
+def test_what_some_are_offered_is_found_out_again_of_a_server_that_was_replaced(more: tuple[str, ...]) -> None:
+    """SUR-1, CFG-5: by one that offers the same to everybody else."""
+
+    async def main() -> None:
+        before, after = choosy("older"), choosy("older", more=more)
+        gateway = Gateway(config(before.server("a")), {})
+        gateway.start()
+        try:
+            able = older("able", askable=True)
+            assert await names(gateway, able) == ["plain", "secret"]
+            await gateway.apply(config(after.server("a")))
+            assert await names(gateway, able) == await names(gateway, older("one", askable=True)) == ["plain", *more]
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
 
 
 # --- large ones

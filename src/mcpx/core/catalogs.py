@@ -273,8 +273,9 @@ class Catalogs:
     # Changes -----------------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """What everybody is offered may have changed."""
+        """What everybody is offered may have changed, and by whom."""
         self._stale = True
+        self._varying = None
         self._is_otherwise()
 
     def _is_otherwise(self) -> None:
