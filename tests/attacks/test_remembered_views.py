@@ -235,5 +235,34 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
     run(main(), 20)
 
 
+@pytest.mark.parametrize("way", ["starting", "down"])
+def test_a_call_that_waits_for_its_server_finds_its_tool_however_long_it_takes_to_narrow(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIF-4, SEC-2: a server that is being started or tried again tells of hundreds of tools, and there are rules."""
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+
+    async def main() -> None:
+        toy = Toy("older", tools=[f"t{number}" for number in range(400)])
+        toy.opening.clear()
+        rules = Policy(rules=(PolicyRule(effect="deny", tools=("t1",)),))
+        waits = Global(startup_wait=0.0, first_start_wait=20.0 if way == "starting" else 0.0)
+        gateway = Gateway(Config(mcp_servers=(toy.server("a", prefix="a"),), global_=waits, policy=rules), {})
+        gateway.start()
+        try:
+            assert gateway.catalogs.of(older()).offers["tools"] == ()
+            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t2"}, older())))
+            hidden = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t1"}, older("two"))))
+            await turns()
+            toy.opening.set()
+            assert (await call)["content"]
+            with pytest.raises(NotFound):
+                await hidden
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
+
+
 async def _made(gateway: Gateway, call: Call) -> Json:
     return await gateway.handle(call)

@@ -113,7 +113,9 @@ class Rows:
         return text[:most]
 
     def _said(self, value: object) -> str:
-        return self._cut(value, 100) if isinstance(value, str) else ""
+        if not isinstance(value, str):
+            return ""
+        return value if len(value) <= 100 else self._cut(value, 100)
 
     # Parts -------------------------------------------------------------------------------------------------------
 
