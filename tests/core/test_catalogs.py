@@ -1,6 +1,7 @@
 """The catalog as each caller finds it: SUR-1, NAM-1."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +13,13 @@ from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 
 
-def choosy(*eras: str) -> Toy:
-    """A server that shows `secret` only to those who can be asked."""
+def choosy(*eras: str, more: tuple[str, ...] = ("secret",)) -> Toy:
+    """A server that shows `more` only to those who can be asked."""
 
     async def lists(line: Line, params: Json) -> Json:
         told = next((given for method, given in line.heard if method == "initialize"), params.get("_meta") or {})
         able = "elicitation" in str(told)
-        return {"tools": [{"name": name, "inputSchema": {}} for name in ("plain", *(["secret"] if able else []))]}
+        return {"tools": [{"name": name, "inputSchema": {}} for name in ("plain", *(more if able else ()))]}
 
     return Toy(*eras, tools=("plain", "secret"), answers={"tools/list": lists})
 
@@ -109,6 +110,25 @@ def test_names_stay_except_those_the_user_has_changed() -> None:
             await gateway.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("more", [(), ("other",)])
+def test_what_some_are_offered_is_found_out_again_of_a_server_that_was_replaced(more: tuple[str, ...]) -> None:
+    """SUR-1, CFG-5: by one that offers the same to everybody else."""
+
+    async def main() -> None:
+        before, after = choosy("older"), choosy("older", more=more)
+        gateway = Gateway(config(before.server("a")), {})
+        gateway.start()
+        try:
+            able = older("able", askable=True)
+            assert await names(gateway, able) == ["plain", "secret"]
+            await gateway.apply(config(after.server("a")))
+            assert await names(gateway, able) == await names(gateway, older("one", askable=True)) == ["plain", *more]
+        finally:
+            await gateway.close()
+
+    run(main(), 20)
 
 
 # --- large ones
@@ -240,3 +260,92 @@ def test_catalogs_of_some_callers_are_shared_by_their_like_and_bounded(monkeypat
             await gateway.close()
 
     run(main())
+
+
+# --- what changes while a large one is built
+
+
+class Slow:
+    """A gateway whose catalogs of more than two tools are built in slices; one server, whose tools a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "AT_ONCE", 2)
+        monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+        self.gateway = Gateway(config(Toy("older", tools=()).server("a")), {})
+
+    async def __aenter__(self) -> "Slow":
+        self.gateway.start()
+        await until(lambda: self.gateway.generation.upstreams["a"].known)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.close()
+
+    def offer(self, tools: str) -> None:
+        """Each letter is a tool."""
+        book = self.gateway.generation.upstreams["a"]._book
+        book.common = {**book.common, "tools": [{"name": name, "inputSchema": {}} for name in tools]}
+        self.gateway.offers_changed("a", ("tools",), True)
+
+    def look(self, caller: Caller) -> str:
+        return "".join(offer.name for offer in self.gateway.catalogs.of(caller).offers["tools"])
+
+    async def listed(self, caller: Caller) -> str:
+        while await self.gateway.catalogs.ready(caller):
+            pass
+        return self.look(caller)
+
+
+def test_what_changes_before_a_building_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUR-1: two servers answer in the same turn of the loop, and somebody looks in between."""
+
+    async def main() -> None:
+        async with Slow(monkeypatch) as on:
+            on.offer("abc")
+            on.look(older())
+            on.offer("abcd")
+            assert await on.listed(older()) == "abcd"
+
+    run(main(), 10)
+
+
+@pytest.mark.parametrize("then", ["abc", "ab", ""])
+def test_a_building_that_was_overtaken_is_shown_to_nobody(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUR-1: while what is offered now is built, it becomes what it was before; or little, which is built at once."""
+
+    async def main() -> None:
+        async with Slow(monkeypatch) as on:
+            on.offer("abc")
+            assert await on.listed(older()) == "abc"
+            on.offer("abcdefgh")
+            on.look(older())
+            await turns(2)
+            on.offer(then)
+            on.look(older())
+            await turns(50)
+            assert on.look(older()) == await on.listed(older()) == then
+
+    run(main(), 10)
+
+
+def test_nor_does_it_stay_with_those_who_are_offered_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Slow(monkeypatch) as on:
+            able = older("able", askable=True)
+            other = Toy("older", tools=("x",)).server("b")
+            before = on.gateway.generation.config
+            await on.gateway.apply(replace(before, mcp_servers=(*before.mcp_servers, other)))
+            book = on.gateway.generation.upstreams["b"]._book
+            on.offer("abc")
+            book._by_session["able"] = {**book.common, "tools": [{"name": "y", "inputSchema": {}}]}
+            on.gateway.offers_vary("b", ("tools",), "able")
+            assert await on.listed(older()) == "abcx"
+            on.offer("abcdefgh")
+            on.look(able)
+            await turns(2)
+            on.offer("abc")
+            on.look(older())
+            await turns(50)
+            assert await on.listed(able) == "abcy"
+
+    run(main(), 10)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter as Tally
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -493,5 +494,125 @@ def test_a_call_that_was_decided_before_a_reload_meets_the_limits_of_now() -> No
         await house.call()
         with pytest.raises(Denied):
             await house.call()
+
+    run(main())
+
+
+def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile() -> None:
+    """A call waits for its client's other calls while a server's limit is taken out and put in again: it is counted
+    there when it comes."""
+
+    async def main() -> None:
+        def config(**fields: Any) -> Config:
+            limits = FrontLimits(in_flight=1)
+            return Config(server=FrontServer(limits=limits), mcp_servers=(server("first"), server("files", **fields)))
+
+        limited = config(limits=Limits(in_flight=1, queue=5))
+        house, first, gate = House(limited), Gate(), Gate()
+        running = [house.start(first, who=who, server="first") for who in ("ann", "bob")]
+        await turns()
+        waiting = [house.start(gate, who=who) for who in ("ann", "bob")]
+        await turns()
+        house.take_up(config())
+        house.take_up(limited)
+        first.open.set()
+        await asyncio.gather(*running)
+        await turns()
+        waiting.append(house.start(gate, who="eve"))
+        await turns()
+        assert gate.running == 1
+        gate.open.set()
+        await asyncio.gather(*waiting)
+        assert gate.most == 1 and house.at_rest
+
+    run(main())
+
+
+def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> None:
+    """A limit of calls a minute came while it waited: it does not make room for one more call of others."""
+
+    async def main() -> None:
+        house, gate = House(of_server(call_timeout=0.05, in_flight=1)), Gate()
+        calls = [house.start(gate), house.start(gate)]
+        await turns()
+        house.take_up(of_server(in_flight=1, per_minute=1))
+        calls.append(house.start(gate))
+        await refused(calls[1])
+        assert (await refused(house.call())).data["limit"] == "mcp_servers.files.limits.per_minute"
+        gate.open.set()
+        await asyncio.gather(calls[0], calls[2])
+        assert house.at_rest
+
+    run(main(), 10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_any_order_of_calls_cancellations_reloads_and_strangers_all_counts_are_exact(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place goes back to the counter it was taken from, though clients are forgotten for others and limits come, go
+    and come back; and as many of a minute's calls are used as were made, or were given up by their client."""
+    monkeypatch.setattr(module, "MOST_CLIENTS", 6)
+    made: list[module.Counter] = []
+    begin = module.Counter.__init__
+
+    def counted(counter: module.Counter, bound: module.Bound) -> None:
+        begin(counter, bound)
+        made.append(counter)
+
+    monkeypatch.setattr(module.Counter, "__init__", counted)
+    chance = random.Random(seed)
+    running: Tally[str] = Tally()
+    forwarded = entered = told = 0
+
+    async def work(*places: str) -> Json:
+        nonlocal forwarded
+        forwarded += "web" in places
+        running.update(places)
+        assert all(running[place] <= 2 for place in places if place != "files"), running
+        try:
+            for _ in range(chance.randrange(6)):
+                await asyncio.sleep(0)
+            return {}
+        finally:
+            running.subtract(places)
+
+    def config() -> Config:
+        """A client may always have two calls, and so may the server `web`; all else is one way and then another."""
+        files = chance.choice([None, Limits(in_flight=1), Limits(in_flight=3, queue=1), Limits(per_minute=9_000)])
+        web = Limits(in_flight=2, per_minute=5_000, queue=chance.randrange(1, 5))
+        profiles = [Profile(name="work", limits=Limits(in_flight=chance.randrange(1, 4)))][: chance.randrange(2)]
+        return Config(
+            server=FrontServer(limits=FrontLimits(in_flight=2, queue=chance.randrange(4))),
+            profiles=tuple(profiles),
+            mcp_servers=(server("files", limits=files), server("web", limits=web)),
+        )
+
+    async def main() -> None:
+        house = House(config())
+
+        async def call(who: str, name: str, profile: str | None) -> None:
+            nonlocal entered, told
+            entered += name == "web"
+            try:
+                await house.call(lambda: work(who, name), who=who, server=name, profile=profile)
+            except Denied:
+                told += name == "web"
+
+        calls: list[asyncio.Task[None]] = []
+        for _ in range(500):
+            who, name = f"w{chance.randrange(10)}", chance.choice(["files", "web"])
+            calls.append(asyncio.ensure_future(call(who, name, chance.choice(["work", None]))))
+            if chance.random() < 0.3:
+                chance.choice(calls).cancel()
+            if chance.random() < 0.1:
+                house.take_up(config())
+            for _ in range(chance.randrange(3)):
+                await asyncio.sleep(0)
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(each) for each in done} <= {type(None), asyncio.CancelledError}
+        assert forwarded > 50
+        assert all((each.running, each.waiting, each.coming) == (0, 0, 0) for each in made)
+        assert house.counters.servers["web"].spent == entered - told
 
     run(main())

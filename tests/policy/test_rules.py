@@ -181,6 +181,16 @@ def test_what_is_remembered_is_bounded(monkeypatch: Any) -> None:
     assert len(of._left) <= 10 and len(of._classes) <= 10  # pyright: ignore[reportPrivateUsage]
 
 
+def test_of_tools_with_long_names_nothing_is_remembered() -> None:
+    """A server may change its names without end: twenty thousand of them are bounded in bytes too."""
+    of = rules(PolicyRule(effect="deny", tools=("x*",)))
+    for name in ("x" * 16_000, "y" * 16_000, "x", "y"):
+        target = offer(name=name)
+        assert decided(of, target) == ("rule 1" if name[0] == "x" else "default")
+        assert of.hidden(None, "ada", target) == (name[0] == "x")
+    assert {len(key[2].name or "") for key in of._left} == {len(key[4]) for key in of._met} == {1}
+
+
 # Against the plainest reading of the words ---------------------------------------------------------------------------
 
 NAMES = ("a", "b", "ab")

@@ -147,12 +147,20 @@ def test_what_comes_after_the_same_of_a_hidden_server_is_seen() -> None:
     assert nothing.resolve_uri("note:///1") is nothing.find("templates", "note:///{id}") is None
 
 
-def test_until_it_is_known_what_is_seen_nothing_is() -> None:
-    whole = catalog(a=tools("find"))
-    nothing = Blank.of(whole, SeenThrough(Profile(name="p")))
-    assert all(not nothing.offers[kind] for kind in KINDS)
-    assert nothing.find("tools", "find") is None
-    assert not nothing.knows("a")
+def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_looked_at_by_itself() -> None:
+    """A call that runs may have to ask its client something just then, and what a client listens to may change."""
+    notes = {**tools("hide"), "resources": [{"uri": "note:///1"}, {"uri": "note:///2"}]}
+    whole = catalog(a=tools("find"), b=tools("find", "hide"), c=tools("hide"), d=notes)
+    fields: Any = {"tools": ("a.find", "b.find"), "resources": ("*1",)}
+    nothing = Blank.of(whole, SeenThrough(Profile(name="p", **fields)))
+    done = narrowed(whole, **fields)
+    assert all(not nothing.offers[kind] for kind in KINDS) and not nothing.tools_named("hide")
+    assert not nothing.index.search("find").hits
+    for seen in (nothing, done):
+        assert [seen.knows(server) for server in "abcde"] == [True, True, False, True, True]
+        assert [seen.may_read("d", f"note:///{number}") for number in "123"] == [True, False, False]
+        assert not seen.may_read("c", "note:///1")
+        assert [seen.find("tools", name) is not None for name in ("find", "b_find", "hide")] == [True, True, False]
 
 
 # --- through the gateway

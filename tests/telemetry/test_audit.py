@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,8 +15,11 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.errors import DENIED
 from mcpx.model.events import Bus, CallFinished, ConfigApplied, DoorRefused, Event, Noted, Outcome, Passage
 from mcpx.model.offer import Offer
+from mcpx.model.redaction import Redactor
+from mcpx.model.requests import Request
 from mcpx.telemetry import audit as module
 from mcpx.telemetry.audit import AuditLog, trail_file
+from mcpx.telemetry.rows import Rows
 
 Json = dict[str, Any]
 
@@ -46,10 +50,16 @@ def over(
     )
 
 
-def trail_of(folder: Path, *events: Event, how: Audit | None = None, then: Callable[[Bus], None] | None = None) -> str:
+def trail_of(
+    folder: Path,
+    *events: Event,
+    how: Audit | None = None,
+    then: Callable[[Bus], None] | None = None,
+    redactor: Redactor | None = None,
+) -> str:
     async def run() -> None:
         bus = Bus()
-        log = AuditLog(bus, folder / "trail", how or Audit())
+        log = AuditLog(bus, folder / "trail", how or Audit(), redactor)
         for event in events:
             bus.publish(event)
         if then is not None:
@@ -226,3 +236,98 @@ def test_the_trail_has_a_place_of_its_own_for_each_config_and_environment(tmp_pa
     assert place("a.yaml", file="log/trail.jsonl") == tmp_path / "log" / "trail.jsonl"
     assert trail_file(Config(path=tmp_path / "a.yaml"), tmp_path, None) is None
     assert trail_file(Config(global_=Global(audit=Audit())), None, None) is None
+
+
+# What is remembered
+
+
+SECRET = "tr0ub4dor-and-3"
+
+
+def redactor(*secrets: str) -> Redactor:
+    knows = Redactor()
+    knows.learn("config", secrets or (SECRET,))
+    return knows
+
+
+def test_a_secret_that_is_learnt_later_is_in_no_row_from_then_on(tmp_path: Path) -> None:
+    """All parts of the row were remembered before."""
+    knows = redactor("another secret")
+    caller = replace(CALLER, principal=f"p-{SECRET}", client={"name": SECRET}, session=None)
+    events = (over({SECRET: 1}, caller, rule=SECRET), over(caller=caller, uri=f"file:///{SECRET}"))
+
+    def then(bus: Bus) -> None:
+        knows.learn("token", [SECRET])
+        for event in events:
+            bus.publish(event)
+        knows.forget("token")
+        bus.publish(events[0])
+
+    lines = trail_of(tmp_path, *events, then=then, redactor=knows).splitlines()
+    assert [SECRET in line for line in lines] == [True, True, False, False, True]
+
+
+@pytest.mark.parametrize("how", ["shape", "values"])
+def test_of_a_secret_where_a_text_is_cut_no_half_is_written(tmp_path: Path, how: Literal["shape", "values"]) -> None:
+    """Names, URIs and what callers are called are told up to a length: what is secret goes before that."""
+    long = "x" * (256 - 8) + SECRET
+    caller = replace(CALLER, principal=long, client={"name": "x" * 92 + SECRET}, session=None)
+    other = replace(CALLER, principal="x" * (256 - 8) + SECRET[:8], session=None)
+    uri = "file:///" + "x" * (256 - 16) + SECRET
+    events = over(caller=other), over({long: 1}, caller, rule=long), over(caller=caller, uri=uri)
+    first, *rows = trail_of(tmp_path, *events, how=Audit(arguments=how), redactor=redactor()).splitlines()
+    assert SECRET[:8] in first  # it is no secret, and begins like one
+    assert [row for row in rows if SECRET[:4] in row] == []
+
+
+def test_a_request_id_that_is_a_secret_is_not_written(tmp_path: Path) -> None:
+    event = over()
+    call = replace(event.passage.call, request=Request(SECRET))
+    text = trail_of(tmp_path, event._replace(passage=replace(event.passage, call=call)), redactor=redactor())
+    assert SECRET not in text and json.loads(text)["id"] == "***"
+
+
+NASTY = (
+    '"',
+    "\\",
+    "\n\r\x00\x1f\x7f",
+    "\x85\u2028\u2029",
+    "\ud800",
+    "a\udfffb",
+    "\U0001f600" * 300,
+    "x" * 9_999,
+    "…",
+    SECRET,
+)
+
+
+@pytest.mark.parametrize("how", ["none", "shape", "values"])
+def test_whoever_calls_whatever_a_row_is_one_line_and_says_what_it_would_without_a_memory(
+    tmp_path: Path, how: Literal["none", "shape", "values"]
+) -> None:
+    """Names, clients, principals, arguments in all combinations, again and again: each row is JSON, as if it were the
+    first one, and has no secret in it."""
+    chance = random.Random(1)
+    given: list[Any] = [None, 5, "text", [1], {}, {"n": None}, {"n": True}, {"n": 1}, {"n": 1.5}, {"n": float("nan")}]
+    given += [dict.fromkeys(NASTY, 1), {name: name for name in NASTY}, {f"{n}" * 50: n for n in range(150)}]
+    knows, again = redactor(), redactor()
+    remembering = Rows(how, knows)
+
+    def any_of() -> str:
+        return chance.choice(NASTY)
+
+    events: list[CallFinished] = []
+    for _ in range(300):
+        client = chance.choice([{}, {"name": 5}, {"name": any_of(), "version": any_of()}])
+        caller = Caller(any_of(), chance.choice([None, any_of()]), any_of(), client)
+        params = chance.choice([{}, {"arguments": chance.choice(given)}])
+        name = any_of()
+        offer = chance.choice([None, Offer("tools", "mail", name, f"mail_{name}", {})])
+        call = Call("tools/call", params, caller, None, chance.choice([None, Request("given-1")]))
+        events.append(CallFinished(Passage("mail", name, offer, call, params, any_of()), 0.01, "ok", -1))
+    for event in (*events, *events):
+        told = [rows.of(event, b"now") for rows in (remembering, Rows(how, again))]
+        assert told[0] == told[1]
+    lines = trail_of(tmp_path, *events, how=Audit(arguments=how), redactor=knows).removesuffix("\n").split("\n")
+    assert len(lines) == len(events) and all(json.loads(line)["event"] == "call" for line in lines)
+    assert not any(SECRET in line for line in lines)

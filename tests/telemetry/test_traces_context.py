@@ -1,12 +1,18 @@
 """What peers say of the trace they are in: read strictly, handed on with our own place in it."""
 
+import asyncio
+import json
+import logging
 import string
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.model.requests import MOST_STATE, Request, Span, Trace, clean, new_id
+from mcpx.telemetry.tracking import Tracker
+from mcpx.wire.logs import AsJson
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"
@@ -57,3 +63,29 @@ def test_ids_are_unique_and_made_once() -> None:
     assert len({new_id() for _ in range(10_000)}) == 10_000
     assert Request("Mine").id == "Mine" and Request("not mine").id != "not mine"
     assert clean("a" * 65) is None and clean("") is None and clean("a\n") is None
+
+
+@pytest.mark.parametrize("attends", [True, False])
+def test_no_line_of_a_log_names_a_request_that_is_over(attends: bool) -> None:
+    """Also one that nobody attended to, for logs came to be written as JSON only after it."""
+
+    async def main() -> None:
+        end, lines = asyncio.Event(), list[str]()
+
+        async def goes_on() -> None:
+            await end.wait()
+            lines.append(AsJson().format(logging.LogRecord("mcpx", logging.INFO, "", 0, "a server spoke", None, None)))
+
+        async def work() -> dict[str, Any]:
+            started.append(asyncio.ensure_future(goes_on()))
+            return {}
+
+        started: list[asyncio.Task[None]] = []
+        tracker = Tracker(attends=attends)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        await asyncio.create_task(tracker.follow(message, None, "stdio", work()))
+        end.set()
+        await started[0]
+        assert "request_id" not in json.loads(lines[0])
+
+    asyncio.run(main())

@@ -25,6 +25,8 @@ REMEMBERED = 64
 """Names by which something was found that are looked up at once."""
 _PIECE = 50
 """Offers that are looked at between two points at which the work may be interrupted."""
+_FIRST = 100
+"""Offers of a server that are looked at in between to see whether anything of it is seen."""
 
 
 class Seen(Protocol):
@@ -198,15 +200,42 @@ class Narrowed(Catalog):
 
 
 class Blank(Narrowed):
-    """Nothing, until it is known what is seen."""
+    """Until it is known what is seen: lists nothing and finds nothing by a search. What somebody names, and whether
+    anything of a server is seen, is looked at by itself: meanwhile what runs may have to ask its client something, and
+    what a client listens to may change."""
 
-    __slots__ = ()
+    __slots__ = ("_looked",)
 
     blank = True
+    _looked: bool
 
     @classmethod
     def of(cls, whole: Catalog, sight: Seen) -> "Blank":
-        return cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"), ())
+        made = cls._made(whole, sight, dict.fromkeys(KINDS, ()), array("I"), ())
+        made._looked = False
+        return made
+
+    def knows(self, server: str) -> bool:
+        if not self._looked:
+            self._looked = True
+            self._seen_servers = frozenset(self._servers())
+        return super().knows(server)
+
+    def _has(self, offer: Offer) -> bool:
+        return self.sight.offer(offer)
+
+    def _servers(self) -> set[str]:
+        """By the first offers of each: nobody else has a turn meanwhile."""
+        seen: set[str] = set()
+        looks: dict[str, int] = {}
+        for found in (*self._from.offers.values(), self._from.later):
+            for offer in found:
+                server = offer.server
+                if server not in seen and (looked := looks.get(server, 0)) < _FIRST:
+                    looks[server] = looked + 1
+                    if self.sight.offer(offer):
+                        seen.add(server)
+        return seen
 
 
 class _NarrowedIndex:

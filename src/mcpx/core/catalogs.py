@@ -86,6 +86,8 @@ class Catalogs:
         self._shared: Catalog | None = None
         self._recipe: _Recipe | None = None
         """What the shared one is built from."""
+        self._wanted: _Recipe | None = None
+        """What it is to be built from; whatever else is being built is shown to nobody."""
         self._stale = False
         self.changes = 0
         """Grows whenever anybody may find another catalog than before."""
@@ -115,28 +117,33 @@ class Catalogs:
         recipe = self._cook(None)
         if recipe == self._recipe:
             self._stale = False
+            if self._building is not None:  # it has become again what it was
+                self._wanted = recipe
+                self.varied()
         elif recipe.size <= AT_ONCE:
             self._publish(recipe, Catalog.build(recipe.sources, recipe.naming, self._given))
         else:
             if self._building is None:
+                self._stale = False  # until something changes again, be it before the work begins
+                self._wanted = recipe
                 self._building = self._tasks.start(self._build_shared(recipe))
             if self._shared is None:
                 self._shared = Catalog.build((), recipe.naming)
 
     async def _build_shared(self, recipe: _Recipe) -> None:
         try:
-            self._stale = False  # until something changes again
             given = dict(self._given)
             catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given))
-            stale = self._stale
-            self._publish(recipe, catalog)
-            # What has changed meanwhile: an offer, or a name that a client was shown.
-            self._stale = stale or len(given) != len(self._given)
+            if self._wanted is recipe:
+                stale = self._stale
+                self._publish(recipe, catalog)
+                # What has changed meanwhile: an offer, or a name that a client was shown.
+                self._stale = stale or len(given) != len(self._given)
         finally:
             self._building = None
 
     def _publish(self, recipe: _Recipe, catalog: Catalog) -> None:
-        self._shared, self._recipe, self._stale = catalog, recipe, False
+        self._shared, self._recipe, self._wanted, self._stale = catalog, recipe, recipe, False
         for warning in catalog.warnings:
             if warning not in self._warned:
                 log.warning("%s", warning)
@@ -148,7 +155,7 @@ class Catalogs:
     def _narrowing(self) -> "Narrowing":
         from mcpx.core.narrowing import Narrowing  # where everybody sees everything there is no need
 
-        return Narrowing(self._tasks, self._is_otherwise)
+        return Narrowing(self._tasks, self._is_otherwise, lambda: self._shared)
 
     def _cook(self, caller: Caller | None) -> _Recipe:
         sources = (
@@ -266,8 +273,9 @@ class Catalogs:
     # Changes -----------------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """What everybody is offered may have changed."""
+        """What everybody is offered may have changed, and by whom."""
         self._stale = True
+        self._varying = None
         self._is_otherwise()
 
     def _is_otherwise(self) -> None:

@@ -48,6 +48,10 @@ class Relay:
         """It has waited for its turn, or for somebody's word, while rules may have changed."""
         if (warden := self._house.generation.warden) is not None:
             warden.look_again(passage)
+        elif passage.caller.profile is not None and passage.server != OURS:
+            from mcpx.policy.warden import unknown  # it is there: one has guarded this call
+
+            raise unknown(passage)  # the last profile is gone
 
     async def _passing(self, passage: Passage, forward: Forward) -> Json:
         began = time.perf_counter()

@@ -112,18 +112,23 @@ class CallersView:
             except Unavailable as error:
                 problem = error  # to be told only if nobody else has what is wanted
             else:
-                yield self.catalog
+                yield await self._whole()
         special = bool(self._caller.answers) and not self._caller.solo
         if special:
             await self._gateway.learn(self._caller, LEARNING)
-            yield self.catalog
+            yield await self._whole()
         if server is None:
             async for _ in self._gateway.starting.as_they_settle(self._caller):
                 if special:
                     await self._gateway.learn(self._caller, LEARNING)
-                yield self.catalog
+                yield await self._whole()
         if problem is not None:
             raise problem
+
+    async def _whole(self) -> Catalog:
+        """With all that is offered by now: a large one takes a while."""
+        await self._gateway.catalogs.ready(self._caller)
+        return self.catalog
 
     def call(self, offer: Offer, call: Call, params: Json) -> Awaitable[Json]:
         if self._generation is not self._gateway.generation and not self.catalog.sees(offer):

@@ -59,12 +59,14 @@ class Displaced(Exception):
 class Counter:
     """What one client, profile or server uses at the moment."""
 
-    __slots__ = ("_lines", "at", "bound", "running", "spent", "waiting")
+    __slots__ = ("_lines", "at", "bound", "coming", "running", "spent", "waiting")
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
         self.running = 0
         self.waiting = 0
+        self.coming = 0
+        """Calls that are not let through at once, whatever they wait for."""
         self.spent = 0.0
         """Calls of the last minute, as far as they have not leaked away."""
         self.at = 0.0
@@ -74,7 +76,8 @@ class Counter:
 
     def idle(self, now: float) -> bool:
         rate = self.bound.per_minute
-        return not self.running and not self.waiting and (rate is None or self.spent * 60 <= (now - self.at) * rate)
+        unused = not self.running and not self.coming
+        return unused and (rate is None or self.spent * 60 <= (now - self.at) * rate)
 
     def enter(self, now: float) -> bool:
         """Whether one more call passes at once; it is counted then."""
@@ -225,7 +228,7 @@ class Counters:
         for spare in (False, True):
             for _ in range(min(LOOKS, len(self.clients))):
                 who, counter = next(iter(self.clients.items()))
-                if counter.idle(now) or (spare and not counter.running and not counter.waiting):
+                if counter.idle(now) or (spare and not counter.running and not counter.coming):
                     del self.clients[who]
                     self.edition += 1
                     return True

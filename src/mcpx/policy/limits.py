@@ -120,18 +120,23 @@ class Limiter:
     ) -> Json:
         """One of them does not let it pass at once: it is refused, or waits for its turn."""
         self._look(met, who)
-        for counter in met:
+        spent = [counter for counter in met if counter.bound.per_minute is not None]
+        for counter in spent:
             counter.spend(1)
+        for counter in met:
+            counter.coming += 1
         until = asyncio.get_running_loop().time() + self._patience.get(passage.server, self._otherwise)
         held = 0
         try:
             for counter in met:
                 if not counter.take():
-                    await self._wait(counter, until, who, met)
+                    await self._wait(counter, until, who, spent)
                 held += 1
             again(passage)
             return await forward()
         finally:
+            for counter in met:
+                counter.coming -= 1
             for counter in met[:held]:
                 counter.leave()
 
@@ -163,7 +168,8 @@ class Limiter:
             if not counter.has_room(who):
                 raise self._full(counter)
 
-    async def _wait(self, counter: Counter, until: float, who: Hashable, met: list[Counter]) -> None:
+    async def _wait(self, counter: Counter, until: float, who: Hashable, spent: list[Counter]) -> None:
+        """`spent`: where the call was counted as one of a minute's."""
         try:
             if not counter.has_room(who):  # others came while it waited for the place before
                 raise self._full(counter)
@@ -176,7 +182,7 @@ class Limiter:
             except Displaced:
                 raise self._full(counter) from None
         except Denied:
-            for each in met:  # a call that was not made
+            for each in spent:  # a call that was not made
                 each.spend(-1)
             raise
 

@@ -32,7 +32,7 @@ REMEMBERED = 20_000
 PRINCIPALS = 10_000
 """Callers of whom it is remembered which rules may concern them."""
 LONGEST = 1_024
-"""Characters of a principal's name with which it is remembered."""
+"""Characters of a name with which something is remembered: a principal's, and those of a tool."""
 
 Effect = Literal["allow", "deny", "ask"]
 
@@ -206,7 +206,7 @@ class Rules:
         left = self._met.get(key)
         if left is None:
             left = self._for(passage)
-            if len(caller.principal) <= LONGEST:
+            if len(caller.principal) <= LONGEST and len(offer.name) + len(offer.public) <= LONGEST:
                 if len(self._met) >= REMEMBERED:
                     self._met.clear()
                 self._met[key] = left
@@ -285,9 +285,11 @@ class Rules:
         key = (profile, mask, thing)
         left = self._left.get(key)
         if left is None:
-            if len(self._left) >= REMEMBERED:
-                self._left.clear()
-            left = self._left[key] = self._worked_out(profile, mask, thing)
+            left = self._worked_out(profile, mask, thing)
+            if len(thing.name or "") + len(thing.public) <= LONGEST:
+                if len(self._left) >= REMEMBERED:
+                    self._left.clear()
+                self._left[key] = left
         return left
 
     def _worked_out(self, profile: str | None, mask: int, thing: Thing) -> Left:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mcpx.policy.approvals import Approvals
     from mcpx.policy.asking import Asking
     from mcpx.policy.counters import Counters
+    from mcpx.policy.limits import Limiter
     from mcpx.policy.pins.store import Pins
 
 
@@ -18,6 +19,8 @@ class PolicyState:
         """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`: where it is told."""
         self.folder = folder
         self._publish = publish
+        self.limits: Limiter | None = None
+        """Those of the configuration of now; None: it limits nothing."""
 
     @cached_property
     def counters(self) -> "Counters":
@@ -28,6 +31,7 @@ class PolicyState:
 
     def lift_limits(self) -> None:
         """The configuration of now has none: who waits comes in."""
+        self.limits = None
         if "counters" in vars(self):
             from mcpx.policy.counters import NO_BOUND
 

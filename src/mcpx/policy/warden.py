@@ -38,8 +38,7 @@ class Warden:
     def __init__(self, config: Config, state: PolicyState) -> None:
         self._config = config
         self._state = state
-        self.limits = limiter(config, state)
-        """None: it limits nothing."""
+        state.limits = limiter(config, state)
         self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
         self.rules = None if config.policy == Policy() else Rules(config.policy, self.believes)
         """None where the configuration has none."""
@@ -78,7 +77,7 @@ class Warden:
     def guard(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
         """Decide, limit, forward. Raises `Denied`; nothing was forwarded then. What had to wait is looked at `again`
         before it is."""
-        rules, limits = self.rules, self.limits
+        rules, limits = self.rules, self._state.limits
         if rules is not None:
             left = rules.left(passage)
             if left.takes_long(passage):
@@ -115,7 +114,7 @@ class Warden:
         if sight is not None and passage.server != OURS:
             seen = sight.server(passage.server) if offer is None else sight.offer(offer)
             if not seen or (offer is None and passage.name and not sight.resource(passage.server, passage.name)):
-                raise _unknown(passage, passage.name if offer is None else offer.public)
+                raise unknown(passage)
         if self.rules is not None:
             left = self.rules.left(passage)
             rule = left.decide(passage)
@@ -124,23 +123,23 @@ class Warden:
                 raise _refusal(passage, rule, hidden=left.hidden)
 
     def _limited(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
-        return forward() if self.limits is None else self.limits.passing(passage, forward, again)
+        limits = self._state.limits  # those of now: somebody may have been asked while another configuration came
+        return forward() if limits is None else limits.passing(passage, forward, again)
 
 
 def _refusal(passage: Passage, rule: Rule, *, hidden: bool) -> Denied | NotFound:
     """In words that tell nothing of what is hidden: such a call only comes where a reload was quicker."""
-    offer = passage.offer
-    name = passage.name if offer is None else offer.public
     if hidden:
-        return _unknown(passage, name)
+        return unknown(passage)
     what = f"{passage.server}.{line(passage.name, 300)}"
     if rule.reason:
         return Denied(DENIED, f"{what} is not allowed: {rule.reason}")
     return Denied(DENIED, f"{what} is not allowed{' with these arguments' if rule.conditions else ''}")
 
 
-def _unknown(passage: Passage, name: str) -> NotFound:
-    kind = "resources" if passage.offer is None else passage.offer.kind
+def unknown(passage: Passage) -> NotFound:
+    """As of what is not there, by the name that the client knows."""
+    kind, name = ("resources", passage.name) if passage.offer is None else (passage.offer.kind, passage.offer.public)
     if kind == "resources":
         return NotFound("resource", name, INVALID_PARAMS if passage.caller.modern else RESOURCE_NOT_FOUND)
     return NotFound(kind.removesuffix("s"), name)

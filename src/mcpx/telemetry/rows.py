@@ -10,7 +10,7 @@ secret by their name or known to be secrets, and long ones.
 """
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -26,6 +26,8 @@ LONGEST_VALUE = 1_000
 MOST_VALUES = 100
 """Names and values that are told of one call's arguments."""
 DEEPEST = 5
+LOOKED_THROUGH = 4 * LONGEST
+"""Characters behind the end of what is told that are looked through for a secret that begins before it."""
 REMEMBERED = 1_000
 """Parts of each kind."""
 LONGEST_PART = 2_000
@@ -99,6 +101,17 @@ class Rows:
         for parts in (self._callers, self._targets, self._shapes, self._endings):
             parts.clear()
 
+    def _cut(self, text: str, most: int = LONGEST) -> str:
+        """As much of it as is told. Secrets go before that: half of one would not be found any more."""
+        if len(text) > most and self._redactor is not None:
+            text = self._redactor.redact(text[: most + LOOKED_THROUGH])
+        return text[:most]
+
+    def _said(self, value: object) -> str:
+        if not isinstance(value, str):
+            return ""
+        return value if len(value) <= 100 else self._cut(value, 100)
+
     # Parts -------------------------------------------------------------------------------------------------------
 
     def _part(self, told: Json) -> str:
@@ -108,15 +121,17 @@ class Rows:
 
     def _who(self, caller: Caller) -> str:
         key: Hashable = caller.session
-        client = f"{_told(caller.client.get('name'))} {_told(caller.client.get('version'))}".strip()
+        name, version = caller.client.get("name"), caller.client.get("version")
+        client = f"{self._said(name)} {self._said(version)}".strip()
+        principal = self._cut(caller.principal)
         if key is None:
-            key = (caller.principal[:LONGEST], caller.profile, caller.address, client)
+            key = (principal, caller.profile, caller.address, client)
             if (known := self._callers.get(key)) is not None:
                 return known
-        told: Json = {"principal": caller.principal[:LONGEST]}
+        told: Json = {"principal": principal}
         if caller.profile is not None:
             told["profile"] = caller.profile
-        if caller.client:
+        if client:
             told["client"] = client
         if caller.address:
             told["address"] = caller.address
@@ -125,31 +140,34 @@ class Rows:
         return self._callers.keep(key, self._part(told))
 
     def _what(self, passage: Passage, key: tuple[str, str, str, bool]) -> str:
-        told = {"method": passage.method, "server": passage.server, "name": target_of(passage)}
+        told = {"method": passage.method, "server": passage.server, "name": target_of(passage, self._cut)}
         part = self._part(told)
         return self._targets.keep(key, part) if len(passage.name) <= LONGEST else part
 
     def _end(self, end: "_Ending") -> str:
         rule, outcome, code = end
-        told: Json = {} if rule is None else {"rule": rule[:LONGEST]}
+        told: Json = {} if rule is None else {"rule": self._cut(rule)}
         told |= {"decision": "denied" if outcome == "denied" else "allowed", "outcome": outcome}
         return self._endings.keep(end, self._part(told if code is None else {**told, "code": code}))
 
     def _given(self, arguments: Value) -> tuple[str, bool]:
         """What is told of arguments, and whether nothing in it must be left out."""
         if self._arguments == "values":
-            return _unread({"arguments": _Values().told(arguments)}), self._redactor is None
+            return _unread({"arguments": _Values(self._cut).told(arguments)}), self._redactor is None
         if not isinstance(arguments, dict):
             return f',"arguments":"{_kind(arguments)}"', True
         if len(arguments) > MOST_VALUES:
-            return _unread({"arguments": _shape(arguments)}), self._redactor is None
+            return _unread({"arguments": self._shape(arguments)}), self._redactor is None
         key = (*arguments, *map(type, arguments.values()))
         part = self._shapes.get(key)
         if part is None:
-            part = self._part({"arguments": _shape(arguments)})
+            part = self._part({"arguments": self._shape(arguments)})
             if sum(map(len, arguments)) <= LONGEST_PART:
                 self._shapes.keep(key, part)
         return part, True
+
+    def _shape(self, arguments: Mapping[str, object]) -> Json:
+        return {self._cut(name): _kind(value) for name, value in islice(arguments.items(), MOST_VALUES)}
 
 
 def _unread(told: Json) -> str:
@@ -159,14 +177,11 @@ def _unread(told: Json) -> str:
         return ',"arguments":"unwritable"'
 
 
-def _shape(arguments: Mapping[str, object]) -> Json:
-    return {name[:LONGEST]: _kind(value) for name, value in islice(arguments.items(), MOST_VALUES)}
-
-
 class _Values:
     """The values of one call's arguments, as far as they are told."""
 
-    def __init__(self) -> None:
+    def __init__(self, cut: Callable[[str], str]) -> None:
+        self._cut = cut
         self._left = MOST_VALUES
 
     def told(self, value: object, depth: int = 0) -> Any:
@@ -194,7 +209,7 @@ class _Values:
             if self._left <= 0:
                 told["…"] = f"{len(value) - len(told)} more"
                 break
-            told[name[:LONGEST]] = HIDDEN if is_secret_name(name) else self.told(its, depth + 1)
+            told[self._cut(name)] = HIDDEN if is_secret_name(name) else self.told(its, depth + 1)
         return told
 
 
@@ -210,7 +225,3 @@ _KINDS: dict[type, str] = {
 
 def _kind(value: object) -> str:
     return _KINDS.get(type(value), "null" if value is None else "number")
-
-
-def _told(value: object) -> str:
-    return value[:100] if isinstance(value, str) else ""

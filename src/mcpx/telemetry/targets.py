@@ -1,6 +1,7 @@
 """What a call was aimed at, and in which session it came, in a form that may be kept."""
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -17,10 +18,15 @@ def session_mark(session: str) -> str:
     return hashlib.sha256(session.encode(errors="replace")).hexdigest()[:12]
 
 
-def target_of(passage: Passage) -> str:
-    """The name of a tool or prompt; a URI without what may be secret in it: who signs in there, and its query."""
+def _cut(text: str) -> str:
+    return text[:LONGEST]
+
+
+def target_of(passage: Passage, cut: Callable[[str], str] = _cut) -> str:
+    """The name of a tool or prompt; a URI without what may be secret in it: who signs in there, and its query. `cut`:
+    how much of it is told."""
     name = passage.name
-    return name[:LONGEST] if passage.offer is not None or ":" not in name else plain_uri(name)
+    return cut(name if passage.offer is not None or ":" not in name else plain_uri(name))
 
 
 def plain_uri(uri: str) -> str:
@@ -29,4 +35,4 @@ def plain_uri(uri: str) -> str:
     except ValueError:
         return HIDDEN
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="…" if parts.query else "", fragment="")
-    return plain.geturl()[:LONGEST]
+    return plain.geturl()

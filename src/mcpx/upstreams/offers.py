@@ -139,6 +139,8 @@ class OfferBook:
         own: Offers = self.common if self.known else {kind: [] for kind in KINDS}
         before = self.common
         after: Offers = {**own, **found}
+        if not self.known:
+            self._forget_kinds()
         self.known = True
         if after != before:
             self.common = after
@@ -163,13 +165,16 @@ class OfferBook:
         else:
             # It was started anew, perhaps another version: what some clients are offered is to be found out again.
             self._same.clear()
-            for kind in list(self._by_kind):
-                self._drop(self._by_kind, kind)
+            self._forget_kinds()
         for session in [session for session, offers in self._by_session.items() if offers == self.common]:
             self._drop(self._by_session, session)
         names = {name for offers in self._all() for one in offers["tools"] if (name := _name_of(one)) is not None}
         for name in [name for name in self._annotations if name not in names]:
             del self._annotations[name]
+
+    def _forget_kinds(self) -> None:
+        for kind in list(self._by_kind):
+            self._drop(self._by_kind, kind)
 
     def _all(self) -> Iterable[Offers]:
         return (self.common, *self._by_kind.values(), *self._by_session.values()) if self._annotations else ()
