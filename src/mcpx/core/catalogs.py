@@ -186,16 +186,16 @@ class Catalogs:
 
     def of(self, caller: Caller) -> Catalog:
         """What this caller finds."""
-        viewer = (caller.profile, caller.principal)
-        if self._narrowed and (found := self._narrowed.get(viewer)) is not None and self._is_like_all(caller):
-            return found
+        known = self._narrowed.get((caller.profile, caller.principal)) if self._narrowed else None
+        if known is not None and self._is_like_all(caller):
+            return known
         sight = self._sight(caller)
         whole = self._whole_of(caller)
         if sight is None:
             return whole
         found = self._narrowing.of(whole, sight)
         if whole is self._shared and not found.blank and not self._stale and len(self._narrowed) < MOST_VIEWERS:
-            self._narrowed[viewer] = found
+            self._narrowed[caller.profile, caller.principal] = found
         return found
 
     def nothing_yet(self, caller: Caller) -> asyncio.Task[None] | None:
