@@ -87,5 +87,7 @@ class Relay:
             outcome = "error"
             raise
         finally:
+            for place in passage.places:
+                place.leave()
             if CallFinished in listeners:
                 self._bus.publish(CallFinished(passage, time.perf_counter() - began, outcome, code))

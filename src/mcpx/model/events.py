@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.offer import Kind, Offer
@@ -55,6 +55,12 @@ class UpstreamChanged:
     server: str
 
 
+class Place(Protocol):
+    def leave(self) -> None:
+        """Somebody else may have it."""
+        ...
+
+
 @dataclass(slots=True)
 class Passage:
     """One call, read, subscription or completion on its way through the middle; made only where somebody guards or
@@ -73,6 +79,8 @@ class Passage:
     """What decided whether it may pass, as `mcpx explain` names it; None: nothing had to be decided."""
     span: Span | None = None
     """Its place in a trace, where one is made."""
+    places: "Sequence[Place]" = ()
+    """Those it takes up while it runs, where something limits it; whoever made it gives them back."""
 
     @property
     def caller(self) -> Caller:

@@ -72,7 +72,7 @@ def readings(arguments: Value, tool: Json) -> tuple[Value, ...]:
     """The arguments as they are; and, where a text has an array or object in it as JSON, as a server may read them that
     takes it for that, as those of the official Python SDK do unless the parameter is a text. `tool`: its definition."""
     if not isinstance(arguments, dict):
-        return (arguments,)
+        return ({} if arguments is None else arguments,)
     read: Json = {}
     for name, value in arguments.items():
         if isinstance(value, str) and value.lstrip()[:1] in _OPENING:

@@ -72,14 +72,14 @@ class Limiter:
         self._edition = counters.edition
         """Of the counters, when that was so."""
 
-    async def passing(
+    def passing(
         self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
-    ) -> Json:
+    ) -> Awaitable[Json]:
         """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then. `again`: looks at a call that
-        has waited."""
+        has waited. One that need not wait has its `places` from now on."""
         call = passage.call
         if call.method in FREE:
-            return await forward()
+            return forward()
         caller = call.caller
         if self._edition != self._counters.edition:
             self._known.clear()
@@ -92,14 +92,9 @@ class Limiter:
             if not counter.enter(now):
                 for passed in met[:place]:
                     passed.take_back()
-                return await self._later(passage, forward, again, who, met)
-        try:
-            return await forward()
-        finally:
-            for counter in met:
-                counter.running -= 1
-                if counter.waiting:
-                    counter.let_in()
+                return self._later(passage, forward, again, who, met)
+        passage.places = met
+        return forward()
 
     def _meets(self, passage: Passage, key: tuple[str, str, str | None, str]) -> tuple[Hashable, list[Counter]]:
         who = (key[0], place_of(key[1]))

@@ -146,25 +146,22 @@ class Rule:
         return None
 
     def holds(self, readings: tuple[Value, ...]) -> bool:
-        """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow."""
+        """Of the arguments in all ways they may be read: in one of them is enough to forbid, and not to allow. What
+        cannot be judged, too, speaks against the call."""
         allows = self._allows
         for arguments in readings:
-            if self._all_hold({} if arguments is None else arguments) is not allows:
+            held = not allows
+            if isinstance(arguments, dict):
+                for condition in self.conditions:
+                    try:
+                        held = condition.holds(arguments, allows)
+                    except (Unjudged, RecursionError):
+                        held = not allows
+                    if not held:
+                        break
+            if held is not allows:
                 return not allows
         return allows
-
-    def _all_hold(self, arguments: Value) -> bool:
-        """Whether all conditions do; doubt speaks against letting a call through."""
-        if not isinstance(arguments, dict):
-            return not self._allows
-        for condition in self.conditions:
-            try:
-                if not condition.holds(arguments, self._allows):
-                    return False
-            except (Unjudged, RecursionError):
-                if self._allows:
-                    return False
-        return True
 
     def why_not(self, profile: str | None, principal: str, thing: Thing) -> str | None:
         """Why it does not concern that tool, in words; None if it does."""
@@ -336,7 +333,8 @@ def arguments_of(passage: Passage) -> Value:
 def readings_of(passage: Passage) -> tuple[Value, ...]:
     """The arguments as whoever is called may read them; a local command takes them as they are."""
     if passage.server == COMMANDS or passage.offer is None:
-        return (arguments_of(passage),)
+        given = arguments_of(passage)
+        return ({} if given is None else given,)
     return readings(passage.params.get("arguments"), passage.offer.definition)
 
 
