@@ -271,6 +271,24 @@ def test_a_program_that_speaks_both_eras_is_started_once() -> None:
     run(main())
 
 
+def test_a_server_that_first_asks_on_a_link_of_another_client_is_told_whom_it_asks_from_then_on() -> None:
+    """PRO-3: the link was opened for somebody who left, and was lent to this one while nobody had been asked."""
+
+    async def main() -> None:
+        async with On(Toy("older", tools={"ask": asks(("roots/list", None)), "echo": echo})) as on:
+            former = replace(older("a", askable=True), client={"name": "former", "version": "1"})
+            await on.call(former, "echo")
+            await on.upstream.end_session("a")
+            voice = Tape(list={"roots": []})
+            present = replace(older("b", askable=True, voice=voice), client={"name": "present", "version": "1"})
+            await on.call(present, "ask")
+            await on.call(present, "echo")
+            [line] = [line for line in on.toy.lines if greeting(line)["clientInfo"]["name"] == "present-through-proxy"]
+            assert [params["name"] for params in line.calls()] == ["echo"]
+
+    run(main())
+
+
 # --- who is asked
 
 

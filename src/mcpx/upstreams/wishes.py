@@ -23,6 +23,8 @@ from mcpx.upstreams.link import Link, Use, through
 from mcpx.upstreams.negotiate import Era
 from mcpx.upstreams.traits import NOBODY, Needs, Traits
 
+UNNAMED = through({})["name"]
+"""What a server is told of a link that nobody in particular has."""
 LONGEST = 128
 """Characters of a name that are kept as they are."""
 
@@ -100,12 +102,14 @@ class Wishes:
             wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "isolation: per_session")
         elif not caller.answers:
             return Wish(chosen, NOBODY)
+        # A server that asks is told whom it asks (PRO-3).
         elif self._traits.asks_late:
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks outside of calls")
+            name, why = told_name(through(caller.client)), "it asks outside of calls"
+            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", why, name)
         elif self._traits.asks_for_roots and "roots" in caller.answers:
-            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots")
+            name = told_name(through(caller.client))
+            wish = Wish(chosen, Needs.of(caller), _affinity(caller), "session", "it asks for roots", name)
         else:
-            # A server that asks is told whom it asks (PRO-3).
             name = told_name(through(caller.client)) if self._traits.asks else None
             wish = Wish(chosen, Needs.of(caller), None, "lent", "its clients can be asked", name)
         if session is not None:
@@ -117,8 +121,10 @@ class Wishes:
         if not link.alive or link.modern != (wish.era == "modern") or link.use == "learning":
             return False
         if link.owner is not None:
-            # Bound to a session: that is its own, whatever else it could have.
-            return link.owner in (wish.owner, client)
+            # Bound to a session: that is its own, whatever else it could have. Unless it was opened for another client,
+            # and lent to this one when the server first asked something: then that server thinks of somebody else.
+            named = wish.name is None or told_name(link.who.client) in (wish.name, UNNAMED)
+            return named and link.owner in (wish.owner, client)
         if wish.owner is not None:
             return False
         needs = wish.needs
