@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,17 @@ from hypothesis import strategies as st
 
 from fixtures.parts import modern, older, run
 from mcpx import demo
+from mcpx.config.locate import WORKING_FOLDER_NAMES
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from mcpx.wire import codec, era
+
+
+def test_in_a_clone_of_this_repository_a_first_start_finds_no_config() -> None:
+    """RUN-3: so that it shows the demo; nor has a test left one there."""
+    root = Path(__file__).parents[1]
+    assert [name for name in WORKING_FOLDER_NAMES if (root / name).exists()] == []
 
 
 def tool(name: str, **arguments: Any) -> Json:

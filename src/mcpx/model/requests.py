@@ -121,7 +121,7 @@ class Request:
         own = None if wanted is None else clean(wanted)
         self.given = own is not None
         """The id is its client's own word."""
-        self.id = f"{random.getrandbits(64):016x}" if own is None else own
+        self.id = new_id() if own is None else own
         self.carrier = carrier
         """`stdio`, `http`, `sse` or `websocket`."""
         self.caller: Caller | None = None

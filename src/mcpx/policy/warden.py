@@ -36,7 +36,6 @@ class Verdict:
 
 class Warden:
     def __init__(self, config: Config, state: PolicyState) -> None:
-        self._config = config
         self._state = state
         state.limits = limiter(config, state)
         self._open = frozenset(server.name for server in config.mcp_servers if server.trust == "open")
