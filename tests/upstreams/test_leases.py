@@ -558,6 +558,37 @@ def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_wi
     run(main())
 
 
+def test_only_what_may_be_answered_with_a_question_is() -> None:
+    """PRO-5: a modern client's completion is answered, while the server's question waits for a call that may ask."""
+
+    async def main() -> None:
+        finish = asyncio.Event()
+
+        async def complete(line: Line, params: Json) -> Json:
+            await finish.wait()
+            return {"completion": {"values": []}}
+
+        toy = Toy("older", answers={"completion/complete": complete})
+        async with On(toy, isolation="per_session") as on:
+            caller = modern("m", askable=True)
+            await on.call(caller)
+            (line,) = [line for line in toy.lines if line.calls()]
+            asked = asyncio.ensure_future(line.ask("roots/list"))
+            completion = Call("completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}}, caller)
+            asking = asyncio.ensure_future(on.upstream.call(completion, completion.params))
+            await until(lambda: "completion/complete" in line.methods())
+            meanwhile = asyncio.ensure_future(line.ask("roots/list"))
+            await turns()
+            finish.set()
+            assert (await asking)["completion"] == {"values": []}
+            result = await on.call(caller)
+            assert [question["method"] for question in result["inputRequests"].values()] == ["roots/list"] * 2
+            for question in (asked, meanwhile):
+                question.cancel()
+
+    run(main())
+
+
 def test_per_session_gives_each_session_its_own_that_outlasts_other_links() -> None:
     """LIF-2."""
 

@@ -45,6 +45,11 @@ class Lease:
         """Set where the client gets questions as results and comes back with the answers."""
         link.hold(self)
 
+    @property
+    def askable(self) -> bool:
+        """Whether a question can reach its client before it is answered; by a completion of a modern one, none can."""
+        return self.parked is not None or not self.call.caller.modern
+
     async def run(self, params: Json) -> Json:
         """The call, once, and the end of the lease; its result in the client's own era."""
         try:

@@ -169,7 +169,6 @@ class Link:
             if not isinstance(client, str):
                 self._passer_by = asyncio.get_running_loop().time()
         if not self.leases:
-            self._held.clear()
             self.rested_at = asyncio.get_running_loop().time()
             self._keeper.rested(self)
 
@@ -265,17 +264,22 @@ class Link:
         # A server may ask as soon as it is greeted, a moment before the call the link was opened for; for roots, if it
         # is slow, a moment after: on a client's own link these can only be that client's.
         roots = method == "roots/list" and (self.single or self.owner is not None)
-        if idle and self.use != "learning" and (not self.calls or roots):
+        if voice is None and self.use != "learning":
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
-                    await self._held.wait()
-        if self.leases:
-            newest = next(reversed(self.leases))
+                    while self._askable() is None and (roots or not self.calls):
+                        self._held.clear()
+                        await self._held.wait()
+        newest = self._askable()
+        if newest is not None:
             if self.free_for(newest.client):
                 return await newest.ask(method, params)
         elif voice is not None:
             return await voice.ask(self.name, method, params)
         raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
+
+    def _askable(self) -> Lease | None:
+        return next((lease for lease in reversed(self.leases) if lease.askable), None)
 
     async def ask(
         self,

@@ -25,6 +25,7 @@ from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
+from mcpx.wire import era
 from mcpx.wire.logs import plain
 from mcpx.wire.tasks import Tasks
 
@@ -441,7 +442,7 @@ class Upstream:
 
     async def _forward(self, call: Call, params: Json) -> Json:
         caller = call.caller
-        comes_back = caller.modern and bool(caller.answers)
+        comes_back = caller.modern and bool(caller.answers) and call.method in era.MAY_ASK
         if not comes_back:
             lease = self._links.take_now(call)
             if lease is not None:

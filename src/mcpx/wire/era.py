@@ -59,6 +59,9 @@ CACHEABLE = frozenset(
 NAME_PARAM = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose `Mcp-Name` header mirrors a param, and which one."""
 
+MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Methods whose result may be a question (`input_required`); the others have an answer or an error."""
+
 HTTP_STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
