@@ -322,6 +322,16 @@ class Gateway:
             self._watch_pins()
             return plan
 
+    def beside(self, config: Config) -> "Gateway":
+        """Another one in the same surroundings, to see what a configuration would be like: it asks nobody to sign in,
+        keeps nothing, and is the caller's to close."""
+        return Gateway(config, self._environ, self._state, itself=self.itself, looks=True)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What it was started with."""
+        return self._environ
+
     async def reconnect(self, name: str) -> bool:
         """Connect a server anew; False: there is none of that name. Not while a configuration is being taken up."""
         async with self._applying:
