@@ -6,27 +6,25 @@
 import type { QueryClient } from "@tanstack/vue-query";
 import { computed, onScopeDispose, reactive } from "vue";
 import { base } from "./client";
+import { configEtag } from "./etag";
+import type { LiveEvents, LiveName } from "./events";
 import { signedOut } from "./session";
 
-/** What the gateway tells, by the name of the event. */
-export interface LiveEvents {
-  status: { server: string } & Record<string, unknown>;
-  catalog: Record<string, unknown>;
-  call: Record<string, unknown>;
-  config: Record<string, unknown>;
-  approval: Record<string, unknown>;
-}
-export type LiveName = keyof LiveEvents;
+export type { LiveEvents } from "./events";
 
-/** The first element of the query keys that an event makes out of date. Calls come often: screens listen to them. */
-const OUTDATES: Record<LiveName, readonly string[]> = {
+/**
+ * The first element of the query keys that an event makes out of date. What comes often (`call`, `rates`, `clients`) is
+ * not in it: screens listen to those.
+ */
+const OUTDATES: Partial<Record<LiveName, readonly string[]>> = {
   status: ["servers", "overview"],
-  catalog: ["tools", "servers", "overview"],
-  call: [],
-  config: ["config", "servers", "commands", "auth", "profiles", "policy", "overview", "tools"],
-  approval: ["approvals", "overview"],
+  catalog: ["tools", "servers", "overview", "savings"],
+  config: ["config", "servers", "commands", "auth", "profiles", "policy", "tokens", "tools", "overview"],
+  approvals: ["approvals", "overview", "servers"],
 };
-const NAMES = Object.keys(OUTDATES) as LiveName[];
+const NAMES: readonly LiveName[] = ["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"];
+/** Many events in a row (200 servers that start) cause one round of requests in this time. */
+const GATHER = 300;
 const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 15_000;
 
@@ -43,14 +41,25 @@ let source: EventSource | null = null;
 let pause = FIRST_PAUSE;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let queries: QueryClient | null = null;
-let lastId = "";
+const outdated = new Set<string>();
+
+function outdate(roots: readonly string[]): void {
+  if (!outdated.size && roots.length) {
+    setTimeout(() => {
+      for (const root of outdated) void queries?.invalidateQueries({ queryKey: [root] });
+      outdated.clear();
+    }, GATHER);
+  }
+  for (const root of roots) outdated.add(root);
+}
 
 function told(name: LiveName, message: MessageEvent<string>): void {
   live.heard = Date.now();
-  lastId = message.lastEventId || lastId;
-  const data = JSON.parse(message.data) as never;
-  for (const listener of listeners.get(name) ?? []) listener(data);
-  for (const root of OUTDATES[name]) void queries?.invalidateQueries({ queryKey: [root] });
+  const data = JSON.parse(message.data) as LiveEvents[LiveName];
+  if (name === "hello" || name === "config") configEtag.value = (data as LiveEvents["hello"]).etag;
+  if (name === "reset") void queries?.invalidateQueries();
+  outdate(OUTDATES[name] ?? []);
+  for (const listener of listeners.get(name) ?? []) listener(data as never);
 }
 
 function opened(): void {
@@ -74,9 +83,7 @@ function lost(): void {
 function open(): void {
   clearTimeout(timer);
   source?.close();
-  const url = new URL(`${base}/api/events`);
-  if (lastId) url.searchParams.set("last_event_id", lastId);
-  source = new EventSource(url);
+  source = new EventSource(`${base}/api/events`);
   source.onopen = opened;
   source.onerror = lost;
   for (const name of NAMES) source.addEventListener(name, (message) => told(name, message as MessageEvent<string>));

@@ -55,17 +55,31 @@ function merged(pieces: DiffPiece[]): DiffPiece[] {
   return out;
 }
 
-/** The pieces of two lines of which one replaced the other; lines with little in common are changed as a whole. */
-function paired(before: string, after: string): [DiffPiece[], DiffPiece[]] {
+/** The pieces of two lines of which one may have replaced the other; null when they have little in common. */
+function paired(before: string, after: string): [DiffPiece[], DiffPiece[]] | null {
   const [a, b] = [words(before), words(after)];
-  if (a.length + b.length > 400) return [[{ text: before, changed: false }], [{ text: after, changed: false }]];
+  if (a.length + b.length > 400) return null;
   const way = steps(a, b);
   const common = way.reduce((sum, [kind, x]) => sum + (kind === "same" ? a[x]!.trim().length : 0), 0);
-  if (common * 3 < Math.min(before.trim().length, after.trim().length)) return [[{ text: before, changed: false }], [{ text: after, changed: false }]];
+  if (common * 3 < Math.min(before.trim().length, after.trim().length)) return null;
   return [
     merged(way.flatMap(([kind, x]) => (kind === "add" ? [] : [{ text: a[x]!, changed: kind === "del" }]))),
     merged(way.flatMap(([kind, , y]) => (kind === "del" ? [] : [{ text: b[y]!, changed: kind === "add" }]))),
   ];
+}
+
+/** Marks words in lines that replaced another; both lists keep their order, so a search never goes back. */
+function markWords(gone: DiffLine[], come: DiffLine[]): void {
+  let from = 0;
+  for (const line of gone) {
+    for (let at = from; at < Math.min(come.length, from + 8); at++) {
+      const pieces = paired(line.pieces[0]!.text, come[at]!.pieces[0]!.text);
+      if (!pieces) continue;
+      [line.pieces, come[at]!.pieces] = pieces;
+      from = at + 1;
+      break;
+    }
+  }
 }
 
 const lines = (text: string) => (text === "" ? [] : text.replace(/\n$/, "").split("\n"));
@@ -89,11 +103,10 @@ export function diffLines(before: string, after: string): DiffLine[] {
     while (at < all.length && all[at]!.kind !== "same") at++;
     const block = all.slice(start, at).sort((one, two) => (one.kind === two.kind ? 0 : one.kind === "del" ? -1 : 1));
     all.splice(start, block.length, ...block);
-    const gone = block.filter((line) => line.kind === "del");
-    const come = block.filter((line) => line.kind === "add");
-    gone.slice(0, come.length).forEach((line, nth) => {
-      [line.pieces, come[nth]!.pieces] = paired(line.pieces[0]!.text, come[nth]!.pieces[0]!.text);
-    });
+    markWords(
+      block.filter((line) => line.kind === "del"),
+      block.filter((line) => line.kind === "add"),
+    );
   }
   return all;
 }

@@ -40,6 +40,6 @@ export { DASH, millis, useFormat, useNow, type Moment } from "./format";
 export { HUE_PANEL, HUE_SOFT, HUE_TEXT, type Hue } from "./hues";
 export { useKeys } from "./keys";
 export { useNarrow } from "./narrow";
-export { statusLook, STATUSES } from "./status";
+export { shownStatus, statusLook, STATUSES } from "./status";
 export type { Column, Sorting } from "./table";
 export { announce, toast } from "./toasts";

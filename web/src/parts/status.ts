@@ -25,3 +25,6 @@ export const STATUSES = Object.keys(LOOKS);
 
 /** A state this page does not know yet is shown as off rather than hidden. */
 export const statusLook = (status: string): StatusLook => LOOKS[status] ?? { hue: "off", icon: CircleSlash, word: "unknown" };
+
+/** What a row of servers shows: held by trust goes before the state of the connection. */
+export const shownStatus = (row: { status: string; quarantined?: boolean }): string => (row.quarantined ? "quarantined" : row.status);

@@ -1,27 +1,22 @@
-/** What the frame around the screens shows: counts in the navigation, version, profiles, names for the palette. */
+/** What the frame around the screens shows: counts in the navigation, version, profiles. */
 import { useQuery } from "@tanstack/vue-query";
 import { computed } from "vue";
-import { ApiError } from "@/api/errors";
-import { base } from "@/api/client";
+import { api, take } from "@/api/client";
 import { signedOut } from "@/api/session";
 
-export interface About {
-  version: string;
-  admin_url: string;
-  mcp_url: string;
-  profiles: { name: string; path: string }[];
-  counts: Record<string, number>;
-}
+const inside = computed(() => !signedOut.value);
 
-export function useAbout() {
-  return useQuery({
-    queryKey: ["overview", "about"],
-    enabled: computed(() => !signedOut.value),
-    queryFn: async (): Promise<Partial<About>> => {
-      const response = await fetch(`${base}/api/about`, { credentials: "same-origin" });
-      if (response.status === 401) signedOut.value = true;
-      if (!response.ok) throw await ApiError.from(response);
-      return (await response.json()) as Partial<About>;
-    },
-  });
+export const useOverview = () => useQuery({ queryKey: ["overview"], queryFn: () => take(api.GET("/api/overview")), enabled: inside });
+export const useAbout = () => useQuery({ queryKey: ["about"], queryFn: () => take(api.GET("/api/about")), enabled: inside });
+export const useProfiles = () => useQuery({ queryKey: ["profiles"], queryFn: () => take(api.GET("/api/profiles")), enabled: inside });
+
+/** By the name of the route. */
+export function useCounts() {
+  const { data } = useOverview();
+  return computed<Record<string, number | undefined>>(() => ({
+    servers: data.value?.servers.length,
+    tools: data.value?.gateway.tools,
+    commands: data.value?.commands,
+    approvals: data.value?.waiting.filter((one) => one.kind !== "sign_in").length,
+  }));
 }

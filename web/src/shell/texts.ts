@@ -18,9 +18,12 @@ function firstLanguage(): Language {
 
 export const i18n = createI18n({ legacy: false, locale: "en", fallbackLocale: "en", missingWarn: false, fallbackWarn: false });
 
+const loaded = new Set<Language>();
+
 export async function setLanguage(language: Language, keep = true): Promise<void> {
-  if (!i18n.global.availableLocales.includes(language as never)) {
+  if (!loaded.has(language)) {
     i18n.global.setLocaleMessage(language as never, (await LOADERS[language]()).default as never);
+    loaded.add(language);
   }
   i18n.global.locale.value = language as never;
   document.documentElement.lang = language;
