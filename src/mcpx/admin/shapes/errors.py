@@ -4,12 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-
-class Mistake(BaseModel):
-    """One of several things that are wrong with what was sent."""
-
-    path: str | None = None
-    message: str
+from mcpx.admin.shapes.common import Problem
 
 
 class ErrorDetail(BaseModel):
@@ -17,7 +12,7 @@ class ErrorDetail(BaseModel):
     message: Annotated[str, Field(description="What is wrong, for people.")]
     path: Annotated[str | None, Field(description="Where in what was sent, or in the configuration.")] = None
     hint: Annotated[str | None, Field(description="What to do about it.")] = None
-    errors: Annotated[list[Mistake] | None, Field(description="All mistakes, where there may be several.")] = None
+    errors: Annotated[list[Problem] | None, Field(description="All mistakes, where there may be several.")] = None
 
 
 class ErrorAnswer(BaseModel):
