@@ -16,7 +16,7 @@ from mcpx.auth import Auth
 from mcpx.auth.credentials import Credentials
 from mcpx.auth.ring import Ring
 from mcpx.commands.parameters import with_defaults
-from mcpx.commands.work import Bench, CommandFailed, Progress, Work
+from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved, Resolves, Work
 from mcpx.config import Command, Config
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, NotFound, RpcError
@@ -117,6 +117,17 @@ class Tool:
             self._running -= 1
             if not self._running:
                 self._rest.set()
+
+    def resolved(self, arguments: object, mask: str) -> Resolved | None:
+        """What a call would send or run, and nothing of it done; None: this kind of command cannot tell. Raises
+        `CommandFailed`."""
+        checked = self._means.checker().check(self.schema, arguments, mend=False)
+        if checked.problems:
+            raise CommandFailed("; ".join(checked.problems))
+        work = self._at_work()
+        if not hasattr(work, "resolved"):
+            return None
+        return cast(Resolves, work).resolved(with_defaults(self.schema, checked.arguments), mask)
 
     async def drain(self, grace: float) -> None:
         """Let what runs finish, for so many seconds, then close."""
