@@ -38,7 +38,9 @@ async def auth_types(desk: AtDesk) -> AuthTypes:
     return AuthTypes(types=auths.types())
 
 
-@router.post("/auth-configs", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES})
+@router.post(
+    "/auth-configs", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES}
+)
 async def add_auth_config(desk: AtDesk, response: Response, entry: AuthEntry, change: Writing) -> Written | Preview:
     """Add one."""
     return await given.put(desk, response, change, SECTION, entry)

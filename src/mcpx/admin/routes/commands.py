@@ -80,7 +80,9 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
     if make is None:
         raise ApiError(503, None, f"this gateway cannot import {wanted.kind}")
     if wanted.text is None and (wanted.url is None or wanted.kind == "curl"):
-        raise ApiError(422, "invalid", "there is nothing to import", "text", "send its text, or the `url` of a document")
+        raise ApiError(
+            422, "invalid", "there is nothing to import", "text", "send its text, or the `url` of a document"
+        )
     try:
         if wanted.kind == "curl":
             made: Json = await make(text=wanted.text, name=wanted.name, allow_private=wanted.allow_private)
@@ -97,7 +99,9 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
     except ConfigError as error:
         raise _unimportable(error) from None
     written = await desk.store.look()
-    taken = {(entry.section, entry.name) for section in ("commands", "auth_configs") for entry in written.entries(section)}
+    taken = {
+        (entry.section, entry.name) for section in ("commands", "auth_configs") for entry in written.entries(section)
+    }
     entries = [
         Recognised(section=section, entry=entry, yaml=entry_yaml(entry), taken=(section, entry.get("name")) in taken)
         for section in ("auth_configs", "commands")

@@ -52,7 +52,9 @@ class Change:
 def _change(
     if_match: Annotated[
         str | None,
-        Header(description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500),
+        Header(
+            description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500
+        ),
     ] = None,
     message: Annotated[str, Query(max_length=500, description="For the history.")] = "",
     dry_run: Annotated[bool, Query(description="Only tell what it would do: the answer is a preview.")] = False,
@@ -266,7 +268,12 @@ def _relative(path: str, at: _Spot | None) -> str:
     """From the entry down, if it stands there; in a client's file entries stand below their names."""
     if at is None:
         return path
-    for begin in (f"{at.section}[{at.index}]", f"mcpServers.{at.name}", f"servers.{at.name}", f"{at.section}.{at.name}"):
+    for begin in (
+        f"{at.section}[{at.index}]",
+        f"mcpServers.{at.name}",
+        f"servers.{at.name}",
+        f"{at.section}.{at.name}",
+    ):
         if path == begin:
             return ""
         if path.startswith(f"{begin}."):

@@ -77,7 +77,9 @@ class CommandImport(Given):
     allow_private: bool = False
     pick: list[str] | None = Field(None, description="Ids of operations; absent: only list them.")
     prefix: str = Field("", max_length=32, pattern=r"^[A-Za-z0-9_-]*$")
-    server: str | None = Field(None, max_length=2000, description="Where the API is, instead of what the document says.")
+    server: str | None = Field(
+        None, max_length=2000, description="Where the API is, instead of what the document says."
+    )
     name: str | None = Field(None, description="Of the command that is made of a curl line.")
 
 

@@ -64,7 +64,9 @@ class Trial(Given):
     entry: Entry = Field(
         examples=[{"name": "time", "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]}}]
     )
-    stored: str | None = Field(None, max_length=200, description="The saved one whose masked values are meant, if renamed.")
+    stored: str | None = Field(
+        None, max_length=200, description="The saved one whose masked values are meant, if renamed."
+    )
 
 
 class TrialResult(Told):

@@ -72,9 +72,7 @@ def _state(desk: Desk, name: str, users: list[str]) -> tuple[State, str, float |
     if not users:
         return "unused", "nothing refers to it", None
     upstreams = desk.gateway.generation.upstreams
-    waiting = [
-        each for each in upstreams.values() if each.server.auth == name and each.status.state == "needs_auth"
-    ]
+    waiting = [each for each in upstreams.values() if each.server.auth == name and each.status.state == "needs_auth"]
     if any(each.signing is not None for each in waiting):
         return "sign_in_needed", f"somebody has to sign in to {', '.join(each.name for each in waiting)}", None
     if waiting:

@@ -16,9 +16,7 @@ from mcpx.policy.sights import Effect
 
 async def profiles(desk: Desk, written: Written) -> Profiles:
     """Each with what is seen through it now."""
-    rows = [
-        await _profile(desk, entry.name, entry.value, place_of(entry)) for entry in written.entries("profiles")
-    ]
+    rows = [await _profile(desk, entry.name, entry.value, place_of(entry)) for entry in written.entries("profiles")]
     return Profiles(profiles=rows, default=await _profile(desk, None, {}, None))
 
 
