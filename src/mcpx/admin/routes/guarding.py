@@ -2,6 +2,8 @@
 
 from fastapi import APIRouter
 
+from mcpx.admin import simulating
+from mcpx.admin.errors import responses
 from mcpx.admin.routes.given import AtDesk, Name, Writing, not_yet
 from mcpx.admin.shapes.common import Entry, Preview, Written
 from mcpx.admin.shapes.guarding import PolicyGiven, PolicyTold, Profiles, Question, Verdict
@@ -45,7 +47,7 @@ async def change_policy(desk: AtDesk, given: PolicyGiven, change: Writing) -> Wr
     raise not_yet()
 
 
-@router.post("/policy/simulate")
+@router.post("/policy/simulate", responses=responses(404, 409))
 async def simulate(desk: AtDesk, question: Question) -> Verdict:
     """Whether somebody could call something, and what decides it."""
-    raise not_yet()
+    return await simulating.simulate(desk, question)
