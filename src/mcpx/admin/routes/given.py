@@ -210,8 +210,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edit | None = None) -> Api
     match error:
         case Stale():
             hint = "read it again, look at what is different, and save once more"
-            headers = {"ETag": quoted(error.etag)}
-            return ApiError(412, "stale", "the configuration was changed by somebody else meanwhile", hint=hint, headers=headers)  # fmt: skip
+            told, headers = "the configuration was changed by somebody else meanwhile", {"ETag": quoted(error.etag)}
+            return ApiError(412, "stale", told, hint=hint, headers=headers)
         case Unwritable():
             return ApiError(409, "unwritable", str(error))
         case EditError():

@@ -4,8 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from mcpx.admin import simulating
+from mcpx.admin.errors import responses
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import WRITES, AtDesk, Name, Writing, not_yet
+from mcpx.admin.routes.given import WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.common import Entry, Preview, Written
 from mcpx.admin.shapes.guarding import PolicyGiven, PolicyTold, Profiles, Question, Verdict
 from mcpx.admin.telling import guarding
@@ -59,7 +61,7 @@ async def change_policy(desk: AtDesk, response: Response, policy: PolicyGiven, c
     return await given.write(desk, response, change, SetSection("policy", policy.entry))
 
 
-@router.post("/policy/simulate")
+@router.post("/policy/simulate", responses=responses(404, 409))
 async def simulate(desk: AtDesk, question: Question) -> Verdict:
     """Whether somebody could call something, and what decides it."""
-    raise not_yet()
+    return await simulating.simulate(desk, question)

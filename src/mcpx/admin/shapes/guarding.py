@@ -60,6 +60,7 @@ class Verdict(Told):
     because: list[str]
     rule: int | None = Field(None, description="The number of the rule that decided.")
     source: Place | None = None
+    outside: str | None = Field(None, description="Why this caller never comes there over HTTP, as far as tokens tell.")
 
 
 class PendingCall(Told):
@@ -93,9 +94,7 @@ class HeldDefinition(Told):
     after: dict[str, Any] | None = None
     diff: str = Field(default="", description="Unified, of the definitions as text; nothing in it is unseen.")
     marks: list[Mark] = []
-    fingerprint: str = Field(
-        default="", description="Of exactly this definition, to approve it by; empty for a server."
-    )
+    fingerprint: str = Field(default="", description="Of exactly this definition, to approve it by; empty: a server.")
     for_some: bool = Field(default=False, description="Only some clients are offered it.")
 
 

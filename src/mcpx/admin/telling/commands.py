@@ -16,7 +16,7 @@ SHOWN = 200
 def rows(desk: Desk, written: Written) -> list[CommandRow]:
     entries = {entry.name: entry for entry in written.entries("commands")}
     running = [_row(desk, each, entries.pop(each.name, None)) for each in desk.gateway.generation.config.commands]
-    return [CommandRow(**row) for row in (*running, *map(_waiting, entries.values()))]
+    return [CommandRow.model_validate(row) for row in (*running, *map(_waiting, entries.values()))]
 
 
 def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
@@ -24,10 +24,11 @@ def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
     commands = {each.name: each for each in desk.gateway.generation.config.commands}
     if name in commands:
         told: Json = {"name": name} if entry is None else entry.value
-        return CommandDetail(**_row(desk, commands[name], entry), entry=told, tool=definition_of(commands[name]))
+        tool = definition_of(commands[name])
+        return CommandDetail.model_validate({**_row(desk, commands[name], entry), "entry": told, "tool": tool})
     if entry is None:
         raise unknown("commands", name, list(commands))
-    return CommandDetail(**_waiting(entry), entry=entry.value)
+    return CommandDetail.model_validate({**_waiting(entry), "entry": entry.value})
 
 
 def _row(desk: Desk, command: Command, entry: Entry | None) -> Json:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import time
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from mcpx.admin.causes import INSTALLERS, Cause, cause_of
 from mcpx.admin.desk import Desk
@@ -32,12 +32,12 @@ async def rows(desk: Desk, written: Written) -> list[ServerRow]:
     await desk.gateway.catalogs.ready()
     entries = {entry.name: entry for entry in written.entries("mcp_servers")}
     running = [_row(desk, upstream, entries.pop(name, None)) for name, upstream in _upstreams(desk).items()]
-    return [ServerRow(**row) for row in (*running, *map(_waiting, entries.values()))]
+    return [ServerRow.model_validate(row) for row in (*running, *map(_waiting, entries.values()))]
 
 
 async def row(desk: Desk, written: Written, name: str) -> ServerRow:
     await desk.gateway.catalogs.ready()
-    return ServerRow(**_one(desk, written, name))
+    return ServerRow.model_validate(_one(desk, written, name))
 
 
 async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
@@ -46,12 +46,11 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
     entry = written.entry("mcp_servers", name)
     value = {"name": name, "connection": told["connection"]} if entry is None else entry.value
     if upstream is None:
-        return ServerDetail(**told, entry=value)
+        return ServerDetail.model_validate({**told, "entry": value})
     about, terms = upstream.describe(), upstream.terms
     held, notes = upstream.describe_held()
     cause = await why(desk, upstream)
     more: Json = {
-        "entry": value,
         "links": about["links"],
         "notes": [*notes, *about["notes"]],
         "instructions": upstream.instructions or None,
@@ -62,7 +61,8 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
         "fix": None if cause is None else cause.fix,
         "repair": None if cause is None or cause.repair is None else dict(cause.repair),
     }
-    return ServerDetail(**{**told, **desk.gateway.redactor.redact_values(more), "entry": value, "held": held})
+    told["entry"] = value
+    return ServerDetail.model_validate({**told, **desk.gateway.redactor.redact_values(more), "held": held})
 
 
 async def why(desk: Desk, upstream: Upstream) -> Cause | None:
@@ -206,4 +206,4 @@ def _command_line(connection: Json) -> str | None:
     if not isinstance(command, str):
         return None
     words = [command, *(str(each) for each in as_list(connection.get("args")))]
-    return shlex.join(cast(list[str], words)).replace("'••••••••'", "••••••••")
+    return shlex.join(words).replace("'••••••••'", "••••••••")
