@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from starlette.requests import Request
 
+from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
 from mcpx.core.gateway import Gateway
 from mcpx.core.store import ConfigStore
 from mcpx.model.call import Json
@@ -79,7 +80,11 @@ class Desk:
     about: Callable[[], About]
     """Asked each time: addresses are known once somebody listens there."""
     activity: Activity | None = None
-    statistics: Any = None
+    statistics: Statistics | None = None
+    recording: Recording | None = None
+    savings: SavingsCount | None = None
+    audience: Audience | None = None
+    programs: Programs | None = None
     tokens: Tokens | None = None
     """None where nothing may be written."""
     imports: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])

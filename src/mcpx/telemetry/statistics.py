@@ -159,7 +159,7 @@ class Statistics:
         self._client(event.caller).last = self._clock()
 
     def _client(self, caller: Caller) -> _Client:
-        key = client_key(caller)
+        key = self.key_of(caller)
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= MOST_CLIENTS:
@@ -188,6 +188,10 @@ class Statistics:
         present = set(servers)
         self._servers = {name: its for name, its in self._servers.items() if name in present}
         self._tools = {key: its for key, its in self._tools.items() if key[0] in present}
+
+    def key_of(self, caller: Caller) -> ClientKey:
+        """By which a caller is told from others here."""
+        return client_key(caller)
 
     # What is asked -----------------------------------------------------------------------------------------------
 
