@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from mcpx.admin.chronicle import Chronicle
 from mcpx.admin.trials import Trials
+from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore
@@ -50,38 +51,6 @@ class Tokens(Protocol):
         ...
 
 
-class Figures(Protocol):
-    """How calls of a server or a tool went, lately."""
-
-    @property
-    def calls_per_minute(self) -> float: ...
-
-    @property
-    def calls(self) -> int: ...
-
-    @property
-    def errors(self) -> int: ...
-
-    @property
-    def p50_ms(self) -> float | None: ...
-
-    @property
-    def p95_ms(self) -> float | None: ...
-
-    @property
-    def last_call(self) -> float | None:
-        """Seconds since 1970."""
-        ...
-
-
-class Counted(Protocol):
-    """What statistics tell of one server or one tool; None: it was not called."""
-
-    def server(self, name: str) -> Figures | None: ...
-
-    def tool(self, server: str, name: str) -> Figures | None: ...
-
-
 class Activity(Protocol):
     """The latest calls."""
 
@@ -115,16 +84,23 @@ class Desk:
     about: Callable[[], About]
     """Asked each time: addresses are known once somebody listens there."""
     activity: Activity | None = None
-    statistics: Any = None
+    statistics: Statistics | None = None
+    recording: Recording | None = None
+    savings: SavingsCount | None = None
+    audience: Audience | None = None
+    programs: Programs | None = None
     tokens: Tokens | None = None
     """None where nothing may be written."""
     imports: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """What makes configuration of something else, by its kind."""
 
+    watched: Chronicle | None = None
+    """What happened to servers, by whoever was there before they started."""
+
     @cached_property
     def chronicle(self) -> Chronicle:
-        """What happened to each server; asked for before they are started, it knows all of it."""
-        return Chronicle(self.gateway)
+        """What happened to each server, as far back as somebody was there to see it."""
+        return self.watched or Chronicle(self.gateway)
 
     @cached_property
     def sign_ins(self) -> SignIns:
@@ -133,10 +109,6 @@ class Desk:
     @cached_property
     def trials(self) -> Trials:
         return Trials(self.gateway)
-
-    @property
-    def counted(self) -> Counted | None:
-        return self.statistics
 
 
 def the_desk(request: Request) -> Desk:

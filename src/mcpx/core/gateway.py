@@ -211,6 +211,18 @@ class Gateway:
             return caller.mode
         return warden.mode(caller.profile)
 
+    def shown_mode(self, caller: Caller) -> tuple[str, str]:
+        """The mode that this caller is shown, and why (SUR-5)."""
+        surfaces, wanted = self.generation.surfaces, self.mode(caller)
+        mode, why = surfaces.of(wanted).shown_as(caller)
+        if caller.mode is not None:
+            return mode, why or "it asked for it by its path"
+        return mode, why or ("the configuration says so" if wanted is None else "its profile says so")
+
+    def hear_results(self, listener: Callable[[Json, Json], None] | None) -> None:
+        """`listener` hears of each result that a compact mode shows: as it came, and as it is shown."""
+        self._surface_state.on_shaped = listener
+
     def _upstreams_of(self, caller: Caller) -> list[Upstream]:
         """The servers this caller may know of."""
         upstreams = self.generation.upstreams.values()

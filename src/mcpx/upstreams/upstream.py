@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Literal
 
@@ -379,6 +379,11 @@ class Upstream:
         traits = self._connections.traits
         alike = self.server.isolation == "shared" and not self.offers_vary and not traits.asks
         return alike and (traits.quiet or not caller.answers)
+
+    @property
+    def asks(self) -> Collection[str]:
+        """The capabilities of clients that it has made use of."""
+        return self._connections.traits.asks
 
     def learn(self, caller: Caller) -> asyncio.Task[None] | None:
         """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""

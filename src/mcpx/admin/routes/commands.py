@@ -20,7 +20,8 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
-from mcpx.admin.telling import commands, cost, entry_of
+from mcpx.admin.entries import commands, cost, entry_of
+from mcpx.admin.telling import plain
 from mcpx.config.edits import PutEntry
 from mcpx.config.emit import entry_yaml
 from mcpx.model.call import Json
@@ -171,10 +172,10 @@ async def _try(desk: AtDesk, stored: str, entry: Json, arguments: Json, dry: boo
     ran = await desk.trials.command(config, name, arguments, dry=dry)
     return CommandTrialResult(
         ok=ran.ok,
-        resolved=None if ran.resolved is None else Resolved(**asdict(ran.resolved)),
-        tool=ran.tool or None,
+        resolved=None if ran.resolved is None else Resolved(**plain(asdict(ran.resolved))),
+        tool=plain(ran.tool) or None,
         tokens=cost(ran.tool) if ran.tool else 0,
         ms=ran.ms,
-        result=ran.result,
-        error=ran.error,
+        result=plain(ran.result),
+        error=plain(ran.error),
     )

@@ -22,7 +22,8 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
-from mcpx.admin.telling import entry_of, moment, servers
+from mcpx.admin.entries import entry_of, servers
+from mcpx.admin.telling import moment, plain, told_at
 from mcpx.admin.trials import Tried
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
@@ -117,12 +118,12 @@ def _result(tried: Tried, auth_url: str | None) -> TrialResult:
         ok=tried.ok,
         seconds=tried.seconds,
         protocol=tried.protocol,
-        server_info=tried.server_info,
-        tools=list(tried.tools),
+        server_info=plain(tried.server_info),
+        tools=plain(list(tried.tools)),
         prompts=tried.prompts,
         resources=tried.resources,
-        stderr=list(tried.stderr),
-        error=tried.error,
+        stderr=plain(list(tried.stderr)),
+        error=plain(tried.error),
         cause=None if cause is None else cause.cause,
         fix=None if cause is None else cause.fix,
         repair=None if cause is None or cause.repair is None else dict(cause.repair),
@@ -161,7 +162,7 @@ async def server_logs(
 
 
 def _line(line: Line) -> LogLine:
-    return LogLine(number=line.number, time=moment(line.at) or "", text=line.text, stream=line.stream)
+    return LogLine(number=line.number, time=told_at(line.at), text=line.text, stream=line.stream)
 
 
 @router.get("/{name}/health", responses=READS)
@@ -176,7 +177,7 @@ async def server_health(desk: AtDesk, name: Name) -> Health:
 
 
 def _span(span: Span) -> HealthSpan:
-    return HealthSpan(start=moment(span.start) or "", end=moment(span.end), status=span.state, error=span.error)
+    return HealthSpan(start=told_at(span.start), end=moment(span.end), status=span.state, error=span.error)
 
 
 @router.post("/{name}/sign-in", responses=READS)

@@ -2,7 +2,8 @@
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.shapes.commands import CommandDetail, CommandRow
-from mcpx.admin.telling import cost, figures_of, place_of, unknown
+from mcpx.admin.entries import cost, figures_of, place_of, unknown
+from mcpx.admin.telling import plain
 from mcpx.config import Command
 from mcpx.config.written import Entry, Written
 from mcpx.core.local import COMMANDS, definition_of
@@ -16,7 +17,7 @@ SHOWN = 200
 def rows(desk: Desk, written: Written) -> list[CommandRow]:
     entries = {entry.name: entry for entry in written.entries("commands")}
     running = [_row(desk, each, entries.pop(each.name, None)) for each in desk.gateway.generation.config.commands]
-    return [CommandRow.model_validate(row) for row in (*running, *map(_waiting, entries.values()))]
+    return [CommandRow.model_validate(plain(row)) for row in (*running, *map(_waiting, entries.values()))]
 
 
 def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
@@ -25,10 +26,10 @@ def detail(desk: Desk, written: Written, name: str) -> CommandDetail:
     if name in commands:
         told: Json = {"name": name} if entry is None else entry.value
         tool = definition_of(commands[name])
-        return CommandDetail.model_validate({**_row(desk, commands[name], entry), "entry": told, "tool": tool})
+        return CommandDetail.model_validate(plain({**_row(desk, commands[name], entry), "entry": told, "tool": tool}))
     if entry is None:
         raise unknown("commands", name, list(commands))
-    return CommandDetail.model_validate({**_waiting(entry), "entry": entry.value})
+    return CommandDetail.model_validate(plain({**_waiting(entry), "entry": entry.value}))
 
 
 def _row(desk: Desk, command: Command, entry: Entry | None) -> Json:

@@ -6,9 +6,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from mcpx.admin.desk import Desk
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import PolicyTold, ProfileRow, Profiles, RuleTold
-from mcpx.admin.telling import place_of
-from mcpx.config.source import Source
-from mcpx.config.tree import KeyPath
+from mcpx.admin.entries import place_of
 from mcpx.config.written import Written
 from mcpx.model.call import Caller, Json, as_list, as_object
 from mcpx.policy.sights import Effect
@@ -50,13 +48,13 @@ def policy(desk: Desk, written: Written) -> PolicyTold:
     entry = as_object(value)
     rules = [as_object(each) for each in as_list(entry.get("rules"))]
     # What a reference stands for is known to what runs, while both have as many rules.
-    effects = [rule.effect for rule in running.rules] if len(rules) == len(running.rules) else []
+    effects: list[Effect] = [rule.effect for rule in running.rules] if len(rules) == len(running.rules) else []
     told = [
         RuleTold(
             number=index + 1,
             effect=effects[index] if effects else _effect(rule.get("effect")),
             entry=rule,
-            source=place_at(written, ("policy", "rules", index)),
+            source=_place(written, index),
         )
         for index, rule in enumerate(rules)
     ]
@@ -68,12 +66,6 @@ def _effect(given: Any) -> Effect:
     return given if given in get_args(Effect) else "deny"
 
 
-def place_at(written: Written, path: KeyPath) -> Place | None:
-    """Where something stands in the files."""
-    if written.layers is None:
-        return None
-    file, own = written.layers.whole.origins.trace(path)
-    if not isinstance(file, Source):
-        return None
-    place = file.place(own, "key")
-    return Place(file=str(file.path), line=None if place is None else place.line)
+def _place(written: Written, rule: int) -> Place | None:
+    found = written.place(("policy", "rules", rule))
+    return None if found is None else Place(file=str(found[0]), line=found[1])

@@ -7,7 +7,8 @@ from typing import Any, Literal, cast
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.shapes.commands import AuthRow, AuthType
-from mcpx.admin.telling import entry_of, moment, place_of
+from mcpx.admin.entries import entry_of, place_of
+from mcpx.admin.telling import moment, plain
 from mcpx.auth import AUTHS
 from mcpx.config.environment import is_encrypted
 from mcpx.config.json_schema import part_schema
@@ -63,7 +64,7 @@ def _row(desk: Desk, entry: Entry, users: list[str]) -> AuthRow:
         expires=moment(expires),
         used_by=users,
         kept_in=_kept_in(entry.value),
-        entry=entry.value,
+        entry=plain(entry.value),
         source=place_of(entry),
     )
 

@@ -11,7 +11,8 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.shapes.tools import ToolRow, Tools
-from mcpx.admin.telling import cost, figures_of, moment, place_of, unknown
+from mcpx.admin.entries import cost, figures_of, place_of, unknown
+from mcpx.admin.telling import moment, plain
 from mcpx.config import Server
 from mcpx.config.written import Entry, Written
 from mcpx.model.call import Json, as_list, as_object
@@ -32,12 +33,12 @@ async def rows(desk: Desk, written: Written) -> list[ServerRow]:
     await desk.gateway.catalogs.ready()
     entries = {entry.name: entry for entry in written.entries("mcp_servers")}
     running = [_row(desk, upstream, entries.pop(name, None)) for name, upstream in _upstreams(desk).items()]
-    return [ServerRow.model_validate(row) for row in (*running, *map(_waiting, entries.values()))]
+    return [ServerRow.model_validate(plain(row)) for row in (*running, *map(_waiting, entries.values()))]
 
 
 async def row(desk: Desk, written: Written, name: str) -> ServerRow:
     await desk.gateway.catalogs.ready()
-    return ServerRow.model_validate(_one(desk, written, name))
+    return ServerRow.model_validate(plain(_one(desk, written, name)))
 
 
 async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
@@ -46,7 +47,7 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
     entry = written.entry("mcp_servers", name)
     value = {"name": name, "connection": told["connection"]} if entry is None else entry.value
     if upstream is None:
-        return ServerDetail.model_validate({**told, "entry": value})
+        return ServerDetail.model_validate(plain({**told, "entry": value}))
     about, terms = upstream.describe(), upstream.terms
     held, notes = upstream.describe_held()
     cause = await why(desk, upstream)
@@ -62,7 +63,7 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
         "repair": None if cause is None or cause.repair is None else dict(cause.repair),
     }
     told["entry"] = value
-    return ServerDetail.model_validate({**told, **desk.gateway.redactor.redact_values(more), "held": held})
+    return ServerDetail.model_validate(plain({**told, **desk.gateway.redactor.redact_values(more), "held": held}))
 
 
 async def why(desk: Desk, upstream: Upstream) -> Cause | None:
@@ -96,6 +97,7 @@ def tools(desk: Desk, upstream: Upstream) -> Tools:
 
 
 def tool_row(definition: Json, server: str, own: str, public: str, held: bool) -> ToolRow:
+    definition, own, public = plain(definition), plain(own), plain(public)
     marks = as_object(definition.get("annotations"))
     title = definition.get("title") or marks.get("title")
     description = definition.get("description")

@@ -1,11 +1,10 @@
 """What the admin API tells of servers, commands, auth configs and profiles: the configuration as it is written put
 together with what runs. Nothing here changes anything."""
 
-from datetime import UTC, datetime
-
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Place
+from mcpx.admin.telling import moment
 from mcpx.config.problems import nearest
 from mcpx.config.written import Entry, EntrySection, Written
 from mcpx.model.call import Json
@@ -18,13 +17,6 @@ NOUNS: dict[EntrySection, str] = {
     "auth_configs": "auth config",
     "profiles": "profile",
 }
-
-
-def moment(seconds: float | None) -> str | None:
-    """RFC 3339, to the millisecond."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def place_of(entry: Entry | None) -> Place | None:
@@ -58,7 +50,7 @@ def cost(definition: Json) -> int:
 
 def figures_of(desk: Desk, server: str, tool: str | None = None) -> Json:
     """How calls of it went, as rows have it."""
-    counted = desk.counted
+    counted = desk.statistics
     if counted is None:
         return {}
     found = counted.server(server) if tool is None else counted.tool(server, tool)
