@@ -163,7 +163,7 @@ def _unstartable(spec: Stdio, problem: str) -> Cause | None:
 
 _SAID: tuple[tuple[str, str, str], ...] = (
     (
-        r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm (?:error|ERR!) code E404()",
+        r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm \S+ code E404()",
         "npm knows no package {it} (404).",
         "check the name of the package in `args`: spelling, and the scope (`@scope/name`)",
     ),
@@ -198,7 +198,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "install what it needs, or start it by the program that brings it along (npx, uvx)",
     ),
     (
-        r"can't open file '([^'\n]+)'|(?:ENOENT|FileNotFoundError)[^'\n]*'([^'\n]+)'|([^\s:]+): No such file or directory",
+        r"can't open file '([^'\n]+)'|(?:ENOENT|FileNotFoundError)[^'\n]*'([^'\n]+)'|([^\s:]+): No such file or",
         "A file or folder is not there: {it}",
         "correct the path in `args`; it is looked for from the folder in `cwd`",
     ),
@@ -229,7 +229,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "update Node.js or Python, or name a newer one as the command",
     ),
     (
-        r"SELF_SIGNED_CERT|unable to (?:get|verify)[^\n]*certificate|CERTIFICATE_VERIFY_FAILED|invalid peer certificate",
+        r"SELF_SIGNED_CERT|unable to (?:get|verify)[^\n]*certificate|CERTIFICATE_VERIFY|invalid peer certificate",
         "It does not trust the certificate of what it connects to.",
         "name the authority's file in NODE_EXTRA_CA_CERTS or SSL_CERT_FILE, in `env` or where mcpx is started",
     ),

@@ -118,6 +118,11 @@ class Chronicle:
         told = [] if record is None else [each for each in record.spans if each.end is None or each.end > begin]
         return [replace(each, start=begin) if each.start < begin else each for each in told]
 
+    @staticmethod
+    def now() -> float:
+        """By the clock that the states are told by."""
+        return time.time()
+
     def _told(self, heard: _Heard) -> Line:
         text = self._gateway.redactor.redact(line_of(heard.raw, heard.redact))
         return Line(heard.number, heard.at, text, "mcpx" if heard.ours else "stderr")

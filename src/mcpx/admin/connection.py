@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import Final
 
 import orjson
 from uvicorn.config import Config
@@ -36,10 +35,8 @@ class Limits:
     keep_alive: float = 75.0
     write_timeout: float = 30.0
     connections: int = 256
-
-
-SWEEP: Final = 1.0
-"""Seconds between two looks at all connections, while there are any."""
+    sweep: float = 1.0
+    """Between two looks at all connections, while there are any."""
 
 
 class State(ServerState):
@@ -77,7 +74,7 @@ class State(ServerState):
         for connection in list(self.held):
             connection.look(now)
         if self.held:
-            self._timer = asyncio.get_running_loop().call_later(SWEEP, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self.limits.sweep, self._look)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -177,7 +174,7 @@ class Connection(HttpToolsProtocol):
         if self._stuck is not None and now - self._stuck > limits.write_timeout:
             self.abort()
         elif self._refused:
-            if waited > 2 * SWEEP:
+            if waited > 2 * limits.sweep:
                 self.abort()
         elif self._phase == "head" and waited > limits.head_timeout:
             if self._seen:

@@ -6,12 +6,16 @@ nor `telemetry` nor `imports`, it names what it needs of them (the protocols bel
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from starlette.requests import Request
 
+from mcpx.admin.chronicle import Chronicle
+from mcpx.admin.trials import Trials
 from mcpx.core.gateway import Gateway
+from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore
 from mcpx.model.call import Json
 
@@ -46,6 +50,38 @@ class Tokens(Protocol):
         ...
 
 
+class Figures(Protocol):
+    """How calls of a server or a tool went, lately."""
+
+    @property
+    def calls_per_minute(self) -> float: ...
+
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def errors(self) -> int: ...
+
+    @property
+    def p50_ms(self) -> float | None: ...
+
+    @property
+    def p95_ms(self) -> float | None: ...
+
+    @property
+    def last_call(self) -> float | None:
+        """Seconds since 1970."""
+        ...
+
+
+class Counted(Protocol):
+    """What statistics tell of one server or one tool; None: it was not called."""
+
+    def server(self, name: str) -> Figures | None: ...
+
+    def tool(self, server: str, name: str) -> Figures | None: ...
+
+
 class Activity(Protocol):
     """The latest calls."""
 
@@ -72,7 +108,7 @@ class About:
     """Where this API is found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Desk:
     gateway: Gateway
     store: ConfigStore
@@ -84,6 +120,23 @@ class Desk:
     """None where nothing may be written."""
     imports: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """What makes configuration of something else, by its kind."""
+
+    @cached_property
+    def chronicle(self) -> Chronicle:
+        """What happened to each server; asked for before they are started, it knows all of it."""
+        return Chronicle(self.gateway)
+
+    @cached_property
+    def sign_ins(self) -> SignIns:
+        return SignIns(self.gateway)
+
+    @cached_property
+    def trials(self) -> Trials:
+        return Trials(self.gateway)
+
+    @property
+    def counted(self) -> Counted | None:
+        return self.statistics
 
 
 def the_desk(request: Request) -> Desk:

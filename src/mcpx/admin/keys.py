@@ -20,13 +20,13 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from mcpx.admin.server import LONG
+
 IDLE: Final = 12 * 3600.0
 """Seconds without a request after which a session ends; one that is still being answered counts."""
 MOST_SESSIONS: Final = 100
 PASS_LIFE: Final = 600.0
 MOST_PASSES: Final = 16
-LONG: Final = 22
-"""Characters from which a token cannot be guessed by trying: 128 bits, if it is random."""
 MOST_ADDRESSES: Final = 1024
 
 Clock = Callable[[], float]

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mcpx.config import Admin, Config
+from mcpx.config import Admin, Config, is_loopback
 
 if TYPE_CHECKING:
     from mcpx.admin.connection import State
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LONG = 22
+"""Characters from which a token cannot be guessed by trying: 128 bits, if it is random."""
 ENDING = 1.0
 """Seconds that requests have to notice that the gateway ends."""
 
@@ -63,6 +65,7 @@ class AdminServer:
         )
         door.take_up(self._admin, self._token)  # they may have changed meanwhile
         self._door = door
+        self._warn()
         self._listener = await asyncio.get_running_loop().create_server(
             protocol,
             sock=self._socket,
@@ -80,6 +83,12 @@ class AdminServer:
         self._admin, self._token = config.server.admin or Admin(), self._given or config.server.admin_token
         if self._door is not None:
             self._door.take_up(self._admin, self._token)
+
+    def _warn(self) -> None:
+        if self._token is not None and len(self._token) < LONG:
+            log.warning("the admin token is short: %d characters or more cannot be guessed", LONG)
+        if self._context is None and not is_loopback(self._host):
+            log.warning("the admin UI is reached from other machines without TLS: its token can be read on the way")
 
     async def close(self) -> None:
         """No more connections; those that are open are told, then cut."""

@@ -245,6 +245,10 @@ class Gateway:
 
         return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed, self.redactor)
 
+    def credentials(self, auth_config: str) -> "list[Credentials]":
+        """What is at work of an auth config; nothing before somebody has needed it."""
+        return self.ring.known(auth_config) if "ring" in vars(self) else []
+
     def _credentials_changed(self, credentials: "Credentials") -> None:
         for upstream in self._all():
             if upstream.signing is not None and upstream.signing.inner is credentials:

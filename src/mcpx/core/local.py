@@ -69,15 +69,7 @@ class Tool:
 
     @property
     def definition(self) -> Json:
-        annotations = {"readOnlyHint": True} if self.command.changes_nothing else {}
-        if self.command.read_only is False:
-            annotations = {"readOnlyHint": False}
-        return {
-            "name": self.command.name,
-            "description": self.command.description,
-            "inputSchema": self.schema,
-            **({"annotations": annotations} if annotations else {}),
-        }
+        return definition_of(self.command)
 
     def _at_work(self) -> Work:
         if self._work is None:
@@ -147,6 +139,19 @@ class Tool:
                 await work.close()
         except Exception:
             log.exception("[%s] the command could not be closed", self.command.name)  # all others must be
+
+
+def definition_of(command: Command) -> Json:
+    """As clients get it listed."""
+    annotations = {"readOnlyHint": True} if command.changes_nothing else {}
+    if command.read_only is False:
+        annotations = {"readOnlyHint": False}
+    return {
+        "name": command.name,
+        "description": command.description,
+        "inputSchema": command.schema,
+        **({"annotations": annotations} if annotations else {}),
+    }
 
 
 class LocalCommands:
@@ -249,4 +254,4 @@ def _progress(call: Call, params: Json) -> Progress | None:
     return tell
 
 
-__all__ = ["COMMANDS", "LocalCommands", "Means", "Tool", "failure"]
+__all__ = ["COMMANDS", "LocalCommands", "Means", "Tool", "definition_of", "failure"]
