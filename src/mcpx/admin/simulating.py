@@ -12,6 +12,7 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import Question, Verdict
 from mcpx.config import Config, Policy
+from mcpx.config.edits import SetSection
 from mcpx.core.explaining import Several, assumed, found, near, outside
 from mcpx.model.errors import McpxError
 from mcpx.model.offer import Offer
@@ -53,10 +54,7 @@ async def simulate(desk: Desk, question: Question) -> Verdict:
 
 async def _unsaved(desk: Desk, question: Question) -> Policy:
     """Raises ConfigError for what is no policy."""
-    from mcpx.config.edits import SetSection
-
-    whole: Config = await desk.store.read(SetSection("policy", question.policy))
-    return whole.policy
+    return (await desk.store.imagine(SetSection("policy", question.policy))).policy
 
 
 async def _meant(desk: Desk, config: Config, tool: str) -> tuple[Offer, str]:
