@@ -218,7 +218,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edit | None = None) -> Api
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
-            path = _relative(error.path, await _index_of(desk, edit)) or None
+            at = await _index_of(desk, edit)
+            path = "name" if error.code == "exists" else _relative(error.path, at) or None
             return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
         case ConfigError():
             return invalid(error, await _index_of(desk, edit))
