@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_exposure
+from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
+from mcpx.config.written import Where
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.store import ConfigStore, Read
+from mcpx.core.store import ConfigStore, Fresh, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
@@ -69,6 +71,8 @@ class Run:
     """Folder for what is not configuration; None writes nothing."""
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
+    fresh: tuple[Path, Read] | None = None
+    """Without a file: where the first write of the admin API makes one, and what reads it."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
@@ -147,7 +151,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher)
+    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -220,7 +224,15 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        run: Run,
+        gateway: Gateway,
+        tasks: Tasks,
+        telemetry: Telemetry,
+        dispatcher: Dispatcher,
+        environ: Mapping[str, str],
+    ) -> None:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
@@ -228,7 +240,7 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._store = ConfigStore(gateway, self._reading(), self._applied, self._coming)
+        self.store = self._make_store(gateway, environ)
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
@@ -247,7 +259,7 @@ class Upkeep:
                 path,
                 {
                     "status": lambda _: self.status(),
-                    "reload": lambda _: self._store.asked(),
+                    "reload": lambda _: self.store.asked(),
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
@@ -256,17 +268,31 @@ class Upkeep:
             )
             await self._control.start()
         if self._run.reload is not None:
-            watcher = Watcher(
-                lambda: self._store.sources,
-                lambda: self._gateway.generation.config.global_.hot_reload_interval,
-                self._changed,
-            )
-            self._tasks.start(watcher.run())
+            self._watch()
+
+    def _watch(self) -> None:
+        watcher = Watcher(
+            lambda: self.store.sources,
+            lambda: self._gateway.generation.config.global_.hot_reload_interval,
+            self._changed,
+        )
+        self._tasks.start(watcher.run())
+
+    def _make_store(self, gateway: Gateway, environ: Mapping[str, str]) -> ConfigStore:
+        run, path = self._run, self._run.config.path
+        where = None if path is None else Where(path, environ, run.env)
+        fresh = None
+        if run.fresh is not None:
+            file, read = run.fresh
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read), self._watch)
+        read = None if run.reload is None else self._judging(run.reload)
+        return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
+        await self.store.close()
         if self._control is not None:
             await self._control.close()
         if self._following is not None:
@@ -287,20 +313,20 @@ class Upkeep:
         self._following.take_up(config)
 
     def reload_soon(self) -> None:
-        self._tasks.start(self._store.propose(by="SIGHUP"))
+        self._tasks.start(self.store.propose(by="SIGHUP"))
 
     async def _changed(self) -> None:
         if self._gateway.generation.config.global_.hot_reload:
-            await self._store.propose(by="the file changed")
+            await self.store.file_changed()
 
-    def _reading(self) -> Read | None:
+    def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
-        read, run = self._run.reload, self._run
-        if read is None or run.transport != "http":
+        run = self._run
+        if run.transport != "http":
             return read
 
-        def judged(text: str | None) -> Config:
-            config = read(text)
+        def judged(texts: Texts | None) -> Config:
+            config = read(texts)
             refuse_exposure(run.host, config)
             return config
 
@@ -321,7 +347,7 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
 
 
