@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
-from mcpx.config import Config, refuse_exposure
+from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.config.written import Where
@@ -40,6 +40,7 @@ from mcpx.wire.tasks import Tasks
 if TYPE_CHECKING:
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
+    from mcpx.office import AdminPlace, Office
     from mcpx.telemetry.following import Following
 
 log = logging.getLogger("mcpx")
@@ -79,6 +80,8 @@ class Run:
     """The named view that a client over stdio gets; None: everything."""
     itself: str = ""
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
+    admin: "AdminPlace | None" = None
+    """Where the admin UI is wanted; None: nowhere."""
 
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -87,6 +90,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         refuse_exposure(run.host, run.config, lambda: _has_tokens(run.state))
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
+    if run.admin is not None:
+        refuse_admin_exposure(run.admin.host, run.admin.token or run.config.server.admin_token)
+        redactor.learn("admin", [run.admin.token] if run.admin.token else [])
     _start_log(run, redactor)
     _make_room()
     _leave_no_core()
@@ -152,6 +158,9 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     )
     telemetry.take_up(run.config)
     upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
+    if not upkeep.take_admin_port():
+        await telemetry.close()
+        return 1
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -159,7 +168,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     try:
         await upkeep.start()
         if run.transport == "stdio":
-            await _serve_stdio(run, dispatcher, stop)
+            await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
         else:
             return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
     finally:
@@ -241,10 +250,43 @@ class Upkeep:
         self._tasks = tasks
         self._control: Control | None = None
         self.store = self._make_store(gateway, environ)
+        self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
         """Where clients find it over HTTP, once it listens."""
+
+    def take_admin_port(self) -> bool:
+        """Whether to go on: where it cannot be had, clients over stdio get their tools all the same."""
+        run = self._run
+        if run.admin is None:
+            return True
+        from mcpx.office import Office
+
+        office = Office(run.admin, run.config)
+        if (problem := office.bind()) is None:
+            self._office = office
+            return True
+        _say(run, f"mcpx: {problem}", logging.ERROR)
+        return run.transport == "stdio"
+
+    async def open_admin(self) -> None:
+        if self._office is None:
+            return
+        from mcpx.office import Room
+
+        run = self._run
+        room = Room(
+            gateway=self._gateway,
+            store=self.store,
+            telemetry=self._telemetry,
+            transport=run.transport,
+            url=lambda: self.url,
+            state=run.state,
+            env=run.env,
+        )
+        await self._office.open(room)
+        _say(run, f"  Admin {self._office.login_url()}")
 
     async def start(self) -> None:
         config = self._run.config
@@ -263,6 +305,7 @@ class Upkeep:
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
+                    "admin": self._tell_login,
                     "activity": self._telemetry.tell_activity,
                 },
             )
@@ -288,10 +331,17 @@ class Upkeep:
         read = None if run.reload is None else self._judging(run.reload)
         return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
+    async def _tell_login(self, request: Json) -> Json:
+        if self._office is None:
+            return {"ok": False, "error": "this gateway was started without --admin"}
+        return await self._office.tell_login(request)
+
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
+        if self._office is not None:
+            await self._office.close()
         await self.store.close()
         if self._control is not None:
             await self._control.close()
@@ -322,12 +372,15 @@ class Upkeep:
     def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
         run = self._run
-        if run.transport != "http":
+        if run.transport != "http" and run.admin is None:
             return read
 
         def judged(texts: Texts | None) -> Config:
             config = read(texts)
-            refuse_exposure(run.host, config)
+            if run.transport == "http":
+                refuse_exposure(run.host, config)
+            if run.admin is not None:
+                refuse_admin_exposure(run.admin.host, run.admin.token or config.server.admin_token)
             return config
 
         return judged
@@ -339,6 +392,8 @@ class Upkeep:
     def _applied(self, config: Config) -> None:
         if self.front is not None:
             self.front.take_up(config)
+        if self._office is not None:
+            self._office.take_up(config)
         if not self._run.log_level_given:
             logs.set_level(config.global_.log_level)
         logs.set_format(config.global_.log_format)
@@ -351,13 +406,15 @@ class Upkeep:
         return self._gateway.redactor.redact_values(told)
 
 
-async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks) -> None:
     from mcpx.front.stdio import StdioFront
     from mcpx.front.visitor import Visitor
 
     visitor = Visitor("local", run.profile)
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
+    if run.admin is not None:
+        tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
@@ -402,6 +459,7 @@ async def _serve_http(
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
+    await upkeep.open_admin()
     await stop.wait()
     dispatcher.gateway.wind_down()
     await front.close(GRACE)

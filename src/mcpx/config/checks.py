@@ -54,14 +54,7 @@ class _Checks:
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
-        front = as_map(self._tree.get("server")) or {}
-        for key, judge in (
-            ("allowed_origins", self._origin),
-            ("allowed_hosts", self._host_name),
-            ("trusted_proxies", self._network),
-        ):
-            for index, text in enumerate(as_list(front.get(key)) or ()):
-                judge(text, ("server", key, index))
+        self._visitors(as_map(self._tree.get("server")) or {})
         self._traces(as_map((as_map(self._tree.get("global")) or {}).get("traces")) or {}, ("global", "traces"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
@@ -81,6 +74,20 @@ class _Checks:
         if (policy := as_map(self._tree.get("policy"))) is not None:
             self._policy(policy, [*known, "mcpx"])
         return self._warnings
+
+    def _visitors(self, front: Tree) -> None:
+        """Who may come to the front and to the admin's part of it, and by which names."""
+        admin = as_map(front.get("admin")) or {}
+        for section, path, key, judge in (
+            (front, ("server",), "allowed_origins", self._origin),
+            (front, ("server",), "allowed_hosts", self._host_name),
+            (front, ("server",), "trusted_proxies", self._network),
+            (admin, ("server", "admin"), "cors_origins", self._origin),
+            (admin, ("server", "admin"), "allowed_hosts", self._host_name),
+            (admin, ("server", "admin"), "allowed_ips", self._network),
+        ):
+            for index, text in enumerate(as_list(section.get(key)) or ()):
+                judge(text, (*path, key, index))
 
     def _policy(self, policy: Tree, servers: list[str]) -> None:
         for index, rule in maps_in(policy.get("rules")):
