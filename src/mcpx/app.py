@@ -266,6 +266,7 @@ class Upkeep:
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
             self._office = office
+            self.store.keep_history(run.state)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"

@@ -17,7 +17,7 @@ from typing import Literal
 
 from mcpx.config import Config, Plan
 from mcpx.config.editing import edited
-from mcpx.config.edits import Change, EditError
+from mcpx.config.edits import Change, EditError, Restore
 from mcpx.config.exports import Exported, export
 from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
@@ -211,7 +211,16 @@ class ConfigStore:
         plan = plan_of(self._gateway.generation.config, config)
         return Preview(written.etag, files, (), config.warnings, plan)
 
+    async def imagine(self, change: Change) -> Config:
+        """The configuration as it would be; nothing is written or taken up. Raises `EditError` for a change that cannot
+        be made, `Refused` for one that is wrong."""
+        written = await self.look()
+        texts = await asyncio.to_thread(self._edited, written, change)
+        return await asyncio.to_thread(self._refusing, texts)
+
     def _edited(self, written: Written, change: Change) -> Texts:
+        if isinstance(change, Restore):
+            return self._as_then(written, change.number)
         where = self._place
         texts = edited(written, change, lambda texts: read_written(where, texts), self.destination)
         said = {sheet.path: sheet.text for sheet in written.sheets}
@@ -230,8 +239,8 @@ class ConfigStore:
             raise EditError("not_possible", "there is no config file to write to", hint="start mcpx with one")
         return read(texts)
 
-    async def diff(self, old: int, new: int | None = None) -> str:
-        """What one revision says otherwise than another, or than the files now; secrets are masked."""
+    async def diff(self, old: int | None, new: int | None = None) -> str:
+        """What one revision says otherwise than another; None: than the files now. Secrets are masked."""
         before = await asyncio.to_thread(self._texts_of, old)
         after = await asyncio.to_thread(self._texts_of, new)
         return await asyncio.to_thread(difference, before, after)
@@ -270,17 +279,16 @@ class ConfigStore:
         self, number: int, *, if_match: str | None, author: str, via: Via, message: str = ""
     ) -> Committed:
         """Let the files say again what they said then: a new revision. Raises as `commit`."""
-        texts = {absolute(Path(path)): text for path, text in (await asyncio.to_thread(self._texts_of, number)).items()}
+        message = message or f"restored revision {number}"
+        return await self.commit(Restore(number), if_match=if_match, author=author, via=via, message=message)
 
-        def as_then(written: Written) -> Texts:
-            now = {sheet.path: sheet.text for sheet in written.sheets}
-            if not texts or texts.keys() != now.keys():
-                hint = "edit the texts by hand"
-                raise EditError("not_possible", f"revision {number} had other files", hint=hint)
-            return {path: text for path, text in texts.items() if now[path] != text}
-
-        made = _Made(author, via, message or f"restored revision {number}")
-        return await asyncio.shield(self._tasks.start(self._commit(as_then, if_match, made), awaited=True))
+    def _as_then(self, written: Written, number: int) -> Texts:
+        texts = {absolute(Path(path)): text for path, text in self._texts_of(number).items()}
+        now = {sheet.path: sheet.text for sheet in written.sheets}
+        if not texts or texts.keys() != now.keys():
+            hint = "edit the texts by hand"
+            raise EditError("not_possible", f"revision {number} had other files", hint=hint)
+        return {path: text for path, text in texts.items() if now[path] != text}
 
     async def _commit(self, make: Callable[[Written], Texts], if_match: str | None, made: "_Made") -> Committed:
         async with self._turn:
