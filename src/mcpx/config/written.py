@@ -133,6 +133,14 @@ class Written:
         value = (self.layers.whole.tree if self.layers else {}).get(section)
         return mask({section: value})[section]
 
+    def place(self, path: KeyPath) -> tuple[Path, int | None] | None:
+        """The file and line of something of the native shape: `("policy", "rules", 2)`."""
+        file, own = self.layers.whole.origins.trace(path) if self.layers else (None, ())
+        if not isinstance(file, Source):
+            return None
+        place: Place | None = file.place(own, "key")
+        return absolute(file.path), place.line if place else None
+
     # With everything in it, for `edits`
 
     def names(self, section: EntrySection) -> list[tuple[int, str]]:

@@ -157,6 +157,10 @@ class ConfigStore:
         """The newest first."""
         return self._history.revisions[::-1]
 
+    def keeps(self, number: int) -> bool:
+        """Whether the texts of a revision are there to go back to."""
+        return self._history.keeps(number)
+
     def keep_history(self, state: Path | None) -> None:
         """From now on texts are kept, too: below the state folder, or in memory. Call it once, at the start."""
         self._keeps_texts = True
@@ -434,9 +438,9 @@ class ConfigStore:
         self._applied(config)
         return plan
 
-    async def asked(self) -> Json:
+    async def asked(self, via: Via = "cli") -> Json:
         """For somebody who edited and asked, and whom the watcher or a signal may have forestalled."""
-        answer = await self.propose(by="somebody who asked", via="cli")
+        answer = await self.propose(by="somebody who asked", via=via)
         before = self._unheard
         if answer["ok"]:
             self._unheard = None
