@@ -267,6 +267,7 @@ class Upkeep:
         if (problem := office.bind()) is None:
             self._office = office
             self.store.keep_history(run.state)
+            office.watch(self._gateway)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"

@@ -14,9 +14,9 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk, the_desk
+from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
-from mcpx.admin.entries import NOUNS, unknown
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Edit, EditError, PutEntry, RemoveEntry, SetFields
 from mcpx.config.problems import Told
@@ -137,7 +137,7 @@ async def write(desk: Desk, response: Response, given: Change, edit: Edit) -> Wr
 async def imagine(desk: Desk, edit: PutEntry) -> Config:
     """The configuration as it would be; nothing is written."""
     try:
-        return await desk.store.read(edit)
+        return await desk.store.imagine(edit)
     except (EditError, ConfigError) as error:
         raise await refusal(desk, error, edit) from None
 
