@@ -268,6 +268,7 @@ class Upkeep:
             gateway=self._gateway,
             store=self._store,
             telemetry=self._telemetry,
+            audience=self._dispatcher.audience,
             transport=run.transport,
             url=lambda: self.url,
             state=run.state,

@@ -19,6 +19,7 @@ from mcpx.model.call import Json
 
 if TYPE_CHECKING:
     from mcpx.admin.desk import Desk
+    from mcpx.front.audience import Audience
     from mcpx.telemetry.telemetry import Telemetry
 
 STARTED = time.time()
@@ -41,6 +42,7 @@ class Room:
     gateway: Gateway
     store: ConfigStore
     telemetry: "Telemetry"
+    audience: "Audience"
     transport: Literal["stdio", "http"]
     url: Callable[[], str | None]
     """Where clients find it over HTTP."""
@@ -66,6 +68,7 @@ class Office:
         return None
 
     async def open(self, room: Room) -> None:
+        _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url))
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
         self._open = True
@@ -88,6 +91,7 @@ class Office:
 
 def _desk(room: Room, config: Config, admin_url: str) -> "Desk":
     from mcpx.admin.desk import About, Desk
+    from mcpx.clients.programs import programs
     from mcpx.front.identity.store import TokenStore
 
     def about() -> About:
@@ -102,11 +106,17 @@ def _desk(room: Room, config: Config, admin_url: str) -> "Desk":
             admin_url=admin_url,
         )
 
+    watching = room.telemetry.watching
     return Desk(
         gateway=room.gateway,
         store=room.store,
         about=about,
         activity=room.telemetry.activity,
+        statistics=watching.statistics,
+        recording=watching.recording,
+        savings=watching.savings,
+        audience=room.audience,
+        programs=programs,
         tokens=None if room.state is None else TokenStore(room.state),
     )
 
