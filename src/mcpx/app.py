@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
-from mcpx.config.written import Where
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
@@ -282,6 +282,7 @@ class Upkeep:
             gateway=self._gateway,
             store=self.store,
             telemetry=self._telemetry,
+            audience=self._dispatcher.audience,
             transport=run.transport,
             url=lambda: self.url,
             state=run.state,

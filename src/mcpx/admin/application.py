@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx import __version__
-from mcpx.admin import errors, routes
+from mcpx.admin import document, errors, routes
 from mcpx.admin.desk import Desk
 from mcpx.admin.live import Live
 from mcpx.admin.routes.given import SLASH
@@ -34,6 +34,7 @@ def make(desk: Desk) -> FastAPI:
     errors.install(app)
     for router in routers():
         app.include_router(router)
+    document.install(app)
     return app
 
 
