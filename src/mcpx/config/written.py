@@ -134,12 +134,14 @@ class Written:
         return mask({section: value})[section]
 
     def place(self, path: KeyPath) -> tuple[Path, int | None] | None:
-        """The file and line of something of the native shape: `("policy", "rules", 2)`."""
-        file, own = self.layers.whole.origins.trace(path) if self.layers else (None, ())
+        """Where something of the native shape stands: `("policy", "rules", 2)`."""
+        if self.layers is None:
+            return None
+        file, own = self.layers.whole.origins.trace(path)
         if not isinstance(file, Source):
             return None
-        place: Place | None = file.place(own, "key")
-        return absolute(file.path), place.line if place else None
+        place = file.place(own, "key")
+        return absolute(file.path), None if place is None else place.line
 
     # With everything in it, for `edits`
 

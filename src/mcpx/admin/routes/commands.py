@@ -177,4 +177,5 @@ async def _try(desk: AtDesk, stored: str, entry: Json, arguments: Json, dry: boo
         ms=ran.ms,
         result=plain(ran.result),
         error=plain(ran.error),
+        path=None if ran.error is None else "arguments",
     )

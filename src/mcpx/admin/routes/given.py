@@ -172,7 +172,7 @@ def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
         file="" if first is None else str(first.path),
         diff="".join(each.diff for each in seen.files),
         plan=None if seen.plan is None else plan_told(seen.plan),
-        problems=[*told, *(Problem(message=line, severity="warning") for line in seen.warnings)],
+        problems=[*told, *(Problem(message=line, path=None, severity="warning") for line in seen.warnings)],
     )
 
 
@@ -219,7 +219,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
-            path = _relative(error.path, await _index_of(desk, edit)) or None
+            at = await _index_of(desk, edit)
+            path = "name" if error.code == "exists" else _relative(error.path, at) or None
             return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
         case ConfigError():
             return invalid(error, await _index_of(desk, edit))
@@ -230,8 +231,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
 def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:
     told: Sequence[Told] = error.told if isinstance(error, Refused) else ()
     problems = [problem_of(each, at) for each in told]
-    problems = problems or [Problem(message=line.removeprefix("error: ")) for line in error.problems]
-    first = problems[0] if problems else Problem(message="the configuration is not valid")
+    problems = problems or [Problem(message=line.removeprefix("error: "), path=None) for line in error.problems]
+    first = problems[0] if problems else Problem(message="the configuration is not valid", path=None)
     errors = [each.model_dump(exclude_none=True) for each in problems]
     return ApiError(422, "invalid_config", first.message, first.path, first.hint, errors=errors)
 
