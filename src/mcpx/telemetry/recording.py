@@ -167,6 +167,7 @@ class Recording:
 
     def again(self, number: int) -> tuple[str, Json] | None:
         """The public name and the arguments of a call, exactly as they were; None: they are not known any more."""
+        self._look_for(5 * SLICE)
         kept = self._again(number)
         if kept is None or kept.public_name is None:
             return None
