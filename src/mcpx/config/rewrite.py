@@ -259,9 +259,14 @@ class _Rewriter:
                 splices = [splice for splice in splices if splice[1] <= region.start]
                 splices.append((region.start, end, ""))
                 return splices + self._removed(piece, [at for at in indices if at > following])
-            if text[: region.start].endswith(("\n\n", "\n\r\n")) or region.start == 0:
+            start = region.start
+            if not text[end:].strip() and index == len(piece.children) - 1:
+                start = (
+                    len(text[:start].rstrip()) + 1 if text[:start].strip() else start
+                )  # nothing is set apart at the end
+            elif text[:start].endswith("\n\n") or start == 0:
                 end = blank_run(text, end)
-            splices.append((region.start, end, ""))
+            splices.append((start, end, ""))
         return splices
 
     # Lists
