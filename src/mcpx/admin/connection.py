@@ -100,6 +100,8 @@ class Connection(HttpToolsProtocol):
         self._stuck: float | None = None
         """Since when the client does not read what it is sent."""
         self._refused = False
+        self._last = False
+        """The client wants no more than this answer."""
 
     @property
     def _is_answering(self) -> bool:
@@ -144,6 +146,9 @@ class Connection(HttpToolsProtocol):
             raise _Enough
         self._enter("body")
         super().on_headers_complete()
+        # A socket that is closed before all was read resets: the answer to a body that was refused would be lost.
+        self._last = not self.cycle.keep_alive
+        self.cycle.keep_alive = True
 
     def on_body(self, body: bytes) -> None:
         self._seen += len(body)
@@ -155,6 +160,15 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._enter("idle")
         super().on_message_complete()
+        self._close_if_over()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._last and self._phase == "idle" and not self._is_answering:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "bad_request", "this is not HTTP as it should be")
