@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
+from mcpx.config.written import Where
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.store import ConfigStore, Read
+from mcpx.core.store import ConfigStore, Fresh, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
@@ -70,6 +72,8 @@ class Run:
     """Folder for what is not configuration; None writes nothing."""
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
+    fresh: tuple[Path, Read] | None = None
+    """Without a file: where the first write of the admin API makes one, and what reads it."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
@@ -153,7 +157,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher)
+    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
     if not upkeep.take_admin_port():
         await telemetry.close()
         return 1
@@ -229,7 +233,15 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        run: Run,
+        gateway: Gateway,
+        tasks: Tasks,
+        telemetry: Telemetry,
+        dispatcher: Dispatcher,
+        environ: Mapping[str, str],
+    ) -> None:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
@@ -237,7 +249,7 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._store = ConfigStore(gateway, self._reading(), self._applied, self._coming)
+        self.store = self._make_store(gateway, environ)
         self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
@@ -254,6 +266,7 @@ class Upkeep:
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
             self._office = office
+            self.store.keep_history(run.state)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
@@ -266,7 +279,7 @@ class Upkeep:
         run = self._run
         room = Room(
             gateway=self._gateway,
-            store=self._store,
+            store=self.store,
             telemetry=self._telemetry,
             transport=run.transport,
             url=lambda: self.url,
@@ -289,7 +302,7 @@ class Upkeep:
                 path,
                 {
                     "status": lambda _: self.status(),
-                    "reload": lambda _: self._store.asked(),
+                    "reload": lambda _: self.store.asked(),
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
@@ -299,12 +312,25 @@ class Upkeep:
             )
             await self._control.start()
         if self._run.reload is not None:
-            watcher = Watcher(
-                lambda: self._store.sources,
-                lambda: self._gateway.generation.config.global_.hot_reload_interval,
-                self._changed,
-            )
-            self._tasks.start(watcher.run())
+            self._watch()
+
+    def _watch(self) -> None:
+        watcher = Watcher(
+            lambda: self.store.sources,
+            lambda: self._gateway.generation.config.global_.hot_reload_interval,
+            self._changed,
+        )
+        self._tasks.start(watcher.run())
+
+    def _make_store(self, gateway: Gateway, environ: Mapping[str, str]) -> ConfigStore:
+        run, path = self._run, self._run.config.path
+        where = None if path is None else Where(path, environ, run.env)
+        fresh = None
+        if run.fresh is not None:
+            file, read = run.fresh
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read), self._watch)
+        read = None if run.reload is None else self._judging(run.reload)
+        return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
     async def _tell_login(self, request: Json) -> Json:
         if self._office is None:
@@ -317,6 +343,7 @@ class Upkeep:
     async def close(self) -> None:
         if self._office is not None:
             await self._office.close()
+        await self.store.close()
         if self._control is not None:
             await self._control.close()
         if self._following is not None:
@@ -337,20 +364,20 @@ class Upkeep:
         self._following.take_up(config)
 
     def reload_soon(self) -> None:
-        self._tasks.start(self._store.propose(by="SIGHUP"))
+        self._tasks.start(self.store.propose(by="SIGHUP"))
 
     async def _changed(self) -> None:
         if self._gateway.generation.config.global_.hot_reload:
-            await self._store.propose(by="the file changed")
+            await self.store.file_changed()
 
-    def _reading(self) -> Read | None:
+    def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
-        read, run = self._run.reload, self._run
-        if read is None or (run.transport != "http" and run.admin is None):
+        run = self._run
+        if run.transport != "http" and run.admin is None:
             return read
 
-        def judged(text: str | None) -> Config:
-            config = read(text)
+        def judged(texts: Texts | None) -> Config:
+            config = read(texts)
             if run.transport == "http":
                 refuse_exposure(run.host, config)
             if run.admin is not None:
@@ -376,7 +403,7 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
 
 
