@@ -47,7 +47,7 @@ class House:
     def __init__(self, server: AdminServer, api: Api) -> None:
         self.server = server
         self.api = api
-        self.door: Door = vars(server)["_door"]
+        self.door: Door = vars(server)["_served"].door
         self._opened: list[asyncio.StreamWriter] = []
 
     async def send(self, head: str, *more: str, body: bytes = b"") -> Streams:

@@ -3,22 +3,27 @@
 Who may come in (`door`), the pages (`pages`) and how it is served (`server`) are not decided here.
 """
 
+import asyncio
 import importlib
 import pkgutil
 
+import orjson
 from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 
 from mcpx import __version__
 from mcpx.admin import errors, routes
 from mcpx.admin.desk import Desk
 from mcpx.admin.live import Live
+from mcpx.wire import memory
 
 
 def make(desk: Desk) -> FastAPI:
     app = FastAPI(
         title="mcpx admin API",
         version=__version__,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,  # ours is below
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -29,7 +34,30 @@ def make(desk: Desk) -> FastAPI:
     errors.install(app)
     for router in routers():
         app.include_router(router)
+    app.add_route("/api/openapi.json", _Document(app), include_in_schema=False)
     return app
+
+
+class _Document:
+    """What the API says of itself: made when somebody asks, in a thread, for it takes a second; kept as text, which is
+    a tenth of what it is made of."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._text = b""
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, request: Request) -> Response:
+        async with self._turn:
+            if not self._text:
+                self._text = await asyncio.to_thread(self._make)
+        return Response(self._text, media_type="application/json")
+
+    def _make(self) -> bytes:
+        text = orjson.dumps(self._app.openapi())
+        self._app.openapi_schema = None
+        memory.give_back(surely=True)
+        return text
 
 
 def routers() -> list[APIRouter]:

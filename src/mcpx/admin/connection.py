@@ -231,14 +231,17 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def end(self) -> None:
+    def wind_down(self) -> None:
+        """What is being answered is the last."""
+        self._last = True
+        if self._phase != "body" or not self._is_answering:
+            self._phase = "idle"
+        self._close_if_over()
+
+    def abort(self) -> None:
         """Whatever is being answered is told that nobody is there any more."""
         if self._is_answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.flow.resume_writing()
-        self.transport.close()
-
-    def abort(self) -> None:
-        self.end()
         self.transport.abort()

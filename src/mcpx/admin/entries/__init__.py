@@ -7,9 +7,9 @@ from mcpx.admin.shapes.common import Place
 from mcpx.admin.telling import moment
 from mcpx.config.problems import nearest
 from mcpx.config.written import Entry, EntrySection, Written
+from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.wire import codec
-from mcpx.formats.tokens import estimate
 
 NOUNS: dict[EntrySection, str] = {
     "mcp_servers": "server",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from mcpx.admin.entries import commands, cost, entry_of
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
@@ -20,7 +21,6 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
-from mcpx.admin.entries import commands, cost, entry_of
 from mcpx.admin.telling import plain
 from mcpx.config.edits import PutEntry
 from mcpx.config.emit import entry_yaml

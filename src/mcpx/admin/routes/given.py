@@ -14,9 +14,9 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk, the_desk
+from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
-from mcpx.admin.entries import NOUNS, unknown
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Edit, EditError, PutEntry, RemoveEntry, SetFields
 from mcpx.config.problems import Told
