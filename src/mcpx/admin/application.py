@@ -34,7 +34,7 @@ def make(desk: Desk) -> FastAPI:
     errors.install(app)
     for router in routers():
         app.include_router(router)
-    app.add_route("/api/openapi.json", _Document(app), include_in_schema=False)
+    app.add_route("/api/openapi.json", _Document(app).tell, include_in_schema=False)
     return app
 
 
@@ -47,7 +47,7 @@ class _Document:
         self._text = b""
         self._turn = asyncio.Lock()
 
-    async def __call__(self, request: Request) -> Response:
+    async def tell(self, request: Request) -> Response:
         async with self._turn:
             if not self._text:
                 self._text = await asyncio.to_thread(self._make)
