@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mcpx.admin.headers import PLAIN
@@ -100,6 +100,8 @@ class Connection(HttpToolsProtocol):
         self._stuck: float | None = None
         """Since when the client does not read what it is sent."""
         self._refused = False
+        self._cycles: list[RequestResponseCycle] = []
+        """Requests that are not answered yet, one after the other."""
         self._last = False
         """The client wants no more than this answer."""
 
@@ -121,6 +123,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.forget(self)
+        self._tell_all()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -149,6 +152,8 @@ class Connection(HttpToolsProtocol):
         # A socket that is closed before all was read resets: the answer to a body that was refused would be lost.
         self._last = not self.cycle.keep_alive
         self.cycle.keep_alive = True
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
+        self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._seen += len(body)
@@ -240,8 +245,13 @@ class Connection(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Whatever is being answered is told that nobody is there any more."""
-        if self._is_answering:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self._tell_all()
         self.flow.resume_writing()
         self.transport.abort()
+
+    def _tell_all(self) -> None:
+        """uvicorn tells the latest request only; before it others may be waiting."""
+        for cycle in self._cycles:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
