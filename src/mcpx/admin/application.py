@@ -4,6 +4,7 @@ Who may come in (`door`), the pages (`pages`) and how it is served (`server`) ar
 """
 
 import asyncio
+import gc
 import importlib
 import pkgutil
 
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mcpx import __version__
-from mcpx.admin import errors, routes
+from mcpx.admin import document, errors, routes
 from mcpx.admin.desk import Desk
 from mcpx.admin.live import Live
 from mcpx.wire import memory
@@ -34,6 +35,7 @@ def make(desk: Desk) -> FastAPI:
     errors.install(app)
     for router in routers():
         app.include_router(router)
+    document.install(app)
     app.add_route("/api/openapi.json", _Document(app).tell, include_in_schema=False)
     return app
 
@@ -56,6 +58,7 @@ class _Document:
     def _make(self) -> bytes:
         text = orjson.dumps(self._app.openapi())
         self._app.openapi_schema = None
+        gc.collect()
         memory.give_back(surely=True)
         return text
 
