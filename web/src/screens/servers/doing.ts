@@ -6,7 +6,7 @@ import { api, take } from "@/api";
 import { confirm, copyText, toast, useFaultToast } from "@/parts";
 import { withValue, type Entry } from "@/screens/entry/entry";
 import { useWritten } from "@/screens/entry/written";
-import { safeUrl, shellCommand, type ServerRow } from "./rows";
+import { isOn, safeUrl, shellCommand, type ServerRow } from "./rows";
 
 /** The sign-in that is under way, shown by `SignInDialog`. */
 export const signingIn = shallowRef<{ name: string; url: string | null; problem: string | null } | null>(null);
@@ -39,7 +39,7 @@ export function useDoing() {
       toast({ title: t(row.transport === "stdio" ? "servers.did.restarting" : "servers.did.reconnecting", { name: row.name }), hue: "busy" });
     });
 
-  const toggle = (row: ServerRow, enabled = !row.enabled) =>
+  const toggle = (row: ServerRow, enabled = !isOn(row)) =>
     once(row.name, async () => {
       const answer = await take(api.PATCH("/api/mcp-servers/{name}/toggle", { params: { path: { name: row.name } }, body: { enabled } }));
       await written(answer, t(enabled ? "servers.did.enabled" : "servers.did.disabled", { name: row.name }));

@@ -3,11 +3,8 @@ import type { components } from "@/api";
 import { shownStatus } from "@/parts";
 
 export type ServerRow = components["schemas"]["ServerRow"];
-export type ServerDetail = components["schemas"]["ServerDetail"] & {
-  /** Fields of the entry that would mend what is wrong: `{ "connection.command": "/usr/bin/npx" }`. */
-  repair?: Record<string, unknown> | null;
-};
-export type Trial = components["schemas"]["TrialResult"] & { repair?: Record<string, unknown> | null };
+export type ServerDetail = components["schemas"]["ServerDetail"];
+export type Trial = components["schemas"]["TrialResult"];
 
 export const GROUPS = ["all", "attention", "ready", "starting", "off"] as const;
 export type Group = (typeof GROUPS)[number];
@@ -26,7 +23,9 @@ const GROUP_OF: Record<string, Group> = {
 const RANK = ["disconnected", "needs_auth", "quarantined", "degraded", "connecting", "connected", "sleeping", "disabled"];
 
 /** Switched on in the file, yet off: it needs something that is not there. */
-export const isHindered = (row: ServerRow): boolean => row.status === "disabled" && row.enabled && !!row.last_error;
+export const isHindered = (row: ServerRow): boolean => row.status === "disabled" && !!row.last_error;
+/** As the file has it. */
+export const isOn = (row: ServerRow): boolean => row.enabled || isHindered(row);
 export const groupOf = (row: ServerRow): Group => (isHindered(row) || row.held ? "attention" : (GROUP_OF[shownStatus(row)] ?? "off"));
 export const rankOf = (row: ServerRow): number => (isHindered(row) ? 0 : RANK.indexOf(shownStatus(row)));
 
