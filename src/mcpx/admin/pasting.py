@@ -93,7 +93,9 @@ class Names:
         self._taken = set(taken)
 
     def free(self, wanted: str) -> str:
-        cleaned = "".join(c for c in wanted if c.isprintable()).replace("::", "-").strip()[:MAX_NAME].strip() or "server"
+        cleaned = (
+            "".join(c for c in wanted if c.isprintable()).replace("::", "-").strip()[:MAX_NAME].strip() or "server"
+        )
         name = cleaned
         for number in count(2):
             if name not in self._taken:
