@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
-from mcpx.config import Config, refuse_exposure
+from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
+from mcpx.config.written import Where
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.store import ConfigStore, Read
+from mcpx.core.store import ConfigStore, Fresh, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
@@ -38,6 +40,7 @@ from mcpx.wire.tasks import Tasks
 if TYPE_CHECKING:
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
+    from mcpx.office import AdminPlace, Office
     from mcpx.telemetry.following import Following
 
 log = logging.getLogger("mcpx")
@@ -69,12 +72,16 @@ class Run:
     """Folder for what is not configuration; None writes nothing."""
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
+    fresh: tuple[Path, Read] | None = None
+    """Without a file: where the first write of the admin API makes one, and what reads it."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
     """The named view that a client over stdio gets; None: everything."""
     itself: str = ""
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
+    admin: "AdminPlace | None" = None
+    """Where the admin UI is wanted; None: nowhere."""
 
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -83,6 +90,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         refuse_exposure(run.host, run.config, lambda: _has_tokens(run.state))
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
+    if run.admin is not None:
+        refuse_admin_exposure(run.admin.host, run.admin.token or run.config.server.admin_token)
+        redactor.learn("admin", [run.admin.token] if run.admin.token else [])
     _start_log(run, redactor)
     _make_room()
     _leave_no_core()
@@ -147,7 +157,10 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher)
+    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
+    if not upkeep.take_admin_port():
+        await telemetry.close()
+        return 1
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -155,7 +168,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     try:
         await upkeep.start()
         if run.transport == "stdio":
-            await _serve_stdio(run, dispatcher, stop)
+            await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
         else:
             return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
     finally:
@@ -220,7 +233,15 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        run: Run,
+        gateway: Gateway,
+        tasks: Tasks,
+        telemetry: Telemetry,
+        dispatcher: Dispatcher,
+        environ: Mapping[str, str],
+    ) -> None:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
@@ -228,11 +249,45 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._store = ConfigStore(gateway, self._reading(), self._applied, self._coming)
+        self.store = self._make_store(gateway, environ)
+        self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
         """Where clients find it over HTTP, once it listens."""
+
+    def take_admin_port(self) -> bool:
+        """Whether to go on: where it cannot be had, clients over stdio get their tools all the same."""
+        run = self._run
+        if run.admin is None:
+            return True
+        from mcpx.office import Office
+
+        office = Office(run.admin, run.config)
+        if (problem := office.bind()) is None:
+            self._office = office
+            self.store.keep_history(run.state)
+            return True
+        _say(run, f"mcpx: {problem}", logging.ERROR)
+        return run.transport == "stdio"
+
+    async def open_admin(self) -> None:
+        if self._office is None:
+            return
+        from mcpx.office import Room
+
+        run = self._run
+        room = Room(
+            gateway=self._gateway,
+            store=self.store,
+            telemetry=self._telemetry,
+            transport=run.transport,
+            url=lambda: self.url,
+            state=run.state,
+            env=run.env,
+        )
+        await self._office.open(room)
+        _say(run, f"  Admin {self._office.login_url()}")
 
     async def start(self) -> None:
         config = self._run.config
@@ -247,26 +302,48 @@ class Upkeep:
                 path,
                 {
                     "status": lambda _: self.status(),
-                    "reload": lambda _: self._store.asked(),
+                    "reload": lambda _: self.store.asked(),
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
+                    "admin": self._tell_login,
                     "activity": self._telemetry.tell_activity,
                 },
             )
             await self._control.start()
         if self._run.reload is not None:
-            watcher = Watcher(
-                lambda: self._store.sources,
-                lambda: self._gateway.generation.config.global_.hot_reload_interval,
-                self._changed,
-            )
-            self._tasks.start(watcher.run())
+            self._watch()
+
+    def _watch(self) -> None:
+        watcher = Watcher(
+            lambda: self.store.sources,
+            lambda: self._gateway.generation.config.global_.hot_reload_interval,
+            self._changed,
+        )
+        self._tasks.start(watcher.run())
+
+    def _make_store(self, gateway: Gateway, environ: Mapping[str, str]) -> ConfigStore:
+        run, path = self._run, self._run.config.path
+        where = None if path is None else Where(path, environ, run.env)
+        fresh = None
+        if run.fresh is not None:
+            file, read = run.fresh
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read), self._watch)
+        read = None if run.reload is None else self._judging(run.reload)
+        return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
+
+    async def _tell_login(self, request: Json) -> Json:
+        if self._office is None:
+            return {"ok": False, "error": "this gateway was started without --admin"}
+        return await self._office.tell_login(request)
 
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
+        if self._office is not None:
+            await self._office.close()
+        await self.store.close()
         if self._control is not None:
             await self._control.close()
         if self._following is not None:
@@ -287,21 +364,24 @@ class Upkeep:
         self._following.take_up(config)
 
     def reload_soon(self) -> None:
-        self._tasks.start(self._store.propose(by="SIGHUP"))
+        self._tasks.start(self.store.propose(by="SIGHUP"))
 
     async def _changed(self) -> None:
         if self._gateway.generation.config.global_.hot_reload:
-            await self._store.propose(by="the file changed")
+            await self.store.file_changed()
 
-    def _reading(self) -> Read | None:
+    def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
-        read, run = self._run.reload, self._run
-        if read is None or run.transport != "http":
+        run = self._run
+        if run.transport != "http" and run.admin is None:
             return read
 
-        def judged(text: str | None) -> Config:
-            config = read(text)
-            refuse_exposure(run.host, config)
+        def judged(texts: Texts | None) -> Config:
+            config = read(texts)
+            if run.transport == "http":
+                refuse_exposure(run.host, config)
+            if run.admin is not None:
+                refuse_admin_exposure(run.admin.host, run.admin.token or config.server.admin_token)
             return config
 
         return judged
@@ -313,6 +393,8 @@ class Upkeep:
     def _applied(self, config: Config) -> None:
         if self.front is not None:
             self.front.take_up(config)
+        if self._office is not None:
+            self._office.take_up(config)
         if not self._run.log_level_given:
             logs.set_level(config.global_.log_level)
         logs.set_format(config.global_.log_format)
@@ -321,17 +403,19 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
 
 
-async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks) -> None:
     from mcpx.front.stdio import StdioFront
     from mcpx.front.visitor import Visitor
 
     visitor = Visitor("local", run.profile)
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
+    if run.admin is not None:
+        tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
@@ -376,6 +460,7 @@ async def _serve_http(
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
+    await upkeep.open_admin()
     await stop.wait()
     dispatcher.gateway.wind_down()
     await front.close(GRACE)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 from mcpx import __version__
 from mcpx.admin import errors, routes
 from mcpx.admin.desk import Desk
+from mcpx.admin.live import Live
 
 
 def make(desk: Desk) -> FastAPI:
@@ -24,6 +25,7 @@ def make(desk: Desk) -> FastAPI:
         responses=errors.responses(*errors.ALWAYS),
     )
     app.state.desk = desk
+    app.state.live = Live(desk)
     errors.install(app)
     for router in routers():
         app.include_router(router)

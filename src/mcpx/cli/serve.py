@@ -13,9 +13,13 @@ from urllib.parse import quote
 
 from mcpx import __version__, app
 from mcpx.cli.main import LEVELS
-from mcpx.config import Config, load, without_itself
+from mcpx.config import Config, is_loopback, load, without_itself
+from mcpx.config.load import Texts
+from mcpx.config.locate import own_file
 from mcpx.config.problems import nearest
+from mcpx.core.store import Read
 from mcpx.model.errors import ConfigError
+from mcpx.office import AdminPlace
 from mcpx.processes.environment import running_inside
 from mcpx.surfaces import SURFACES
 from mcpx.wire.exchange import whole_number
@@ -24,26 +28,28 @@ from mcpx.wire.exchange import whole_number
 def serve(
     path: Path | None, options: argparse.Namespace, environ: Mapping[str, str], env: str | None, state: Path
 ) -> int:
-    if options.admin or options.admin_port is not None:
-        raise ConfigError(["error: the admin UI is not part of this version yet; leave --admin out"])
     mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
     strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
     by_stdio = _by_stdio(options, environ)
     profile = options.profile or environ.get("MCPX_PROFILE") or None
 
-    def read(text: str | None = None) -> Config:
-        if path is None:
-            from mcpx import demo
+    def reading(path: Path | None) -> Read:
+        def read(texts: Texts | None) -> Config:
+            if path is None:
+                from mcpx import demo
 
-            config = demo.config()
-        else:
-            config = load(path, environ, env, strict=strict, text=text)
-        if not by_stdio:
-            config = without_itself(config, *(listens or address(options, environ, config)))
-        return config if mode is None else replace(config, mode=mode)
+                config = demo.config()
+            else:
+                config = load(path, environ, env, strict=strict, texts=texts)
+            if not by_stdio:
+                config = without_itself(config, *(listens or address(options, environ, config)))
+            return config if mode is None else replace(config, mode=mode)
+
+        return read
 
     listens: tuple[str, int] | None = None
-    config = read()
+    read = reading(path)
+    config = read(None)
     if profile is not None:
         _refuse_profile(profile, by_stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
@@ -64,9 +70,11 @@ def serve(
         log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
+        fresh=(own_file(environ), reading(own_file(environ))) if path is None and options.admin else None,
         env=env,
         profile=profile,
         itself=itself,
+        admin=_admin(options, environ, config),
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
@@ -101,6 +109,22 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
     host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
     port = port_number(port, "--port") if port is not None else _port(environ, config.server.port)
     return host or environ.get("MCPX_HOST") or config.server.host, port
+
+
+def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
+    """Where the admin UI is to be found, if anybody wants it."""
+    wanted = options.admin or options.admin_port is not None
+    if not wanted and _choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0")) not in ("true", "1"):
+        return None
+    server = config.server
+    if options.admin_port is not None:
+        port = port_number(options.admin_port, "--admin-port")
+    else:
+        given = environ.get("MCPX_ADMIN_PORT")
+        port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
+    own = server.host if is_loopback(server.host) else "127.0.0.1"
+    host = (server.admin.host if server.admin is not None else None) or own
+    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None)
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:

@@ -5,11 +5,11 @@ nothing to do. Not done here: doing it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from mcpx.config.schema import Config, Server
-from mcpx.config.sections import AuthConfig, Command
+from mcpx.config.sections import Admin, AuthConfig, Command
 from mcpx.config.tree import shorten
 from mcpx.model.same import same
 
@@ -18,7 +18,11 @@ RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
 """What only a new process takes up, beside `server`."""
 LIVE = frozenset(
-    f"server.{key}" for key in ("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits", "metrics")
+    f"server.{key}"
+    for key in (
+        *("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits", "metrics"),
+        *("admin_token", "admin.allowed_hosts", "admin.allowed_ips", "admin.cors_origins"),
+    )
 )
 """What of `server` is taken up while it runs."""
 
@@ -43,6 +47,8 @@ class Plan:
     """What else changed and can be taken up now."""
     needs_restart: tuple[str, ...] = ()
     """What else changed and only a new process takes up."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Of those that stop and start: which only change their name, and to what."""
 
     @property
     def empty(self) -> bool:
@@ -75,13 +81,27 @@ def plan(old: Config, new: Config) -> Plan:
         commands=tuple(_changed_commands(old, new)),
         settings=tuple(key for key in settings if not _is_fixed(key)),
         needs_restart=tuple(key for key in settings if _is_fixed(key)),
+        renamed=tuple(_renamed(before, after)),
     )
 
 
-def _running(config: Config) -> dict[str, tuple[Server, AuthConfig | None]]:
+Running = dict[str, tuple[Server, AuthConfig | None]]
+
+
+def _running(config: Config) -> Running:
     """The servers that run under a configuration, each with what its `auth` refers to."""
     auths = {auth.name: auth for auth in config.auth_configs}
     return {server.name: (server, auths.get(server.auth or "")) for server in config.mcp_servers if server.enabled}
+
+
+def _renamed(before: Running, after: Running) -> Iterator[tuple[str, str]]:
+    coming = {name: (replace(server, name=""), auth) for name, (server, auth) in after.items() if name not in before}
+    for name, (server, auth) in before.items():
+        if name not in after:
+            new = next((other for other, its in coming.items() if its == (replace(server, name=""), auth)), None)
+            if new is not None:
+                del coming[new]
+                yield name, new
 
 
 def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfig | None]) -> set[str]:
@@ -107,6 +127,9 @@ def _settings(old: Config, new: Config) -> Iterator[str]:
             continue  # each is told by its name
         before, after = getattr(old, key), getattr(new, key)
         parts = _differing(before, after) if is_dataclass(before) else []
+        if key == "server" and "admin" in parts:
+            parts.remove("admin")
+            parts += [f"admin.{part}" for part in _differing(old.server.admin or Admin(), new.server.admin or Admin())]
         yield from [f"{key.rstrip('_')}.{part}" for part in parts] or [key]
 
 

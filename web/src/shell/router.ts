@@ -51,4 +51,4 @@ export const navItems: NavItem[] = router
   .getRoutes()
   .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
   .sort((a, b) => a.order - b.order);
-export const navGroups: NavGroup[] = ["main", "watch", "setup"];
+export const navGroups = (["main", "watch", "setup"] as const).filter((group) => navItems.some((item) => item.group === group));

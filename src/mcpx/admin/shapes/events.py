@@ -80,10 +80,25 @@ class ClientsEvent(Told):
 
 
 class RatesEvent(Told):
-    """`rates`: once a second while something is called, and once when nothing is any more."""
+    """`rates`: once a second while something is called, and once when nothing is any more. Servers and clients that are
+    not in it were not called for a minute."""
 
     calls_per_minute: float
     p95_ms: float | None
     in_flight: int
     servers: list[ServerRate]
     clients: list[ClientRow]
+
+
+class EventShapes(Told):
+    """The data of each event, by its name. `clients` and `rates` have no id: only the latest counts."""
+
+    hello: Hello
+    reset: Reset
+    status: StatusEvent
+    catalog: CatalogEvent
+    call: CallEvent
+    config: ConfigEvent
+    approvals: ApprovalsEvent
+    clients: ClientsEvent
+    rates: RatesEvent

@@ -12,11 +12,11 @@ class ToolRow(Told):
     server: str = Field(description="`commands` for local ones.")
     tool: str = Field(description="Its name at its own server.")
     title: str | None = None
-    description: str = Field("", description="At most 300 characters.")
+    description: str = Field(default="", description="At most 300 characters.")
     read_only: bool | None = None
     destructive: bool | None = None
     tokens: int = Field(description="What its definition costs, estimated.")
-    held: bool = Field(False, description="Waits for approval: clients do not see it.")
+    held: bool = Field(default=False, description="Waits for approval: clients do not see it.")
     parameters: list[str] = []
 
 
@@ -50,8 +50,10 @@ class SearchResult(Told):
 
 class CallGiven(Given):
     arguments: dict[str, Any] = {}
-    profile: str | None = Field(None, description="Through which view; absent: everything.")
-    call_id: str | None = Field(None, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="To cancel it by.")
+    profile: str | None = Field(default=None, description="Through which view; absent: everything.")
+    call_id: str | None = Field(
+        default=None, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="To cancel it by."
+    )
 
 
 class ModelSees(Told):
@@ -67,6 +69,40 @@ class ModelSees(Told):
 class CallResult(Told):
     ok: bool
     ms: float
-    result: dict[str, Any] | None = Field(None, description="As the server gave it; secrets blotted out.")
-    error: dict[str, Any] | None = Field(None, description="A JSON-RPC error: code, message, data.")
+    result: dict[str, Any] | None = Field(default=None, description="As the server gave it; secrets blotted out.")
+    error: dict[str, Any] | None = Field(default=None, description="A JSON-RPC error: code, message, data.")
+    shortened: bool = Field(default=False, description="The result was too large to be answered whole.")
     model: ModelSees | None = None
+
+
+class CallProgress(Told):
+    """`progress`: how far a running call is."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class CallMessage(Told):
+    """`message`: what its server says meanwhile."""
+
+    level: str
+    text: str
+
+
+class CallQuestion(Told):
+    """`question`: its server asked something; it was answered so, for nobody can be asked here."""
+
+    server: str
+    method: str = Field(examples=["elicitation/create"])
+    message: str = ""
+    answer: Literal["decline"] = "decline"
+
+
+class CallEvents(Told):
+    """What comes as server-sent events, by the name of the event; `result` is the last."""
+
+    progress: CallProgress
+    message: CallMessage
+    question: CallQuestion
+    result: CallResult

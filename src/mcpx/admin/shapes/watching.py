@@ -15,7 +15,7 @@ class ClientRow(Told):
     profile: str | None = None
     sessions: int = 0
     mode: str | None = None
-    why: str | None = Field(None, description="Of the mode, in words.")
+    why: str | None = Field(default=None, description="Of the mode, in words.")
     calls_per_minute: float = 0
     last_seen: str | None = None
     protocol: str | None = None
@@ -46,7 +46,7 @@ class RecentError(Told):
     name: str | None = None
     what: str
     count: int = 1
-    number: int | None = Field(None, description="Of the latest such call in the activity.")
+    number: int | None = Field(default=None, description="Of the latest such call in the activity.")
 
 
 class Waiting(Told):
@@ -68,7 +68,7 @@ class Overview(Told):
     revisions: list[RevisionRow]
     config_loaded: str
     config_path: str | None = None
-    first_run: bool = Field(False, description="Nothing is configured yet: the built-in demo runs.")
+    first_run: bool = Field(default=False, description="Nothing is configured yet: the built-in demo runs.")
 
 
 class Point(Told):
@@ -98,7 +98,7 @@ class CallRow(Told):
     public_name: str | None = None
     outcome: Outcome
     code: int | None = None
-    error: str | None = Field(None, description="One line.")
+    error: str | None = Field(default=None, description="One line.")
     rule: str | None = None
     ms: float
     bytes_in: int | None = None
@@ -113,7 +113,7 @@ class Activity(Told):
 
 
 class CallDetail(CallRow):
-    arguments: Any = Field(None, description="Secrets blotted out; shortened where it is long.")
+    arguments: Any = Field(default=None, description="Secrets blotted out; shortened where it is long.")
     result: Any = None
     shortened: bool = False
     kept: bool = Field(description="Whether arguments and result are there to be seen.")
@@ -165,7 +165,7 @@ class Snippet(Told):
     label: str
     language: Literal["json", "toml", "yaml", "shell", "text", "url"]
     text: str
-    path: str | None = Field(None, description="Of the file it belongs into.")
+    path: str | None = Field(default=None, description="Of the file it belongs into.")
 
 
 class ClientProgram(Told):
@@ -176,7 +176,7 @@ class ClientProgram(Told):
     snippets: list[Snippet]
     deeplink: str | None = None
     notes: list[str] = []
-    seen: bool = Field(False, description="It has connected since the start.")
+    seen: bool = Field(default=False, description="It has connected since the start.")
 
 
 class ClientPrograms(Told):
@@ -199,4 +199,4 @@ class About(Told):
     memory_mb: float | None = None
     mode: str
     auth: Literal["none", "bearer", "jwt"] = "none"
-    links: dict[str, str] = Field({}, description="Health and metrics pages.")
+    links: dict[str, str] = Field(default={}, description="Health and metrics pages.")
