@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
-from mcpx.config.written import Where
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
@@ -267,6 +267,7 @@ class Upkeep:
         if (problem := office.bind()) is None:
             self._office = office
             self.store.keep_history(run.state)
+            office.watch(self._gateway)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"

@@ -5,11 +5,12 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.telling import moment
+from mcpx.config.emit import Manner, item_of
 from mcpx.config.problems import nearest
 from mcpx.config.written import Entry, EntrySection, Written
+from mcpx.formats.tokens import estimate
 from mcpx.model.call import Json
 from mcpx.wire import codec
-from mcpx.formats.tokens import estimate
 
 NOUNS: dict[EntrySection, str] = {
     "mcp_servers": "server",
@@ -38,6 +39,11 @@ def unknown(section: EntrySection, name: str, names: list[str]) -> ApiError:
     few = f"there is {', '.join(names[:10])}" if names else f"there is no {noun} yet"
     hint = f"did you mean {meant!r}?" if meant else few
     return ApiError(404, "not_found", f"there is no {noun} named {name[:100]!r}", "name", hint)
+
+
+def yaml_of(entry: Json) -> str:
+    """As it would stand in a file, below the key of its section."""
+    return f"{item_of(entry, '', Manner('yaml'))}\n"
 
 
 def cost(definition: Json) -> int:

@@ -1,8 +1,8 @@
 """Local commands as the admin API tells of them."""
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.shapes.commands import CommandDetail, CommandRow
 from mcpx.admin.entries import cost, figures_of, place_of, unknown
+from mcpx.admin.shapes.commands import CommandDetail, CommandRow
 from mcpx.admin.telling import plain
 from mcpx.config import Command
 from mcpx.config.written import Entry, Written

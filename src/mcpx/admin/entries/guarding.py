@@ -4,9 +4,9 @@ from typing import Any, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from mcpx.admin.desk import Desk
+from mcpx.admin.entries import place_of
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import PolicyTold, ProfileRow, Profiles, RuleTold
-from mcpx.admin.entries import place_of
 from mcpx.config.written import Written
 from mcpx.model.call import Caller, Json, as_list, as_object
 from mcpx.policy.sights import Effect

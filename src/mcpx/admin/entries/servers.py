@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 from mcpx.admin.causes import INSTALLERS, Cause, cause_of
 from mcpx.admin.desk import Desk
+from mcpx.admin.entries import cost, figures_of, place_of, unknown
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.shapes.tools import ToolRow, Tools
-from mcpx.admin.entries import cost, figures_of, place_of, unknown
 from mcpx.admin.telling import moment, plain
 from mcpx.config import Server
 from mcpx.config.written import Entry, Written

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from mcpx.admin.entries import auths
 from mcpx.admin.errors import ApiError
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.commands import AuthConfigs, AuthRow, AuthTypes
 from mcpx.admin.shapes.common import Entry, Preview, Written
-from mcpx.admin.entries import auths
 
 router = APIRouter(prefix="/api", tags=["Auth configs"])
 

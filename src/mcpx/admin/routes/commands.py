@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
+from mcpx.admin.entries import commands, cost, entry_of, yaml_of
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
@@ -20,10 +21,8 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
-from mcpx.admin.entries import commands, cost, entry_of
 from mcpx.admin.telling import plain
 from mcpx.config.edits import PutEntry
-from mcpx.config.emit import entry_yaml
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
@@ -104,7 +103,7 @@ async def import_commands(desk: AtDesk, wanted: CommandImport) -> CommandImportR
         (entry.section, entry.name) for section in ("commands", "auth_configs") for entry in written.entries(section)
     }
     entries = [
-        Recognised(section=section, entry=entry, yaml=entry_yaml(entry), taken=(section, entry.get("name")) in taken)
+        Recognised(section=section, entry=entry, yaml=yaml_of(entry), taken=(section, entry.get("name")) in taken)
         for section in ("auth_configs", "commands")
         for entry in made[section]
     ]
@@ -178,4 +177,5 @@ async def _try(desk: AtDesk, stored: str, entry: Json, arguments: Json, dry: boo
         ms=ran.ms,
         result=plain(ran.result),
         error=plain(ran.error),
+        path=None if ran.error is None else "arguments",
     )

@@ -14,9 +14,9 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk, the_desk
+from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
-from mcpx.admin.entries import NOUNS, unknown
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Edit, EditError, PutEntry, RemoveEntry, SetFields
 from mcpx.config.problems import Told
@@ -137,7 +137,7 @@ async def write(desk: Desk, response: Response, given: Change, edit: Edit) -> Wr
 async def imagine(desk: Desk, edit: PutEntry) -> Config:
     """The configuration as it would be; nothing is written."""
     try:
-        return await desk.store.read(edit)
+        return await desk.store.imagine(edit)
     except (EditError, ConfigError) as error:
         raise await refusal(desk, error, edit) from None
 
@@ -171,7 +171,7 @@ def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
         file="" if first is None else str(first.path),
         diff="".join(each.diff for each in seen.files),
         plan=None if seen.plan is None else plan_told(seen.plan),
-        problems=[*told, *(Problem(message=line, severity="warning") for line in seen.warnings)],
+        problems=[*told, *(Problem(message=line, path=None, severity="warning") for line in seen.warnings)],
     )
 
 
@@ -229,8 +229,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edit | None = None) -> Api
 def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:
     told: Sequence[Told] = error.told if isinstance(error, Refused) else ()
     problems = [problem_of(each, at) for each in told]
-    problems = problems or [Problem(message=line.removeprefix("error: ")) for line in error.problems]
-    first = problems[0] if problems else Problem(message="the configuration is not valid")
+    problems = problems or [Problem(message=line.removeprefix("error: "), path=None) for line in error.problems]
+    first = problems[0] if problems else Problem(message="the configuration is not valid", path=None)
     errors = [each.model_dump(exclude_none=True) for each in problems]
     return ApiError(422, "invalid_config", first.message, first.path, first.hint, errors=errors)
 

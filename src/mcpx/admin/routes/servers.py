@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 
 from mcpx.admin.chronicle import Line, Span
+from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
@@ -22,7 +23,6 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
-from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.telling import moment, plain, told_at
 from mcpx.admin.trials import Tried
 from mcpx.config.edits import PutEntry
