@@ -78,7 +78,10 @@ class Check {
     const length = [...value].length;
     if (typeof of.minLength === "number" && length < of.minLength) this.say(path, of.minLength === 1 ? "empty" : "minLength", { n: of.minLength });
     if (typeof of.maxLength === "number" && length > of.maxLength) this.say(path, "maxLength", { n: of.maxLength, now: length });
-    if (typeof of.pattern === "string" && !matches(of.pattern, value)) this.say(path, "pattern", { pattern: of.pattern });
+    if (typeof of.pattern === "string" && !matches(of.pattern, value)) {
+      const number = typesOf(of).types.some((type) => type === "number" || type === "integer");
+      this.say(path, number ? "type_number" : "pattern", { pattern: of.pattern });
+    }
     const format = typeof of.format === "string" ? FORMATS[of.format] : undefined;
     if (format && !format.test(value)) this.say(path, `format_${of.format === "url" ? "uri" : of.format!.replace("-", "_")}`);
   }

@@ -94,6 +94,13 @@ function ofChoice(base: SchemaObject, choices: readonly Schema[], nullable: bool
   return shape("variants", base, orNull, { variants: real.map((choice) => together(base, choice)) });
 }
 
+/** A number or a truth value that may also be a text of a certain form (`${VAR}`): one control, which keeps text as it is. */
+function orReference(schema: SchemaObject, types: readonly string[]): Kind | null {
+  if (types.length !== 2 || !types.includes("string") || typeof schema.pattern !== "string") return null;
+  if (types.includes("integer") || types.includes("number")) return "number";
+  return types.includes("boolean") ? "boolean" : null;
+}
+
 export function shapeOf(given: Schema | undefined, root: Schema, name = ""): Shape {
   const schema = resolved(given, root);
   const { types, nullable } = typesOf(schema);
@@ -111,6 +118,8 @@ export function shapeOf(given: Schema | undefined, root: Schema, name = ""): Sha
     const chosen = ofChoice(base, choices, nullable, root, name);
     if (chosen) return chosen;
   }
+  const plain = orReference(schema, types);
+  if (plain) return shape(plain, schema, nullable);
   if (types.length > 1) return shape("variants", schema, nullable, { variants: types.map((type) => ({ ...schema, type, nullable: false, title: type })) });
   switch (types[0] ?? (schema.properties ? "object" : schema.items ? "array" : nullable ? "null" : undefined)) {
     case "string":
