@@ -282,6 +282,7 @@ class Upkeep:
             gateway=self._gateway,
             store=self.store,
             telemetry=self._telemetry,
+            audience=self._dispatcher.audience,
             transport=run.transport,
             url=lambda: self.url,
             state=run.state,

@@ -9,7 +9,7 @@ import pkgutil
 from fastapi import APIRouter, FastAPI
 
 from mcpx import __version__
-from mcpx.admin import errors, routes
+from mcpx.admin import document, errors, routes
 from mcpx.admin.desk import Desk
 from mcpx.admin.live import Live
 
@@ -29,6 +29,7 @@ def make(desk: Desk) -> FastAPI:
     errors.install(app)
     for router in routers():
         app.include_router(router)
+    document.install(app)
     return app
 
 

@@ -21,8 +21,8 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
 from mcpx.admin.shapes.tools import CallGiven, CallMessage, CallProgress, CallQuestion, CallResult, ModelSees
 from mcpx.admin.streaming import BEAT, COMMENT, frame
-from mcpx.admin.telling import plain
 from mcpx.admin.weights import COMPACT
+from mcpx.admin.wording import plain
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import RpcError

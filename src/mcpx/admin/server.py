@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcpx.admin.connection import State
     from mcpx.admin.desk import Desk
     from mcpx.admin.door import Door
+    from mcpx.admin.live import Live
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class AdminServer:
         self._context: ssl.SSLContext | None = None
         self._state: State | None = None
         self._door: Door | None = None
+        self._live: Live | None = None
         self.url = ""
         """Where it is found, once bound."""
 
@@ -60,7 +62,7 @@ class AdminServer:
     async def start(self, furnish: "Callable[[], Desk]") -> None:
         """Serve. Connections that came since `bind` have waited. `furnish` is called in a thread."""
         assert self._socket is not None, "bind first"
-        door, self._state, protocol = await asyncio.to_thread(
+        door, self._live, self._state, protocol = await asyncio.to_thread(
             lambda: _made(self._host, self._admin, self._token, furnish())
         )
         door.take_up(self._admin, self._token)  # they may have changed meanwhile
@@ -98,6 +100,8 @@ class AdminServer:
             self._socket.close()
         if self._state is None:
             return
+        if self._live is not None:
+            self._live.end_streams()
         for connection in list(self._state.held):
             connection.end()
         tasks = set(self._state.tasks)
@@ -110,11 +114,13 @@ class AdminServer:
         for connection in list(self._state.held):
             connection.abort()
         self._state.close()
+        if self._live is not None:
+            await self._live.close()
 
 
 def _made(
     host: str, admin: Admin, token: str | None, desk: "Desk"
-) -> "tuple[Door, State, Callable[[], asyncio.Protocol]]":
+) -> "tuple[Door, Live, State, Callable[[], asyncio.Protocol]]":
     """All that is heavy is imported here, and nowhere before."""
     from uvicorn.config import Config as UvicornConfig
 
@@ -144,4 +150,4 @@ def _made(
     )
     settings.load()
     state = State(Limits())
-    return door, state, lambda: Connection(settings, state)
+    return door, api.state.live, state, lambda: Connection(settings, state)

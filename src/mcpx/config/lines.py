@@ -25,6 +25,8 @@ _WITH_VALUE = these(
 )
 _COMMON = these("www api mcp com org net io dev ai app")
 _SHELL = these("| && ; > || < >> &")
+LONGEST = 65_536
+"""Characters of a line; more than a system takes as arguments is not looked at."""
 EXPECTED = "a client's JSON or TOML, native YAML, a command line such as 'npx -y package', or an address"
 
 
@@ -38,7 +40,7 @@ class Line:
 
 
 def is_address(text: str) -> bool:
-    return _ADDRESS.fullmatch(text) is not None
+    return len(text) <= LONGEST and _ADDRESS.fullmatch(text) is not None
 
 
 def of_address(url: str, name: str = "", kind: str = "", headers: dict[str, str] | None = None) -> Json:
@@ -60,6 +62,8 @@ def host_name(url: str) -> str:
 
 
 def of_line(text: str) -> Line:
+    if len(text) > LONGEST:
+        raise EditError("invalid", f"a command line of more than {LONGEST:,} characters")
     line = text.replace("\\\r\n", " ").replace("\\\n", " ").strip()
     try:
         words = [_referring(word) for word in shlex.split(line)]

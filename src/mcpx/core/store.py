@@ -133,6 +133,10 @@ class ConfigStore(Proposals):
         """Where the first write will go while there is no file."""
         return self._fresh.where.path if self._fresh is not None else None
 
+    def keeps(self, number: int) -> bool:
+        """Whether the texts of a revision are there to go back to."""
+        return self._history.keeps(number)
+
     def keep_history(self, state: Path | None) -> None:
         """From now on texts are kept, too: below the state folder, or in memory. Call it once, at the start."""
         self._keeps, self._state = True, state

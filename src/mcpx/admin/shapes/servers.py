@@ -129,6 +129,7 @@ class Recognised(Told):
     entry: Entry
     yaml: str = Field(description="As it would stand in the file.")
     taken: bool = Field(False, description="An entry of this name is there already.")
+    free_name: str | None = Field(default=None, description="If it is taken: one like it that is not.")
 
 
 class Operation(Told):
