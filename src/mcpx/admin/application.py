@@ -7,9 +7,12 @@ import asyncio
 import gc
 import importlib
 import pkgutil
+import re
+from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,6 +20,7 @@ from mcpx import __version__
 from mcpx.admin import document, errors, routes
 from mcpx.admin.desk import Desk
 from mcpx.admin.live import Live
+from mcpx.admin.routes.given import SLASH
 from mcpx.wire import memory
 
 
@@ -32,6 +36,7 @@ def make(desk: Desk) -> FastAPI:
     )
     app.state.desk = desk
     app.state.live = Live(desk)
+    app.add_middleware(SlashesInNames)
     errors.install(app)
     for router in routers():
         app.include_router(router)
@@ -40,6 +45,18 @@ def make(desk: Desk) -> FastAPI:
     return app
 
 
+class SlashesInNames:
+    """A name in a path may hold a `/` (`%2F`), as many servers' names do; paths are taken apart without it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw: bytes = scope.get("raw_path") or b""
+        if scope["type"] == "http" and b"%2f" in raw.lower():
+            path = re.sub(rb"(?i)%2f", SLASH.encode(), raw.partition(b"?")[0])
+            scope = {**scope, "path": unquote_to_bytes(path).decode("utf-8", "replace")}
+        await self._app(scope, receive, send)
 class _Document:
     """What the API says of itself: made when somebody asks, in a thread, for it takes a second; kept as text, which is
     a tenth of what it is made of."""
