@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import logging
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
-from mcpx.config import Config, refuse_exposure
+from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
@@ -40,6 +41,7 @@ from mcpx.wire.tasks import Tasks
 if TYPE_CHECKING:
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
+    from mcpx.office import AdminPlace, Office
     from mcpx.telemetry.following import Following
 
 log = logging.getLogger("mcpx")
@@ -79,6 +81,8 @@ class Run:
     """The named view that a client over stdio gets; None: everything."""
     itself: str = ""
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
+    admin: "AdminPlace | None" = None
+    """Where the admin UI is wanted; None: nowhere."""
 
 
 def serve(run: Run, environ: Mapping[str, str]) -> int:
@@ -87,6 +91,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         refuse_exposure(run.host, run.config, lambda: _has_tokens(run.state))
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
+    if run.admin is not None:
+        refuse_admin_exposure(run.admin.host, run.admin.token or run.config.server.admin_token)
+        redactor.learn("admin", [run.admin.token] if run.admin.token else [])
     _start_log(run, redactor)
     _make_room()
     _leave_no_core()
@@ -152,6 +159,9 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     )
     telemetry.take_up(run.config)
     upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
+    if not upkeep.take_admin_port():
+        await telemetry.close()
+        return 1
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
@@ -159,7 +169,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     try:
         await upkeep.start()
         if run.transport == "stdio":
-            await _serve_stdio(run, dispatcher, stop)
+            await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
         else:
             return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
     finally:
@@ -241,10 +251,56 @@ class Upkeep:
         self._tasks = tasks
         self._control: Control | None = None
         self.store = self._make_store(gateway, environ)
+        self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
         """Where clients find it over HTTP, once it listens."""
+
+    def take_admin_port(self) -> bool:
+        """Whether to go on: where it cannot be had, clients over stdio get their tools all the same."""
+        run = self._run
+        if run.admin is None:
+            return True
+        from mcpx.office import Office
+
+        office = Office(run.admin, run.config)
+        if (problem := office.bind()) is None:
+            self._office = office
+            self.store.keep_history(run.state)
+            office.watch(self._gateway)
+            return True
+        _say(run, f"mcpx: {problem}", logging.ERROR)
+        return run.transport == "stdio"
+
+    async def open_admin(self) -> bool:
+        """Whether to go on."""
+        if self._office is None:
+            return True
+        from mcpx.office import Room
+
+        run = self._run
+        room = Room(
+            gateway=self._gateway,
+            store=self.store,
+            telemetry=self._telemetry,
+            audience=self._dispatcher.audience,
+            transport=run.transport,
+            url=lambda: self.url,
+            state=run.state,
+            env=run.env,
+        )
+        try:
+            await self._office.open(room)
+        except ImportError as error:  # somebody installed other versions of what it is made of
+            _say(
+                run,
+                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave --admin out.",
+                logging.ERROR,
+            )
+            return False
+        _say(run, f"  Admin {self._office.login_url()}")
+        return True
 
     async def start(self) -> None:
         config = self._run.config
@@ -263,6 +319,7 @@ class Upkeep:
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
+                    "admin": self._tell_login,
                     "activity": self._telemetry.tell_activity,
                 },
             )
@@ -288,10 +345,17 @@ class Upkeep:
         read = None if run.reload is None else self._judging(run.reload)
         return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
+    async def _tell_login(self, request: Json) -> Json:
+        if self._office is None:
+            return {"ok": False, "error": "this gateway was started without --admin"}
+        return await self._office.tell_login(request)
+
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
     async def close(self) -> None:
+        if self._office is not None:
+            await self._office.close()
         await self.store.close()
         if self._control is not None:
             await self._control.close()
@@ -322,12 +386,15 @@ class Upkeep:
     def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
         run = self._run
-        if run.transport != "http":
+        if run.transport != "http" and run.admin is None:
             return read
 
         def judged(texts: Texts | None) -> Config:
             config = read(texts)
-            refuse_exposure(run.host, config)
+            if run.transport == "http":
+                refuse_exposure(run.host, config)
+            if run.admin is not None:
+                refuse_admin_exposure(run.admin.host, run.admin.token or config.server.admin_token)
             return config
 
         return judged
@@ -339,6 +406,8 @@ class Upkeep:
     def _applied(self, config: Config) -> None:
         if self.front is not None:
             self.front.take_up(config)
+        if self._office is not None:
+            self._office.take_up(config)
         if not self._run.log_level_given:
             logs.set_level(config.global_.log_level)
         logs.set_format(config.global_.log_format)
@@ -351,13 +420,15 @@ class Upkeep:
         return self._gateway.redactor.redact_values(told)
 
 
-async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks) -> None:
     from mcpx.front.stdio import StdioFront
     from mcpx.front.visitor import Visitor
 
     visitor = Visitor("local", run.profile)
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
+    if run.admin is not None:
+        tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
@@ -402,10 +473,12 @@ async def _serve_http(
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
-    await stop.wait()
+    ready = await upkeep.open_admin()
+    if ready:
+        await stop.wait()
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
-    return 0
+    return 0 if ready else 1
 
 
 def _greet(run: Run, url: str) -> None:
@@ -474,6 +547,7 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _say(run: Run, line: str, level: int = logging.INFO) -> None:
     """To whoever started it, whatever is logged."""
     if run.config.global_.log_format == "json":
-        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line,), None))
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line.strip(),), None))
+    with contextlib.suppress(OSError):  # a client that reads no stderr may have closed it
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -65,9 +65,9 @@ def test_check_and_start_name_the_same_keys_without_effect(tmp_path: Path) -> No
     """CFG-1."""
     config = {
         "mcp_servers": [SERVER],
-        "server": {"admin_port": 8080},
+        "server": {"drain": 5},
     }
-    said = "not applied by this version yet, without effect: server.admin_port"
+    said = "not applied by this version yet, without effect: server.drain"
     done = mcpx(tmp_path, "check", written(tmp_path, **config))
     assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")
     with Gateway(config) as gateway:

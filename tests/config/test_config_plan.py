@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mcpx.auth.bearer_token import BearerToken
 from mcpx.config import (
+    Admin,
     AuthConfig,
     Config,
     FrontAuth,
@@ -134,17 +135,25 @@ def test_who_is_let_in_is_taken_up() -> None:
         allowed_hosts=("gw.example",),
         allowed_origins=("https://a.example",),
         trusted_proxies=("::1",),
+        admin_token="t",
+        admin=Admin(allowed_ips=("::1",), allowed_hosts=("a.example",), cors_origins=("https://a.example",)),
     )
-    keys = ("server.auth", "server.allowed_hosts", "server.allowed_origins", "server.trusted_proxies")
+    keys = (
+        *("server.admin_token", "server.auth", "server.allowed_hosts", "server.allowed_origins"),
+        *("server.trusted_proxies", "server.admin.allowed_hosts", "server.admin.allowed_ips"),
+        "server.admin.cors_origins",
+    )
     assert plan(config(A), config(A, server=front)) == Plan(kept=("a",), settings=keys)
 
 
 def test_what_only_a_new_process_takes_up_is_said() -> None:
-    front = FrontServer(host="::1", port=1, admin_port=2, admin_token="t", tls=Tls(cert="c", key="k"))
+    tls = Tls(cert="c", key="k")
+    front = FrontServer(host="::1", port=1, admin_port=2, tls=tls, admin=Admin(host="::", tls=tls))
     found = plan(config(A), config(A, server=front, global_=Global(log_file="f", max_request=1)))
     assert found.settings == ()
     assert found.needs_restart == (
-        *("server.host", "server.port", "server.admin_port", "server.admin_token", "server.tls"),
+        *("server.host", "server.port", "server.admin_port", "server.tls"),
+        *("server.admin.host", "server.admin.tls"),
         *("global.log_file", "global.max_request"),
     )
 

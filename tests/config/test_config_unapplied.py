@@ -12,8 +12,6 @@ Loaded = Callable[..., Config]
 SAYS = "not applied by this version yet, without effect: "
 
 USES = {
-    "server.admin_port": "server: {admin_port: 8080}",
-    "server.admin_token": "server: {admin_token: '${T}'}",
     "server.store": "server: {store: 'redis://h'}",
     "server.drain": "server: {drain: 5}",
 }
@@ -26,7 +24,7 @@ def test_a_key_without_effect_is_named(key: str, loaded: Loaded) -> None:
 
 
 def test_all_keys_without_effect_are_one_warning(loaded: Loaded) -> None:
-    assert loaded("server: {admin_port: 1, drain: 5}").warnings == (f"{SAYS}server.admin_port; server.drain",)
+    assert loaded("server: {store: 'redis://h', drain: 5}").warnings == (f"{SAYS}server.store; server.drain",)
 
 
 def test_every_key_that_is_marked_has_a_test_here() -> None:
@@ -43,7 +41,7 @@ def test_no_other_section_has_such_a_key() -> None:
     "text",
     [
         "mode: direct",
-        "policy: {}\nprofiles:\nserver: {admin_token: }",
+        "policy: {}\nprofiles:\nserver: {store: }",
         "profiles: []",
     ],
 )

@@ -23,6 +23,7 @@ commands:
   mcpx check [CONFIG]      validate a config file and say what it holds
   mcpx servers [CONFIG]    every server and how it is
   mcpx explain PROFILE TOOL [CONFIG]   whether a tool is seen and may be called through a profile, and why
+  mcpx admin [CONFIG]      open the admin UI of the running gateway: a login URL that is good once
   mcpx reload [CONFIG]     have the running gateway read its config again
   mcpx audit [CONFIG]      who called what, from the audit trail
   mcpx auth status|login NAME|logout NAME [CONFIG]   sign in to servers, and see who is signed in
@@ -147,6 +148,8 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
     if command == "servers":
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
         parser.add_argument("--links", action="store_true", help="also every connection, and why there is one")
+    if command == "admin":
+        parser.add_argument("--no-browser", action="store_true", help="only print the URL")
     if command == "serve":
         parser.add_argument("--strict", action="store_true", help="an unset variable of one server is an error")
         parser.add_argument("--transport", choices=("stdio", "http"), help="how clients reach mcpx")
@@ -155,8 +158,8 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
         parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
         parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
         parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
-        parser.add_argument("--admin", action="store_true", help="start the admin UI (not in this version yet)")
-        parser.add_argument("--admin-port", metavar="PORT", help="port of the admin UI")
+        parser.add_argument("--admin", action="store_true", help="start the admin UI and API too")
+        parser.add_argument("--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)")
         parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
     return parser
 
@@ -283,6 +286,13 @@ def _reload(options: argparse.Namespace) -> int:
     return reload(_absolute(_required(options, "reload")), state_folder(os.environ), _env(options))
 
 
+def _admin(options: argparse.Namespace) -> int:
+    from mcpx.cli.admin import admin
+
+    path = _absolute(_required(options, "admin"))
+    return admin(path, state_folder(os.environ), _env(options), not options.no_browser)
+
+
 def _audit(options: argparse.Namespace) -> int:
     from mcpx.cli.audit import audit
 
@@ -380,6 +390,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "token": ("Make, list and revoke tokens that clients over the network show (server.auth: {type: bearer}).", _token),
     "pins": ("What was approved of pinned servers, and what of them is held back.", _pins),
     "approve": ("See what waits for approval: definitions of pinned servers, and calls; and approve it.", _approve),
+    "admin": ("Open the admin UI of the gateway that runs on this config: a login URL that is good once.", _admin),
     "reload": ("Have the gateway that runs on this config read it again.", _reload),
     "secret": ("Encrypt values of a config file, and keep secrets in the system's keyring.", _secret),
     "audit": ("Who called what, when, and what came of it; the latest last.", _audit),

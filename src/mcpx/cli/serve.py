@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 from mcpx import __version__, app
 from mcpx.cli.main import LEVELS
-from mcpx.config import Config, load, without_itself
+from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import own_file
 from mcpx.config.problems import nearest
 from mcpx.core.store import Read
 from mcpx.model.errors import ConfigError
+from mcpx.office import AdminPlace
 from mcpx.processes.environment import running_inside
 from mcpx.surfaces import SURFACES
 from mcpx.wire.exchange import whole_number
@@ -27,8 +28,6 @@ from mcpx.wire.exchange import whole_number
 def serve(
     path: Path | None, options: argparse.Namespace, environ: Mapping[str, str], env: str | None, state: Path
 ) -> int:
-    if options.admin or options.admin_port is not None:
-        raise ConfigError(["error: the admin UI is not part of this version yet; leave --admin out"])
     mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
     strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
     by_stdio = _by_stdio(options, environ)
@@ -62,6 +61,7 @@ def serve(
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
+    admin = _admin(options, environ, config)
     run = app.Run(
         config=config,
         transport="stdio" if by_stdio else "http",
@@ -71,10 +71,11 @@ def serve(
         log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
-        fresh=(own_file(environ), reading(own_file(environ))) if path is None and options.admin else None,
+        fresh=(own_file(environ), reading(own_file(environ))) if path is None and admin is not None else None,
         env=env,
         profile=profile,
         itself=itself,
+        admin=admin,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
@@ -109,6 +110,22 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
     host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
     port = port_number(port, "--port") if port is not None else _port(environ, config.server.port)
     return host or environ.get("MCPX_HOST") or config.server.host, port
+
+
+def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
+    """Where the admin UI is to be found, if anybody wants it."""
+    wanted = options.admin or options.admin_port is not None
+    if not wanted and _choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0")) not in ("true", "1"):
+        return None
+    server = config.server
+    if options.admin_port is not None:
+        port = port_number(options.admin_port, "--admin-port")
+    else:
+        given = environ.get("MCPX_ADMIN_PORT")
+        port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
+    own = server.host if is_loopback(server.host) else "127.0.0.1"
+    host = (server.admin.host if server.admin is not None else None) or own
+    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None)
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from mcpx.catalog.naming import Naming
 from mcpx.commands.parameters import Parameter
-from mcpx.config.exposure import refuse_exposure
+from mcpx.config.exposure import is_loopback, refuse_admin_exposure, refuse_exposure
 from mcpx.config.itself import without_itself
 from mcpx.config.load import load
 from mcpx.config.locate import find
@@ -11,6 +11,7 @@ from mcpx.config.problems import Refused
 from mcpx.config.programs import program_warnings
 from mcpx.config.schema import Config, Dialect, Global, Mode, Profile, Server, ToolProxy
 from mcpx.config.sections import (
+    Admin,
     Audit,
     AuthConfig,
     Command,
@@ -26,6 +27,7 @@ from mcpx.config.sections import (
 )
 
 __all__ = [
+    "Admin",
     "Audit",
     "AuthConfig",
     "Command",
@@ -50,9 +52,11 @@ __all__ = [
     "ToolProxy",
     "Traces",
     "find",
+    "is_loopback",
     "load",
     "plan",
     "program_warnings",
+    "refuse_admin_exposure",
     "refuse_exposure",
     "without_itself",
 ]

@@ -54,14 +54,7 @@ class _Checks:
             self._unique(self._tree.get(section), (section,), noun, forbidden)
         self._unique(self._tree.get("profiles"), ("profiles",), "profile")
         self._front_auth(as_map((as_map(self._tree.get("server")) or {}).get("auth")) or {}, ("server", "auth"))
-        front = as_map(self._tree.get("server")) or {}
-        for key, judge in (
-            ("allowed_origins", self._origin),
-            ("allowed_hosts", self._host_name),
-            ("trusted_proxies", self._network),
-        ):
-            for index, text in enumerate(as_list(front.get(key)) or ()):
-                judge(text, ("server", key, index))
+        self._visitors(as_map(self._tree.get("server")) or {})
         self._traces(as_map((as_map(self._tree.get("global")) or {}).get("traces")) or {}, ("global", "traces"))
         for index, server in maps_in(self._tree.get("mcp_servers")):
             self._server(server, ("mcp_servers", index))
@@ -81,6 +74,20 @@ class _Checks:
         if (policy := as_map(self._tree.get("policy"))) is not None:
             self._policy(policy, [*known, "mcpx"])
         return self._warnings
+
+    def _visitors(self, front: Tree) -> None:
+        """Who may come to the front and to the admin's part of it, and by which names."""
+        admin = as_map(front.get("admin")) or {}
+        for section, path, key, judge in (
+            (front, ("server",), "allowed_origins", self._origin),
+            (front, ("server",), "allowed_hosts", self._host_name),
+            (front, ("server",), "trusted_proxies", self._network),
+            (admin, ("server", "admin"), "cors_origins", self._origin),
+            (admin, ("server", "admin"), "allowed_hosts", self._host_name),
+            (admin, ("server", "admin"), "allowed_ips", self._network),
+        ):
+            for index, text in enumerate(as_list(section.get(key)) or ()):
+                judge(text, (*path, key, index))
 
     def _policy(self, policy: Tree, servers: list[str]) -> None:
         for index, rule in maps_in(policy.get("rules")):
@@ -249,19 +256,19 @@ class _Checks:
             self._findings.add(problem.what, path, hint=problem.hint or hint)
 
     def _origin(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         if text is not None and Origin.parse(text) is None:
             hint = "http:// or https://, a name, a port where it is not the usual one: https://app.example:8443"
             self._findings.add("not the origin of a web page", path, hint=hint)
 
     def _host_name(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         if text is not None and not re.fullmatch(_HOST_NAME, text):
             hint = "a name or address without scheme, port or path; '*.' before a name stands for all below it"
             self._findings.add("not the name of a host", path, hint=hint)
 
     def _network(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         try:
             if text is not None:
                 ip_network(text.strip(), strict=False)
@@ -363,6 +370,11 @@ def _is_private(host: str) -> bool:
         return not is_public(ip_address(host))
     except ValueError:
         return host == "localhost"
+
+
+def _spelled(value: Any) -> str | None:
+    """An item of a list of texts, where a number or a boolean is taken as text, too."""
+    return str(value) if isinstance(value, bool | int | float) else _text(value)
 
 
 def _text(value: Any) -> str | None:

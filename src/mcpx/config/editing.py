@@ -13,7 +13,6 @@ from typing import Any, cast
 from mcpx.config.align import alike
 from mcpx.config.dialects import CLIENT_DIALECTS
 from mcpx.config.edits import (
-    Change,
     Convert,
     Edit,
     EditError,
@@ -40,7 +39,7 @@ _GONE = object()
 _FRESH = "# The configuration of mcpx. It may be edited by hand while mcpx runs; comments are kept.\n"
 
 
-def edited(written: Written, change: Change, read: Read, fresh: Path | None = None) -> Texts:
+def edited(written: Written, change: Edit | Sequence[Edit], read: Read, fresh: Path | None = None) -> Texts:
     """The texts that a change gives files; none for those that it does not change. `fresh`: the file to make where
     there is none. Raises `EditError`."""
     edits: Sequence[Edit] = change if isinstance(change, Sequence) else [change]

@@ -90,8 +90,15 @@ class NewText:
     """None: the first one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The files say again what they said in a revision: a change of its own, known to the store alone."""
+
+    number: int
+
+
 Edit = PutEntry | SetFields | RemoveEntry | OrderEntries | SetSection | Convert | NewText
-Change = Edit | Sequence[Edit]
+Change = Edit | Sequence[Edit] | Restore
 
 
 class EditError(ConfigError):

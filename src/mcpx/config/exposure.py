@@ -14,7 +14,7 @@ def refuse_exposure(host: str, config: Config, kept: Callable[[], bool] | None =
     if auth is not None and auth.type == "jwt":
         _require_audience(host, config)
         return
-    if _is_loopback(host) or (auth is not None and (kept is None or auth.tokens or kept())):
+    if is_loopback(host) or (auth is not None and (kept is None or auth.tokens or kept())):
         return
     if auth is None:
         what, then = "no token protects the tools behind it", "set server.auth to {type: bearer} in the config and run"
@@ -27,6 +27,17 @@ def refuse_exposure(host: str, config: Config, kept: Callable[[], bool] | None =
             "  (With --transport stdio nothing is bound.)"
         ]
     )
+
+
+def refuse_admin_exposure(host: str, token: str | None) -> None:
+    """Raises when other machines could reach the admin API, and only a token that nobody chose would be asked for."""
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            [
+                f"error: the admin UI would be reached from other machines at {host}, and no token is set for it\n"
+                "  Set MCPX_ADMIN_TOKEN or server.admin_token, or leave server.admin.host out: it is 127.0.0.1 then."
+            ]
+        )
 
 
 def _require_audience(host: str, config: Config) -> None:
@@ -43,7 +54,7 @@ def _require_audience(host: str, config: Config) -> None:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -46,6 +46,7 @@ def fill_in(translation: Translation, folder: Path, workspace: Path) -> Tree:
     front = as_map(tree.get("server")) or {}
     for key in ("cert", "key"):
         _absolute(as_map(front.get("tls")), key, folder)
+        _absolute(as_map((as_map(front.get("admin")) or {}).get("tls")), key, folder)
     _absolute(common, "log_file", folder)
     if common.get("script_paths") is None:
         common["script_paths"] = ["."]

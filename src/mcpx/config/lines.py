@@ -17,7 +17,8 @@ from mcpx.model.redaction import words as these
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
-_RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
+RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
+"""Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|sh|bash)[\d.]*")
 _SKIPPED = these("run exec dlx tool x start")
 _WITH_VALUE = these(
@@ -25,6 +26,8 @@ _WITH_VALUE = these(
 )
 _COMMON = these("www api mcp com org net io dev ai app")
 _SHELL = these("| && ; > || < >> &")
+LONGEST = 65_536
+"""Characters of a line; more than a system takes as arguments is not looked at."""
 EXPECTED = "a client's JSON or TOML, native YAML, a command line such as 'npx -y package', or an address"
 
 
@@ -38,7 +41,7 @@ class Line:
 
 
 def is_address(text: str) -> bool:
-    return _ADDRESS.fullmatch(text) is not None
+    return len(text) <= LONGEST and _ADDRESS.fullmatch(text) is not None
 
 
 def of_address(url: str, name: str = "", kind: str = "", headers: dict[str, str] | None = None) -> Json:
@@ -60,6 +63,8 @@ def host_name(url: str) -> str:
 
 
 def of_line(text: str) -> Line:
+    if len(text) > LONGEST:
+        raise EditError("invalid", f"a command line of more than {LONGEST:,} characters")
     line = text.replace("\\\r\n", " ").replace("\\\n", " ").strip()
     try:
         words = [_referring(word) for word in shlex.split(line)]
@@ -143,7 +148,7 @@ def program_name(words: list[str]) -> str:
     """`filesystem` of `npx -y @modelcontextprotocol/server-filesystem /tmp`."""
     program, *rest = words
     base = re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[\\/]", program)[-1])
-    if base not in _RUNNERS and not _INTERPRETERS.fullmatch(base):
+    if base not in RUNNERS and not _INTERPRETERS.fullmatch(base):
         return _name(base)
     skip = False
     for word in rest:

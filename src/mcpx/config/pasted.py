@@ -45,13 +45,13 @@ def import_text(text: str) -> Pasted:
         raise EditError("invalid", f"more than {MAX_BYTES:,} characters")
     if is_address(bare):
         return Pasted("url", servers=[of_address(bare)])
-    if re.search(r"(?m)^\s*\[[\w.\"' -]+\]\s*$", bare) and "=" in bare:
+    if re.search(r"(?m)^[ \t]*\[[\w.\"' -]+\][ \t]*$", bare) and "=" in bare:
         return _file("pasted.toml", bare)
     if bare[0] in "{[" or (bare.startswith(("//", "/*")) and "{" in bare):
         return _json(bare)
     if bare[0] == '"':  # an entry taken out of its braces: "name": {…}
         return _json("{" + bare.rstrip().rstrip(",") + "}")
-    if re.search(r"(?m)^\s*(?:- )?[\w.$-]+:(?:\s|$)", bare) and not _is_line(bare):
+    if re.search(r"(?m)^[ \t]*(?:- )?[\w.$-]+:(?:\s|$)", bare) and not _is_line(bare):
         return _yaml(bare)
     line = of_line(bare)
     if line.entry is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from mcpx.config.schema import Config, Server
-from mcpx.config.sections import AuthConfig, Command
+from mcpx.config.sections import Admin, AuthConfig, Command
 from mcpx.config.tree import shorten
 from mcpx.model.same import same
 
@@ -18,7 +18,11 @@ RESTARTS = frozenset({"connection", "isolation", "auth", "lazy", "max_message"})
 NEEDS_RESTART = frozenset({"global.log_file", "global.max_request"})
 """What only a new process takes up, beside `server`."""
 LIVE = frozenset(
-    f"server.{key}" for key in ("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits", "metrics")
+    f"server.{key}"
+    for key in (
+        *("auth", "allowed_hosts", "allowed_origins", "trusted_proxies", "limits", "metrics"),
+        *("admin_token", "admin.allowed_hosts", "admin.allowed_ips", "admin.cors_origins"),
+    )
 )
 """What of `server` is taken up while it runs."""
 
@@ -123,6 +127,9 @@ def _settings(old: Config, new: Config) -> Iterator[str]:
             continue  # each is told by its name
         before, after = getattr(old, key), getattr(new, key)
         parts = _differing(before, after) if is_dataclass(before) else []
+        if key == "server" and "admin" in parts:
+            parts.remove("admin")
+            parts += [f"admin.{part}" for part in _differing(old.server.admin or Admin(), new.server.admin or Admin())]
         yield from [f"{key.rstrip('_')}.{part}" for part in parts] or [key]
 
 

@@ -91,6 +91,22 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Admin:
+    """Where the admin UI and API are found, and who may come there."""
+
+    host: NonEmpty | None = None
+    """Address to bind; absent: `server.host` if that is this machine's own (loopback), else `127.0.0.1`."""
+    tls: Tls | None = None
+    """Absent: plain HTTP."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names it may be called by, beside the address it is bound to and those of this machine."""
+    allowed_ips: tuple[str, ...] = ()
+    """Addresses or networks that may come in; absent: all that reach it."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins of other web pages that may use the API, with the token: `https://app.example:8443`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrontServer:
     """Where clients find the gateway over HTTP."""
 
@@ -98,10 +114,12 @@ class FrontServer:
     """Address to bind."""
     port: Port = 8000
     """Port to bind; 0 is any free one."""
-    admin_port: Port = field(default=8080, metadata=NOT_APPLIED)
-    """Port of the admin UI and API."""
-    admin_token: NonEmpty | None = field(default=None, repr=False, metadata=NOT_APPLIED)
-    """Token of the admin UI and API; absent: generated at start."""
+    admin_port: Port = 8080
+    """Port of the admin UI and API, which `--admin` starts; 0 is any free one."""
+    admin_token: NonEmpty | None = field(default=None, repr=False)
+    """Token of the admin UI and API; absent: generated at start. `MCPX_ADMIN_TOKEN` wins over it."""
+    admin: Admin | None = None
+    """Where else the admin UI and API are found, and who may come there; absent: this machine only."""
     auth: FrontAuth | None = None
     """What clients must show; absent: nothing, and only loopback may be bound."""
     tls: Tls | None = None
@@ -144,7 +162,9 @@ class Traces:
     """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is missing."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Sent along, for collectors that want a key."""
-    sample: Annotated[float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1")] = 1.0
+    sample: Annotated[
+        float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1", {"minimum": 0, "maximum": 1})
+    ] = 1.0
     """Share of the calls that are traced when the client does not say."""
 
 

@@ -132,6 +132,16 @@ class Written:
         value = (self.layers.whole.tree if self.layers else {}).get(section)
         return mask({section: value})[section]
 
+    def place(self, path: KeyPath) -> tuple[Path, int | None] | None:
+        """Where something of the native shape stands: `("policy", "rules", 2)`."""
+        if self.layers is None:
+            return None
+        file, own = self.layers.whole.origins.trace(path)
+        if not isinstance(file, Source):
+            return None
+        place = file.place(own, "key")
+        return absolute(file.path), None if place is None else place.line
+
     # With everything in it, for `edits`
 
     def names(self, section: EntrySection) -> list[tuple[int, str]]:

@@ -61,6 +61,9 @@ class History:
     def texts(self, number: int) -> Kept | None:
         return self._texts.get(number)
 
+    def keeps(self, number: int) -> bool:
+        return self._sizes.get(number, 0) > 0
+
     def _keep(self, revision: Revision, texts: Kept) -> None:
         self._texts[revision.number] = texts
         self._sizes[revision.number] = sum(len(path) + len(text.encode()) for path, text in texts.items())

@@ -65,20 +65,21 @@ class Relay:
                 result = await forward()
             else:
                 result = await warden.guard(passage, forward, self._look_again)
+            passage.answer = result
             if result.get("isError") is True:
                 outcome = "tool_error"
             return result
         except Denied as error:
-            outcome, code = "denied", error.code
+            outcome, code, passage.error = "denied", error.code, error.message
             raise
         except NotFound as error:
-            outcome, code = "error", error.code
+            outcome, code, passage.error = "error", error.code, error.message
             if (offer := passage.offer) is None:
                 raise
             # It turned out to be held back, or gone, on its way: by the name that the client knows.
             raise NotFound(offer.kind.removesuffix("s"), offer.public) from None
         except RpcError as error:
-            outcome, code = "error", error.code
+            outcome, code, passage.error = "error", error.code, error.message
             raise
         except asyncio.CancelledError:
             outcome = "cancelled"

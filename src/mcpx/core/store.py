@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mcpx.config import Config, Plan
-from mcpx.config.edits import Change, EditError, Where
+from mcpx.config.edits import Change, EditError, Restore, Where
 from mcpx.config.load import Texts
 from mcpx.config.plan import plan as plan_of
 from mcpx.config.problems import Refused, Told
@@ -133,6 +133,10 @@ class ConfigStore(Proposals):
         """Where the first write will go while there is no file."""
         return self._fresh.where.path if self._fresh is not None else None
 
+    def keeps(self, number: int) -> bool:
+        """Whether the texts of a revision are there to go back to."""
+        return self._history.keeps(number)
+
     def keep_history(self, state: Path | None) -> None:
         """From now on texts are kept, too: below the state folder, or in memory. Call it once, at the start."""
         self._keeps, self._state = True, state
@@ -194,10 +198,17 @@ class ConfigStore(Proposals):
         plan = plan_of(self._gateway.generation.config, config)
         return Preview(written.etag, files, (), config.warnings, plan)
 
+    async def imagine(self, change: Change) -> Config:
+        """The configuration as it would be; nothing is written or taken up. Raises `EditError` for a change that cannot
+        be made, `Refused` for one that is wrong."""
+        return await asyncio.to_thread(lambda: self._judged(self._edited(self._look(), change)))
+
     def _edited(self, written: "Written", change: Change) -> Texts:
         from mcpx.config.editing import edited
         from mcpx.config.written import read_written
 
+        if isinstance(change, Restore):
+            return self._as_then(written, change.number)
         where = self._where or (self._fresh.where if self._fresh is not None else None)
         if where is None:
             raise _no_file()
@@ -211,8 +222,8 @@ class ConfigStore(Proposals):
             raise _no_file()
         return read(texts)
 
-    async def diff(self, old: int, new: int | None = None) -> str:
-        """What one revision says otherwise than another, or than the files now; secrets are masked."""
+    async def diff(self, old: int | None, new: int | None = None) -> str:
+        """What one revision says otherwise than another; None: than the files now. Secrets are masked."""
         from mcpx.core.differences import difference
 
         return await asyncio.to_thread(lambda: difference(self._texts_of(old), self._texts_of(new)))
@@ -253,18 +264,16 @@ class ConfigStore(Proposals):
         self, number: int, *, if_match: str | None, author: str, via: Via, message: str = ""
     ) -> Committed:
         """Let the files say again what they said then: a new revision. Raises as `commit`."""
-        kept = await asyncio.to_thread(self._texts_of, number)
-        texts = {Path(path): text for path, text in kept.items()}
+        message = message or f"restored revision {number}"
+        return await self.commit(Restore(number), if_match=if_match, author=author, via=via, message=message)
 
-        def as_then(written: "Written") -> Texts:
-            said = {sheet.path: sheet.text for sheet in written.sheets}
-            if not texts or texts.keys() != said.keys():
-                hint = "look at its text, and edit"
-                raise EditError("not_possible", f"revision {number} was not of the files there are now", hint=hint)
-            return {path: text for path, text in texts.items() if said[path] != text}
-
-        made = Revision(0, "", "", "", via, author, message or f"restored revision {number}")
-        return await self._in_turn(as_then, if_match, made)
+    def _as_then(self, written: "Written", number: int) -> Texts:
+        texts = {Path(path): text for path, text in self._texts_of(number).items()}
+        now = {sheet.path: sheet.text for sheet in written.sheets}
+        if not texts or texts.keys() != now.keys():
+            hint = "look at its text, and edit"
+            raise EditError("not_possible", f"revision {number} was not of the files there are now", hint=hint)
+        return {path: text for path, text in texts.items() if now[path] != text}
 
     async def _in_turn(self, make: Make, if_match: str | None, made: Revision) -> Committed:
         # Whoever asked may leave; what was begun is brought to its end.

@@ -186,7 +186,15 @@ class CallersView:
             mode, catalog = self._caller.mode or self._generation.surfaces.default, self.catalog
             whole = surface.by_name(self._caller)
             self._gateway.bus.publish(
-                ToolsListed(mode, as_list(listed.get("tools")), catalog, catalog.offers["tools"], whole)
+                ToolsListed(
+                    mode,
+                    as_list(listed.get("tools")),
+                    catalog,
+                    catalog.offers["tools"],
+                    whole,
+                    self._caller,
+                    surface.shown_as(self._caller)[0],
+                )
             )
 
     def subscribe(self, server: str, uri: str, call: Call) -> Awaitable[Json]:

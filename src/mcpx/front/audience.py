@@ -142,16 +142,24 @@ class Audience:
         self._solo: dict[str, Session] = {}
         """Those that are alone with the gateway: all its links are theirs."""
         self._streams: dict[str, ListenStream] = {}
+        self.changes = 0
+        """How often somebody came or left."""
         self._turns = Turns()
         self._waiting: set[Hashable] = set()
         """What everybody will hear and nobody has heard yet."""
 
+    def callers(self) -> list[Caller]:
+        """Who is there: the clients that have a session."""
+        return [session.caller for session in self._sessions.values()]
+
     def join(self, session: Session) -> None:
+        self.changes += 1
         self._sessions[session.id] = session
         if session.caller.solo:
             self._solo[session.id] = session
 
     def leave(self, session: Session) -> None:
+        self.changes += 1
         self._sessions.pop(session.id, None)
         self._solo.pop(session.id, None)
 

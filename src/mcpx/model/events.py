@@ -81,6 +81,10 @@ class Passage:
     """Its place in a trace, where one is made."""
     places: "Sequence[Place]" = ()
     """Those it takes up while it runs, where something limits it; whoever made it gives them back."""
+    answer: Json | None = None
+    """What it ended with, once it is over; as it came, so it may be large."""
+    error: str | None = None
+    """The words of the error it ended with instead."""
 
     @property
     def caller(self) -> Caller:
@@ -139,6 +143,9 @@ class ToolsListed:
     """All tools that this client may see."""
     whole: bool
     """They are the tools themselves, under their own names: not a menu of them."""
+    caller: Caller
+    shown: str
+    """The mode it came to: what `auto` chose."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,10 @@ class Compact(Surface):
         """A tool's result as this surface shows it. What was read from a kept one fits already."""
         if offer is READER and how.result_limit >= self.settings.common.result_limit:
             return made.result
-        return await self.bounded(call, made.result, how, lambda: not reads_files(offer, made.arguments))
+        shown = await self.bounded(call, made.result, how, lambda: not reads_files(offer, made.arguments))
+        if (heard := self._lasting.on_shaped) is not None:
+            heard(made.result, shown)
+        return shown
 
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common

@@ -1,6 +1,7 @@
 """The shape of a surface, and the surfaces of one configuration by the name of their mode."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,6 +42,10 @@ class Surface(Part, ABC):
     def by_name(self, caller: Caller) -> bool:
         """Whether this caller calls tools under their own names."""
 
+    def shown_as(self, caller: Caller) -> tuple[str, str]:
+        """The mode that this caller is shown, and why, where that was chosen for it."""
+        return self.type, ""
+
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
         """Whether this caller is shown every tool, and so no menu that tells of servers; a guess before its first
         list."""
@@ -52,6 +57,8 @@ class Lasting:
 
     ending = False
     """The gateway is about to end: what runs may finish, nothing else is begun."""
+    on_shaped: "Callable[[Json, Json], None] | None" = None
+    """Hears of results, as a server gave them and as a compact surface shows them; None: nobody wants to know."""
 
     def latest_choices(self) -> "list[Choice]":
         return self.choices.latest() if "choices" in vars(self) else []

@@ -1,7 +1,8 @@
 """The latest calls, for people who look: a ring in memory, bounded in number and, by short texts, in bytes.
 
 Nothing is kept before somebody looks, unless a trail of calls is kept anyway; and no longer than `UNWATCHED` seconds
-after the last look. It holds no arguments, no results and no error texts.
+after the last look. It holds no arguments, no results and no error texts: where those are wanted, `recording` keeps
+them beside it, by the same numbers.
 """
 
 import time
@@ -42,14 +43,21 @@ class Activity:
         self._number = 0
         self._looked = clock()
         self._on = False
+        self._record: Callable[[int, CallFinished], None] | None = None
 
     def begin(self) -> None:
         if not self._on:
             self._on = True
             self._bus.subscribe(self._finished, CallFinished)
 
+    def keep_on(self, record: Callable[[int, CallFinished], None]) -> None:
+        """From now on calls are kept whether or not somebody looks; `record` hears of each, with its number."""
+        self._record = record
+        self.begin()
+
     def end(self) -> None:
         self._on = False
+        self._record = None
         self._bus.unsubscribe(self._finished)
         self._calls.clear()
 
@@ -63,8 +71,8 @@ class Activity:
         return {"calls": calls, "last": self._number, "was_on": was_on}
 
     def _finished(self, event: CallFinished) -> None:
-        now = self._clock()
-        if now - self._looked > UNWATCHED:
+        now, record = self._clock(), self._record
+        if record is None and now - self._looked > UNWATCHED:
             self.end()
             return
         self._number += 1
@@ -86,3 +94,5 @@ class Activity:
                 round(event.seconds * 1000, 1),
             )
         )
+        if record is not None:
+            record(self._number, event)

@@ -11,24 +11,18 @@ import asyncio
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Mapping
 
 from mcpx import __version__
 from mcpx.core.gateway import Gateway
 from mcpx.core.relay import OURS
-from mcpx.formats.tokens import estimate
-from mcpx.model.call import Json
 from mcpx.model.events import CallFinished, ConfigApplied, DoorRefused, ToolsListed
-from mcpx.model.offer import Offer
-from mcpx.model.slices import Work, in_slices
 from mcpx.policy.sight import Sight
 from mcpx.telemetry import guarding, process
 from mcpx.telemetry.calls import Calls
 from mcpx.telemetry.prometheus import CONTENT_TYPE, Histogram, Text, label, labelled
+from mcpx.telemetry.weighing import Weighing, tokens_of
 from mcpx.upstreams.upstream import Upstream
-from mcpx.wire import codec
 from mcpx.wire.tasks import Tasks
 
 LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -51,15 +45,12 @@ class Metrics:
         self._shown: dict[str, int] = {}
         self._direct: dict[str, int] = {}
         self._saved: dict[str, int] = {}
-        self._baselines: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        """Tokens of all tools of a catalog."""
-        self._waiting: dict[object, list[tuple[str, int]]] = {}
-        """Lists of catalogs whose tokens are being counted."""
         self._reloads = {True: 0, False: 0}
         self._last_reload = (True, time.time())
         self._refused: dict[str, int] = {}
         self._lag = Histogram(LAGS)
         self._tasks = Tasks("metrics")
+        self._weighing = Weighing(self._tasks)
         self._tasks.start(self._watch())
         bus = gateway.bus
         self._listeners = (
@@ -104,21 +95,8 @@ class Metrics:
         self._lists[event.mode] = self._lists.get(event.mode, 0) + 1
         if event.whole:
             return
-        shown = sum(map(_tokens, event.tools))
-        catalog = event.catalog
-        direct = self._baselines.get(catalog)
-        if direct is not None:
-            self._save(event.mode, shown, direct)
-        elif catalog in self._waiting:
-            self._waiting[catalog].append((event.mode, shown))
-        else:
-            self._waiting[catalog] = [(event.mode, shown)]
-            self._tasks.start(self._weigh(catalog, event.offers))
-
-    async def _weigh(self, catalog: object, offers: Sequence[Offer]) -> None:
-        direct = self._baselines[catalog] = await in_slices(_sum(offers))
-        for mode, shown in self._waiting.pop(catalog):
-            self._save(mode, shown, direct)
+        mode, shown = event.mode, sum(map(tokens_of, event.tools))
+        self._weighing.weigh(event.catalog, event.offers, lambda direct: self._save(mode, shown, direct))
 
     def _save(self, mode: str, shown: int, direct: int) -> None:
         self._shown[mode] = self._shown.get(mode, 0) + shown
@@ -271,19 +249,3 @@ class Metrics:
         ok, at = self._last_reload
         text.one("mcpx_config_last_reload_ok", "gauge", "0 while the last proposed configuration was refused.", int(ok))
         text.one("mcpx_config_last_reload_timestamp_seconds", "gauge", "When that was; else the start.", at)
-
-
-def _tokens(definition: Json) -> int:
-    try:
-        return estimate(codec.dump(definition).decode())
-    except codec.Unencodable:
-        return 0  # nor can it be listed
-
-
-def _sum(offers: Sequence[Offer]) -> Work[int]:
-    total = 0
-    for at, offer in enumerate(offers):
-        total += _tokens(offer.definition)
-        if at % 16 == 15:
-            yield
-    return total

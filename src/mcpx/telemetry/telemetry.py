@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcpx.telemetry.audit import AuditLog
     from mcpx.telemetry.metrics import Metrics
     from mcpx.telemetry.trail import Redacts, Trail
+    from mcpx.telemetry.watching import Watching
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,8 @@ class Telemetry:
 
     async def close(self) -> None:
         """At the very end: also what was cut off is told of."""
+        if "watching" in vars(self):
+            self.watching.end()
         if self._metrics is not None:
             await self._metrics.close()
         if self._audit is not None:
@@ -100,6 +103,13 @@ class Telemetry:
         from mcpx.telemetry.activity import Activity
 
         return Activity(self._gateway.bus)
+
+    @cached_property
+    def watching(self) -> "Watching":
+        """For people who look: whoever asks for it has everything counted and kept from then on."""
+        from mcpx.telemetry.watching import Watching
+
+        return Watching(self._gateway, self.activity)
 
     async def tell_activity(self, request: Json) -> Json:
         """The control verb `activity`: the calls behind `after`, at most `limit`."""

@@ -70,6 +70,10 @@ class Auto(Surface):
         choice = self._choices.of(owner_of(caller))
         return choice is None or choice.mode == "direct"
 
+    def shown_as(self, caller: Caller) -> tuple[str, str]:
+        choice = self._choices.of(owner_of(caller))
+        return (self.type, "decided at its first list") if choice is None else (choice.mode, choice.reason)
+
     def shows_all(self, caller: Caller, catalog: Catalog) -> bool:
         choice = self._choices.of(owner_of(caller)) or self._choose(_client(caller), catalog)
         return choice.mode == "direct"

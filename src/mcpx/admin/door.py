@@ -1,0 +1,272 @@
+"""Who may come in: the first thing every request to the admin port meets, and the last its answer passes.
+
+Promise: nothing under `/api` is reached without the token or a session, but for logging in and asking whether one is
+logged in; this is decided by the very path the routes are found by. A browser's session changes nothing without the
+CSRF header and is not heard from other pages at all (`visit`); no GET changes anything but the one-time login. Tokens
+are in no log, no address that stays, no answer. A session that ended takes the streams with it that it opened.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mcpx.admin.bodies import LARGEST, LARGEST_UNKNOWN, Bodies, Gone, require_json
+from mcpx.admin.errors import ApiError
+from mcpx.admin.headers import EVERYWHERE, PLAIN, Headers, adding
+from mcpx.admin.keys import Keys, Session
+from mcpx.admin.visit import PREFLIGHT, Rules, Visit, values
+from mcpx.config import Admin
+
+log = logging.getLogger(__name__)
+
+CSRF: Final = b"x-mcpx-csrf"
+SAFE: Final = ("GET", "HEAD", "OPTIONS")
+PUBLIC: Final = {("POST", "/api/login"), ("GET", "/api/session"), ("HEAD", "/api/session")}
+"""What is answered to somebody who is not in."""
+LOGIN: Final = "/login"
+EXPIRED: Final = "/#/login?expired=1"
+"""Where somebody comes with a pass that is not good (any more)."""
+ENTRY: Final = "mcpx.entry"
+"""Key of a scope."""
+
+_CORS: Final[Headers] = [
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+    (b"access-control-allow-headers", b"authorization, content-type, if-match, if-none-match, last-event-id"),
+    (b"access-control-max-age", b"600"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Somebody at the door, and what let them in."""
+
+    visit: Visit
+    by: Literal["cookie", "token"] | None = None
+    """None: nothing did."""
+    session: Session | None = None
+
+    @property
+    def author(self) -> str:
+        """What a history says of who it was."""
+        return {"cookie": "admin UI", "token": "admin API", None: "somebody"}[self.by]
+
+
+def the_entry(request: Request) -> Entry:
+    """For `Depends`."""
+    return request.scope[ENTRY]
+
+
+def the_door(request: Request) -> "Door":
+    return request.app.state.door
+
+
+class Door:
+    def __init__(self, host: str, admin: Admin, keys: Keys) -> None:
+        """`host` is the address bound to."""
+        self._host = host
+        self._admin = admin
+        self._rules = Rules(host, admin)
+        self._bodies = Bodies()
+        self.keys = keys
+        self.api: ASGIApp = _nothing
+        self.pages: ASGIApp = _nothing
+
+    def take_up(self, admin: Admin, token: str | None) -> None:
+        """What a changed configuration says."""
+        if admin != self._admin:
+            self._admin, self._rules = admin, Rules(self._host, admin)
+        self.keys.take_up(token)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_api = _is_api(scope["path"])
+        send = adding(_logged(scope, send), PLAIN if is_api else EVERYWHERE)
+        try:
+            visit = self._rules.judge(scope)
+            if visit.foreign is not None:
+                send = adding(send, _for_page(visit.foreign))
+            if scope["path"] == LOGIN:
+                await self._login(scope, visit)(scope, receive, send)
+            elif not is_api:
+                await self.pages(scope, receive, send)
+            elif _is_preflight(scope, visit):
+                await Response(status_code=204, headers=_decoded(_CORS))(scope, receive, send)
+            else:
+                await self._let_in(scope, receive, send, self._entry(scope, visit))
+        except Gone:
+            pass
+        except ApiError as error:
+            await error(scope, receive, adding(send, PLAIN))
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
+        session, body = entry.session, b""
+        ended = session.ended if session is not None else self.keys.changed
+        if scope["method"] not in SAFE:
+            body = await self._bodies.read(scope, receive, LARGEST if entry.by else LARGEST_UNKNOWN)
+        scope[ENTRY] = entry
+        if session is not None:
+            session.open += 1
+        try:
+            require_json(scope, body)
+            await self.api(scope, _receiving(scope, body, receive, ended), send)
+        finally:
+            self._bodies.done(len(body))
+            if session is not None:
+                session.open -= 1
+                self.keys.sessions.touch(session)
+
+    # Who it is ------------------------------------------------------------------------------------------------------
+
+    def _entry(self, scope: Scope, visit: Visit) -> Entry:
+        shown = values(scope, b"authorization")
+        public = (scope["method"], scope["path"]) in PUBLIC
+        if shown and not (public and scope["method"] == "POST"):
+            return self._by_token(shown, visit)
+        session = self._session(scope, visit)
+        if session is None:
+            if public:
+                return Entry(visit)
+            raise _unknown()
+        if scope["method"] not in SAFE and not public and values(scope, CSRF) != [b"1"]:
+            raise ApiError(403, "csrf", "a browser has to show that its own page asks", hint="send X-Mcpx-Csrf: 1")
+        return Entry(visit, "cookie", session)
+
+    def _by_token(self, shown: list[bytes], visit: Visit) -> Entry:
+        kind, _, token = shown[0].partition(b" ")
+        token = token.strip()
+        if len(shown) > 1 or kind.lower() != b"bearer" or not token:
+            raise _unknown()
+        if (session := self.keys.sessions.find(token)) is not None:
+            return Entry(visit, "token", session)
+        if self.keys.passes.spend(token):  # a script that took it from the login URL goes on with it as its token
+            return Entry(visit, "token", self.keys.sessions.begin(token.decode("ascii"))[1])
+        self.check(token, visit)
+        return Entry(visit, "token")
+
+    def check(self, token: bytes, visit: Visit) -> None:
+        """Raises ApiError for a token that is not the right one."""
+        wait = self.keys.wait(token, visit.address)
+        if wait is None:
+            return
+        if wait > 0:
+            seconds = str(int(wait) + 1)
+            hint = f"come again in {seconds} s; `mcpx admin` gives a login URL meanwhile"
+            raise ApiError(429, None, "too many wrong tokens", hint=hint, headers={"retry-after": seconds})
+        log.warning("admin: a wrong token from %s", visit.address)
+        raise _unknown("this token is not known")
+
+    def _session(self, scope: Scope, visit: Visit) -> Session | None:
+        if visit.foreign is not None:  # another page brings the token, or nothing
+            return None
+        id = _cookie(values(scope, b"cookie"), cookie_name(visit))
+        return None if id is None else self.keys.sessions.find(id.encode("utf-8", "surrogatepass"))
+
+    # Coming and going -----------------------------------------------------------------------------------------------
+
+    def _login(self, scope: Scope, visit: Visit) -> Response:
+        """The one-time URL: a session for a pass. Where it leads has no token in it, and nothing remembers this."""
+        if scope["method"] not in ("GET", "HEAD"):
+            raise ApiError(405, None, "this is a page", headers={"allow": "GET, HEAD"})
+        there = {"location": "/", "cache-control": "no-store"}
+        looks_ahead = any(b"prefetch" in said or b"prerender" in said for said in values(scope, b"sec-purpose"))
+        if scope["method"] == "HEAD" or looks_ahead or visit.foreign is not None:
+            return Response(status_code=204, headers={"cache-control": "no-store"})
+        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10).get("token", [])
+        if len(given) == 1 and self.keys.passes.spend(given[0].encode("utf-8", "surrogatepass")):
+            return Response(status_code=303, headers={**there, "set-cookie": self.new_session(visit)})
+        if self._session(scope, visit) is not None:
+            return Response(status_code=303, headers=there)  # the same link once more
+        return Response(status_code=303, headers={**there, "location": EXPIRED})
+
+    def new_session(self, visit: Visit) -> str:
+        """The cookie of a new one."""
+        id, _ = self.keys.sessions.begin()
+        return f"{cookie_name(visit)}={id}; Path=/; HttpOnly; SameSite=Strict{'; Secure' * visit.secure}"
+
+
+def cookie_name(visit: Visit) -> str:
+    """Cookies know no ports: several gateways on one machine would take each other's."""
+    return f"{'__Host-' * visit.secure}mcpx-admin-{visit.port}"
+
+
+def no_session(visit: Visit) -> str:
+    """The cookie that takes a session's place."""
+    secure = "; Secure" * visit.secure
+    return f"{cookie_name(visit)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict{secure}"
+
+
+def _is_api(path: str) -> bool:
+    return path == "/api" or path.startswith("/api/")
+
+
+def _is_preflight(scope: Scope, visit: Visit) -> bool:
+    return visit.foreign is not None and scope["method"] == "OPTIONS" and bool(values(scope, PREFLIGHT[0]))
+
+
+def _for_page(origin: str) -> Headers:
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"etag, retry-after"),
+        (b"cross-origin-resource-policy", b"cross-origin"),
+        (b"vary", b"origin"),
+    ]
+
+
+def _decoded(headers: Headers) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in headers}
+
+
+def _unknown(message: str = "this needs the admin token, or a login") -> ApiError:
+    hint = "send Authorization: Bearer TOKEN, or log in with the URL that `mcpx admin` prints"
+    return ApiError(401, None, message, hint=hint, headers={"www-authenticate": 'Bearer realm="mcpx admin"'})
+
+
+def _cookie(given: Iterable[bytes], name: str) -> str | None:
+    found: list[str] = []
+    for line in given:
+        pairs = [pair.strip().partition(b"=") for pair in line.split(b";")]
+        found += [value.decode("latin-1") for key, _, value in pairs if key == name.encode()]
+    return found[0] if len(found) == 1 else None  # two of one name: somebody put one beside ours
+
+
+def _receiving(scope: Scope, body: bytes, receive: Receive, ended: asyncio.Event) -> Receive:
+    """The body that was read already; then nothing until the client is gone, or what let it in has ended."""
+    unread = scope["method"] not in SAFE
+
+    async def receiving() -> Message:
+        nonlocal unread
+        if unread:
+            unread = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        gone, over = asyncio.ensure_future(receive()), asyncio.ensure_future(ended.wait())
+        try:
+            await asyncio.wait((gone, over), return_when=asyncio.FIRST_COMPLETED)
+            return gone.result() if gone.done() else {"type": "http.disconnect"}
+        finally:
+            gone.cancel()
+            over.cancel()
+
+    return receiving
+
+
+def _logged(scope: Scope, send: Send) -> Send:
+    """Says what was asked and answered, for whoever looks for it; never what stood behind the `?`."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return send
+
+    async def logged(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            log.debug("admin: %s %s: %d", scope["method"], scope["path"], message["status"])
+        await send(message)
+
+    return logged
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise ApiError(404, None, "there is no such path")

@@ -1,0 +1,181 @@
+"""Every error of the API in one shape: `{"error": {"code", "message", "path", "hint", "errors"?}}`.
+
+Promise: whatever goes wrong, the answer has this shape and no traceback; what nobody expected is a 500 with an id that
+stands in the log beside the traceback. Values that were sent are not repeated: they may be secret, or not even text.
+"""
+
+import logging
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mcpx.admin.shapes.errors import ErrorAnswer
+from mcpx.model.errors import ConfigError, Unavailable
+
+log = logging.getLogger(__name__)
+
+CODES: dict[int, tuple[str, str]] = {
+    400: ("bad_request", "The request is not what it should be."),
+    401: ("unauthorized", "No token, or one that is not known."),
+    403: ("forbidden", "Not from this address, host, page, or without the CSRF header."),
+    404: ("not_found", "There is no such thing."),
+    405: ("method_not_allowed", "The path is known, this method is not."),
+    408: ("too_slow", "The request did not arrive in time."),
+    409: ("conflict", "It does not go with how things are now."),
+    412: ("stale", "The configuration has changed since it was read."),
+    413: ("too_large", "The body is larger than 4 MiB."),
+    415: ("unsupported_media_type", "The body is not JSON."),
+    421: ("wrong_host", "The request was meant for another host."),
+    422: ("invalid", "What was sent is not valid."),
+    428: ("precondition_required", "If-Match is missing."),
+    429: ("too_many_attempts", "Too many attempts; Retry-After says when to come again."),
+    431: ("headers_too_large", "The head is too large."),
+    500: ("internal", "A mistake in mcpx; its id stands in the log."),
+    502: ("bad_gateway", "A server did not do what was asked of it."),
+    503: ("unavailable", "Not now."),
+    504: ("timeout", "A server took too long."),
+}
+"""The code that goes with a status where nobody says another one, and what the API's document says of it."""
+
+ALWAYS = (400, 401, 403, 413, 415, 422, 429)
+"""What any route may answer."""
+
+
+class ApiError(Exception):
+    """An answer that is an error; raised anywhere below a route."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str | None,
+        message: str,
+        path: str | None = None,
+        hint: str | None = None,
+        *,
+        errors: Sequence[Mapping[str, Any]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """`code` None is that of the status."""
+        super().__init__(message)
+        self.status = status
+        self.code = code or CODES[status][0]
+        self.message = message
+        self.path = path
+        self.hint = hint
+        self.errors = errors
+        self.headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.answer()(scope, receive, send)
+
+    def answer(self) -> JSONResponse:
+        told: dict[str, Any] = {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
+        if self.errors is not None:
+            told["errors"] = list(self.errors)
+        return JSONResponse(_text({"error": told}), self.status, headers=dict(self.headers or {}))
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route or a router: what else it may answer, in the API's document."""
+    return {status: {"model": ErrorAnswer, "description": CODES[status][1]} for status in statuses}
+
+
+def of_config_error(error: ConfigError, status: int = 422) -> ApiError:
+    """What is wrong with a configuration, as its reader said it."""
+    mistakes = [{"path": None, "message": problem} for problem in error.problems]
+    first = error.problems[0] if error.problems else "the configuration is not valid"
+    return ApiError(status, "invalid_config", first, errors=mistakes)
+
+
+def install(app: FastAPI) -> None:
+    """Have the application answer every error so."""
+    app.add_exception_handler(ApiError, _own)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(ConfigError, _config)
+    app.add_exception_handler(Unavailable, _unavailable)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_middleware(Unexpected)
+
+
+class Unexpected:
+    """Answers what nobody expected, before the framework would."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except RecursionError:
+            if begun:
+                raise
+            await ApiError(422, "too_deep", "what was sent is nested too deeply")(scope, receive, send)
+        except Exception:
+            id = secrets.token_hex(4)
+            log.exception("admin: %s %s failed [%s]", scope.get("method"), scope.get("path"), id)
+            if begun:
+                raise  # the connection is closed: an answer that ends early must not look whole
+            hint = f"the log of the gateway says more: look for {id}"
+            await ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)(scope, receive, send)
+
+
+async def _own(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return error.answer()
+
+
+async def _config(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ConfigError)
+    return of_config_error(error).answer()
+
+
+async def _unavailable(_: Request, error: Exception) -> JSONResponse:
+    return ApiError(502, "server_unavailable", str(error)).answer()
+
+
+async def _http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code, told = CODES.get(error.status_code, ("error", "It did not work."))
+    message = {404: "there is no such path", 405: "this path does not know that method"}.get(error.status_code)
+    return ApiError(error.status_code, code, message or told, headers=error.headers).answer()
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    mistakes = [{"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()]
+    first = mistakes[0] if mistakes else {"path": None, "message": "not valid"}
+    return ApiError(422, None, str(first["message"]), first["path"], errors=mistakes).answer()
+
+
+def _path(where: Iterable[Any]) -> str | None:
+    """`servers[2].name`; what stands in the query, the path or a header is named with it."""
+    place, *rest = (*where, "")[:-1] or ("",)
+    text = "" if place == "body" else str(place)
+    for step in rest:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text or None
+
+
+def _text(value: Any) -> Any:
+    """Without halves of surrogate pairs, which no encoder takes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _text(its) for key, its in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_text(its) for its in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

@@ -1,0 +1,225 @@
+"""What lets somebody into the admin API: the token, one-time passes, sessions; and how often one may guess.
+
+Promise: nothing that lets in is kept as it is, only its digest, and is compared in constant time. Passes and ids of
+sessions are 256 random bits, and cannot be guessed; a token that somebody chose may be, so wrong ones are counted. A
+pass is good once and for ten minutes. A session ends with its owner's word, after twelve hours without a request, and
+with the token it came from. Everything is bounded in number.
+
+Who holds the right token is not shut out by somebody who guesses: a long token is always let in, a short one waits its
+turn, but only for attempts from its own address once it was let in from there; sessions and passes are not limited at
+all, and `mcpx admin` gives a pass to whoever started the gateway.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from mcpx.admin.server import LONG
+
+IDLE: Final = 12 * 3600.0
+"""Seconds without a request after which a session ends; one that is still being answered counts."""
+MOST_SESSIONS: Final = 100
+PASS_LIFE: Final = 600.0
+MOST_PASSES: Final = 16
+MOST_ADDRESSES: Final = 1024
+
+Clock = Callable[[], float]
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+class Session:
+    __slots__ = ("digest", "ended", "open", "used")
+
+    def __init__(self, digest: bytes, now: float) -> None:
+        self.digest = digest
+        self.used = now
+        self.open = 0
+        """Requests that are being answered."""
+        self.ended = asyncio.Event()
+
+
+class Sessions:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._held: OrderedDict[bytes, Session] = OrderedDict()
+        """The one that was used last stands last."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def begin(self, id: str | None = None) -> tuple[str, Session]:
+        """A new one; the one that was left alone for longest makes room."""
+        id = id or secrets.token_urlsafe(32)
+        while len(self._held) >= MOST_SESSIONS:
+            self.end(next(iter(self._held.values())))
+        session = Session(_digest(id.encode()), self._clock())
+        self._held[session.digest] = session
+        return id, session
+
+    def find(self, id: bytes) -> Session | None:
+        """Looked up by its digest: how long that takes says nothing of the id."""
+        session = self._held.get(_digest(id))
+        if session is None:
+            return None
+        now = self._clock()
+        if now - session.used > IDLE and not session.open:
+            self.end(session)
+            return None
+        self.touch(session)
+        return session
+
+    def touch(self, session: Session) -> None:
+        if session.digest in self._held:
+            session.used = self._clock()
+            self._held.move_to_end(session.digest)
+
+    def end(self, session: Session) -> None:
+        self._held.pop(session.digest, None)
+        session.ended.set()
+
+    def end_all(self) -> None:
+        for session in list(self._held.values()):
+            self.end(session)
+
+
+class Passes:
+    """Tokens of login URLs."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._held: OrderedDict[bytes, float] = OrderedDict()
+        """When each was made, the latest last."""
+
+    def make(self) -> str:
+        while len(self._held) >= MOST_PASSES:
+            self._held.popitem(last=False)
+        made = secrets.token_urlsafe(32)
+        self._held[_digest(made.encode())] = self._clock()
+        return made
+
+    def spend(self, given: bytes) -> bool:
+        """Whether it was good; it is not any more."""
+        made = self._held.pop(_digest(given), None)
+        return made is not None and self._clock() - made <= PASS_LIFE
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
+class _Bucket:
+    """Fills up with time; each wrong guess takes one out."""
+
+    __slots__ = ("_at", "_left", "_most", "_seconds")
+
+    def __init__(self, most: int, seconds: float, now: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._left = float(most)
+        self._at = now
+
+    def wait(self, now: float) -> float:
+        """Seconds until one may be taken."""
+        self._left = min(self._most, self._left + (now - self._at) / self._seconds)
+        self._at = now
+        return 0.0 if self._left >= 1 else (1 - self._left) * self._seconds
+
+    def take(self) -> None:
+        self._left = max(self._left - 1, 0.0)
+
+
+class Attempts:
+    """Wrong guesses, of each address and of all together."""
+
+    EACH: Final = (10, 6.0)
+    """So many at once, and another one each so many seconds."""
+    ALL: Final = (100, 1.0)
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._all = _Bucket(*self.ALL, clock())
+        self._each: OrderedDict[str, _Bucket] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Addresses that once had the right token: what others do elsewhere does not hold them up."""
+
+    def wait(self, address: str) -> float:
+        now, place = self._clock(), _place(address)
+        bucket = self._each.get(place)
+        own = bucket.wait(now) if bucket is not None else 0.0
+        return own if place in self._known else max(own, self._all.wait(now))
+
+    def wrong(self, address: str) -> None:
+        place = _place(address)
+        bucket = self._each.pop(place, None) or _Bucket(*self.EACH, self._clock())
+        bucket.take()
+        self._all.take()
+        self._each[place] = bucket
+        while len(self._each) > MOST_ADDRESSES:
+            self._each.popitem(last=False)
+
+    def right(self, address: str) -> None:
+        self._known[_place(address)] = None
+        while len(self._known) > MOST_ADDRESSES:
+            self._known.popitem(last=False)
+
+
+def _place(address: str) -> str:
+    """Somebody with IPv6 has 2^64 addresses at least."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Address(int(found) >> 64 << 64))
+    return str(found)
+
+
+class Keys:
+    """The token, and all that was handed out to whoever had it."""
+
+    def __init__(self, token: str | None, clock: Clock = time.monotonic) -> None:
+        """Without a token one is made that nobody is told: passes let in."""
+        self.sessions = Sessions(clock)
+        self.passes = Passes(clock)
+        self.attempts = Attempts(clock)
+        self.changed = asyncio.Event()
+        """Set once the token is another one: what was begun with it ends."""
+        self._set(token)
+
+    def _set(self, token: str | None) -> None:
+        self._given = None if token is None else _digest(token.encode("utf-8", "surrogateescape"))
+        self._digest = self._given or secrets.token_bytes(32)
+        self._long = token is None or len(token) >= LONG
+
+    def take_up(self, token: str | None) -> None:
+        """Another token ends all that came from the one before."""
+        if (None if token is None else _digest(token.encode("utf-8", "surrogateescape"))) == self._given:
+            return
+        self._set(token)
+        self.end_all()
+        self.changed = asyncio.Event()
+
+    def end_all(self) -> None:
+        """Whatever anybody was let in by is over."""
+        self.sessions.end_all()
+        self.passes.clear()
+        self.changed.set()
+
+    def wait(self, token: bytes, address: str) -> float | None:
+        """None: it is the right one. Else how long to wait before another attempt; 0: it was only wrong."""
+        right = hmac.compare_digest(_digest(token), self._digest)
+        wait = self.attempts.wait(address)
+        if right and (self._long or not wait):
+            self.attempts.right(address)
+            return None
+        if not right:
+            self.attempts.wrong(address)
+        return wait

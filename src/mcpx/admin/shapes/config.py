@@ -1,0 +1,108 @@
+"""The configuration as text, its mistakes, its history."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from mcpx.admin.shapes.common import Given, PlanTold, Problem, Told
+
+Via = Literal["start", "file", "ui", "api", "cli", "signal"]
+
+
+class ConfigFile(Told):
+    path: str
+    text: str = Field(description="Secrets masked as `••••••••`; sent back like that they stay what they are.")
+    format: Literal["yaml", "json", "toml"]
+    writable: bool
+    why_not: str | None = None
+
+
+class LastReload(Told):
+    at: str
+    ok: bool
+    plan: str | None = None
+    problems: list[str] = []
+
+
+class ConfigTold(Told):
+    path: str | None = Field(None, description="None: the built-in demo; the first change writes `would_be`.")
+    would_be: str | None = None
+    files: list[ConfigFile]
+    etag: str
+    revision: int
+    loaded: str = Field(description="When, RFC 3339.")
+    dialect: str
+    mode: str
+    warnings: list[str] = []
+    problems: list[Problem] = Field(
+        [], description="Of the file as it is now, if it was refused: the last good one runs."
+    )
+    last_reload: LastReload | None = None
+
+
+class ConfigText(Given):
+    text: str = Field(max_length=4_000_000)
+    file: str | None = Field(None, description="Absent: the main one.")
+    message: str = Field("", max_length=500)
+
+
+class Checked(Told):
+    ok: bool
+    problems: list[Problem]
+
+
+class RevisionRow(Told):
+    number: int
+    at: str
+    author: str = ""
+    via: Via
+    message: str = ""
+    plan: str = ""
+    restorable: bool = True
+
+
+class History(Told):
+    revisions: list[RevisionRow] = Field(description="The latest first.")
+
+
+class RevisionTold(RevisionRow):
+    files: list[ConfigFile]
+
+
+class DiffWanted(Given):
+    before: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
+    after: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
+
+
+class DiffTold(Told):
+    diff: str
+    same: bool
+
+
+class Rollback(Given):
+    revision: int = Field(ge=0, le=10**8)
+    message: str = Field("", max_length=500)
+
+
+class ReloadResult(Told):
+    ok: bool
+    changed: bool = False
+    revision: int
+    plan: PlanTold | None = None
+    summary: str = ""
+    problems: list[Problem] = []
+
+
+class ConfigImport(Given):
+    text: str = Field(max_length=4_000_000)
+    pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
+    on_conflict: Literal["skip", "replace", "rename"] = "rename"
+    message: str = Field("", max_length=500)
+
+
+class Exported(Told):
+    format: Literal["yaml", "mcp-json"]
+    name: str = Field(examples=["config.yaml"])
+    text: str
+    placeholders: list[str] = Field([], description="Variables that stand in the place of secrets.")
+    warnings: list[str] = Field(default=[], description="What the format cannot say.")

@@ -1,0 +1,149 @@
+"""MCP servers: the list, one of them, trying one out, signing in."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from mcpx.admin.shapes.common import Entry, Given, Place, Status, Told, Transport
+
+
+class ServerRow(Told):
+    name: str = Field(examples=["github"])
+    description: str = ""
+    enabled: bool
+    status: Status
+    since: str = Field(description="When it came to be so, RFC 3339.")
+    last_error: str | None = None
+    phase: str | None = Field(None, examples=["installing"], description="What a connecting server is at.")
+    next_try: str | None = Field(None, description="Of one that is down, when it is tried again, RFC 3339.")
+    tools_count: int
+    held: int = Field(0, description="Definitions that wait for approval.")
+    quarantined: bool = False
+    transport: Transport
+    connection: dict[str, Any] = Field(description="As written, secrets masked.")
+    command_line: str | None = Field(None, description="Of a stdio server, to read and copy; secrets masked.")
+    trust: Literal["open", "pin", "quarantine"] = "open"
+    lazy: bool = False
+    calls_per_minute: float = Field(0, description="Over the last minute.")
+    calls: int = Field(0, description="In the last hour.")
+    errors: int = Field(0, description="In the last hour.")
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    last_call: str | None = None
+    restarts: int = 0
+    processes: int = 0
+    latency_ms: float | None = Field(None, description="Of the last probe.")
+    auth_url: str | None = Field(None, description="Where to sign in, if somebody has to.")
+    source: Place | None = None
+
+
+class Servers(Told):
+    servers: list[ServerRow]
+
+
+class ServerDetail(ServerRow):
+    entry: Entry
+    links: list[dict[str, Any]] = []
+    notes: list[str] = []
+    instructions: str | None = None
+    protocol: str | None = Field(None, examples=["2025-11-25"])
+    server_info: dict[str, Any] | None = None
+    sign_in: dict[str, Any] | None = None
+    cause: str | None = Field(None, description="Of its last error, in plain words, where it is known.")
+    fix: str | None = Field(None, description="What to do about it.")
+    repair: dict[str, Any] | None = Field(
+        None,
+        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
+        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
+    )
+
+
+class Trial(Given):
+    """An entry to try out, before it is saved or after."""
+
+    entry: Entry = Field(
+        examples=[{"name": "time", "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]}}]
+    )
+    stored: str | None = Field(
+        None, max_length=200, description="The saved one whose masked values are meant, if renamed."
+    )
+
+
+class TrialResult(Told):
+    ok: bool
+    seconds: float
+    protocol: str | None = None
+    server_info: dict[str, Any] | None = None
+    tools: list[str] = []
+    prompts: int = 0
+    resources: int = 0
+    stderr: list[str] = Field([], description="The last lines of a process.")
+    error: str | None = None
+    cause: str | None = None
+    fix: str | None = None
+    repair: dict[str, Any] | None = Field(None, description="As in the detail of a server.")
+    auth_url: str | None = None
+
+
+class LogLine(Told):
+    number: int
+    time: str
+    text: str = Field(description="Plain text; secrets blotted out.")
+    stream: Literal["stderr", "mcpx"] = "stderr"
+
+
+class Logs(Told):
+    lines: list[LogLine]
+    last: int = Field(description="The number of the last line there is: give it as `after` to go on.")
+
+
+class HealthSpan(Told):
+    start: str
+    end: str | None = Field(None, description="None: it is still so.")
+    status: Status
+    error: str | None = None
+
+
+class Health(Told):
+    spans: list[HealthSpan]
+    ready_share: float | None = Field(None, description="Of the time that is known, 0 to 1.")
+
+
+class SignIn(Told):
+    name: str
+    state: Literal["signed_in", "sign_in_needed", "not_needed", "configured", "unknown"]
+    auth_url: str | None = None
+    problem: str | None = None
+
+
+class Pasted(Given):
+    text: str = Field(
+        max_length=1_000_000,
+        examples=["npx -y @modelcontextprotocol/server-filesystem ~/data"],
+        description="A client's JSON or TOML, native YAML, a command line, a URL, an OpenAPI document, a curl line.",
+    )
+
+
+class Recognised(Told):
+    section: Literal["mcp_servers", "commands", "auth_configs"]
+    entry: Entry
+    yaml: str = Field(description="As it would stand in the file.")
+    taken: bool = Field(False, description="An entry of this name is there already.")
+    free_name: str | None = Field(default=None, description="If it is taken: one like it that is not.")
+
+
+class Operation(Told):
+    id: str
+    method: str
+    path: str
+    summary: str = ""
+    tags: list[str] = []
+    read_only: bool = False
+
+
+class PasteResult(Told):
+    kind: Literal["servers", "command_line", "url", "openapi", "curl", "nothing"]
+    title: str = Field(description="What it was taken for, in words.")
+    entries: list[Recognised] = []
+    operations: list[Operation] = Field([], description="Of an OpenAPI document, to pick from.")
+    warnings: list[str] = []

@@ -1,0 +1,15 @@
+"""Signing in to the admin API."""
+
+from pydantic import Field
+
+from mcpx.admin.shapes.common import Given, Told
+
+
+class Login(Given):
+    token: str = Field(min_length=1, max_length=1024)
+
+
+class SessionTold(Told):
+    signed_in: bool
+    by: str | None = Field(None, examples=["cookie"])
+    version: str | None = None

@@ -1,0 +1,72 @@
+"""What waits for somebody: calls to approve, definitions that are held back, servers to release or to sign in to.
+
+Nothing is made for looking: a gateway that guards nothing has nothing that waits.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mcpx.admin.shapes.watching import Waiting
+from mcpx.admin.wording import moment, plain
+from mcpx.core.gateway import Gateway
+
+if TYPE_CHECKING:
+    from mcpx.policy.approvals import Approval
+    from mcpx.policy.pins.kept import Held
+    from mcpx.policy.pins.pinned import Pinned
+
+MOST = 50
+"""Things that are told of."""
+
+
+def calls(gateway: Gateway) -> "list[Approval]":
+    if "policy_state" not in vars(gateway) or "approvals" not in vars(gateway.policy_state):
+        return []
+    return gateway.policy_state.approvals.pending()
+
+
+def pinned(gateway: Gateway) -> "dict[str, Pinned]":
+    """Servers of the configuration that are not trusted as they come, as far as they were seen."""
+    if "policy_state" not in vars(gateway) or "pins" not in vars(gateway.policy_state):
+        return {}
+    trusts = {server.name: server.trust for server in gateway.generation.config.mcp_servers}
+    servers = gateway.policy_state.pins.servers
+    return {name: its for name, its in servers.items() if trusts.get(name, "open") != "open"}
+
+
+def held_tools(gateway: Gateway) -> "Iterator[tuple[str, Held]]":
+    for name, its in pinned(gateway).items():
+        for held in list(its.kept.held.values()):
+            if held.item.kind == "tools":
+                yield name, held
+
+
+def is_quarantined(gateway: Gateway, server: str) -> bool:
+    upstream = gateway.generation.upstreams.get(server)
+    return upstream is not None and upstream.server.enabled and not upstream.enabled
+
+
+def count(gateway: Gateway) -> int:
+    """Calls and definitions that wait."""
+    return len(calls(gateway)) + sum(its.held for its in pinned(gateway).values())
+
+
+def everything(gateway: Gateway) -> list[Waiting]:
+    return [Waiting(**plain(told)) for told, _ in zip(_everything(gateway), range(MOST), strict=False)]
+
+
+def _everything(gateway: Gateway) -> Iterator[dict[str, str | None]]:
+    for call in calls(gateway):
+        detail = f"{call.principal}: {call.arguments}"[:300]
+        title = f"{call.server}: {call.tool}"
+        yield {"kind": "call", "title": title, "detail": detail, "expires": moment(call.expires_at)}
+    for name, its in pinned(gateway).items():
+        if is_quarantined(gateway, name):
+            yield {"kind": "server", "title": name, "detail": f"in quarantine; {its.held} definitions to look at"}
+        elif its.held:
+            some = ", ".join(held.item.name[:100] for held in list(its.kept.held.values())[:3])
+            yield {"kind": "definition", "title": name, "detail": f"{its.held} held back: {some}"}
+    for name, upstream in gateway.generation.upstreams.items():
+        if upstream.status.state == "needs_auth":
+            problem = gateway.redactor.redact(upstream.problem or "somebody has to sign in")
+            yield {"kind": "sign_in", "title": name, "detail": problem[:300]}

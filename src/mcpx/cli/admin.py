@@ -1,0 +1,29 @@
+"""`mcpx admin`: a login URL of the gateway that runs on this config, over its control socket; good once."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+from mcpx.cli.servers import NOT_RUNNING
+
+
+def admin(config_path: Path, state: Path, env: str | None, browser: bool) -> int:
+    from mcpx.front.control import ask, socket_path
+
+    answer = asyncio.run(ask(socket_path(state, config_path, env), "admin"))
+    if answer is None:
+        sys.stderr.write(f"error: no gateway runs on {config_path}; start one with: mcpx {config_path} --admin\n")
+        return NOT_RUNNING
+    if not answer.get("ok"):
+        sys.stderr.write(f"error: {answer.get('error')}\n")
+        return 1
+    url = str(answer["url"])
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    if browser and sys.stdout.isatty():
+        import webbrowser
+
+        with contextlib.suppress(Exception):  # where to log in was said
+            webbrowser.open(url)
+    return 0

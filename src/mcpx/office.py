@@ -1,0 +1,142 @@
+"""The admin port of one run: what it needs of every room, brought together at its desk.
+
+Here and not in `app`, which would otherwise load it for everybody: nothing of `mcpx.admin` is imported before `open`.
+"""
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mcpx import __version__
+from mcpx.config import Config
+from mcpx.core.gateway import Gateway
+from mcpx.core.store import ConfigStore
+from mcpx.model.call import Json
+
+if TYPE_CHECKING:
+    from mcpx.admin.chronicle import Chronicle
+    from mcpx.admin.desk import Desk
+    from mcpx.front.audience import Audience
+    from mcpx.telemetry.telemetry import Telemetry
+
+STARTED = time.time()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminPlace:
+    """Where the admin UI was asked for."""
+
+    host: str
+    port: int
+    token: str | None
+    """Of the environment, which wins over the configuration's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What stays the same while it runs, of the gateway that is looked after."""
+
+    gateway: Gateway
+    store: ConfigStore
+    telemetry: "Telemetry"
+    audience: "Audience"
+    transport: Literal["stdio", "http"]
+    url: Callable[[], str | None]
+    """Where clients find it over HTTP."""
+    state: Path | None
+    env: str | None
+
+
+class Office:
+    def __init__(self, place: AdminPlace, config: Config) -> None:
+        from mcpx.admin.server import AdminServer
+
+        self._chronicle: Chronicle | None = None
+        self._config = config
+        self._server = AdminServer(place.host, place.port, place.token, config)
+        self._place = place
+        self._open = False
+
+    def bind(self) -> str | None:
+        """Take the port; None, or what is wrong with it."""
+        try:
+            self._server.bind()
+        except (OSError, ValueError) as error:
+            return _why(error, self._place)
+        return None
+
+    def watch(self, gateway: Gateway) -> None:
+        """From before its servers start: what they print then says why they do not."""
+        from mcpx.admin.chronicle import Chronicle
+
+        self._chronicle = Chronicle(gateway)
+
+    async def open(self, room: Room) -> None:
+        _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
+        await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
+        gc.freeze()  # what was loaded stays, and the collector need not look at it each time
+        self._open = True
+
+    def login_url(self) -> str:
+        return self._server.login_url()
+
+    async def tell_login(self, request: Json) -> Json:
+        """The control verb `admin`."""
+        if not self._open:
+            return {"ok": False, "error": "the admin UI is still being loaded; ask again in a moment"}
+        return {"ok": True, "url": self.login_url()}
+
+    def take_up(self, config: Config) -> None:
+        self._server.take_up(config)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | None") -> "Desk":
+    from mcpx.admin.desk import About, Desk
+    from mcpx.clients.programs import programs
+    from mcpx.front.identity.store import TokenStore
+    from mcpx.imports import offered
+
+    def about() -> About:
+        return About(
+            version=__version__,
+            transport=room.transport,
+            started=STARTED,
+            config=config.path,
+            env=room.env,
+            state=room.state,
+            url=room.url(),
+            admin_url=admin_url,
+        )
+
+    watching = room.telemetry.watching
+    return Desk(
+        gateway=room.gateway,
+        store=room.store,
+        about=about,
+        activity=room.telemetry.activity,
+        statistics=watching.statistics,
+        recording=watching.recording,
+        savings=watching.savings,
+        audience=room.audience,
+        programs=programs,
+        tokens=None if room.state is None else TokenStore(room.state),
+        imports={"openapi": offered.openapi, "curl": offered.curl},
+        watched=chronicle,
+    )
+
+
+def _why(error: OSError | ValueError, place: AdminPlace) -> str:
+    import ssl
+
+    if isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError) and error.filename is None:
+        return f"the certificate of the admin UI cannot be used: {error.strerror or error}. See server.admin.tls"
+    what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    where = f"{place.host}:{place.port}"
+    return f"the admin UI cannot listen on {where}: {what}. Another port: --admin-port 0 takes any free one."

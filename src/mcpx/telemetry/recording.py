@@ -1,0 +1,195 @@
+"""What was said in the latest calls: arguments and results, for people who look (`--admin` only).
+
+Stands beside `activity`, which has the calls themselves: here is what was given and answered, by the same numbers, of
+as many of them. Promised: a call only leaves a note behind; what is kept of it is made a moment later, in slices, and
+of calls that others have pushed out by then nothing is. All of it is bounded in bytes: the oldest go first, their rows
+stay. What is told of it has no secrets in it: those that are known, and what stands under a name that says so.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.events import CallFinished
+from mcpx.telemetry.activity import MOST, Activity
+from mcpx.telemetry.shortening import shorten
+from mcpx.telemetry.trail import Redacts
+from mcpx.wire import codec
+
+SOON = 0.05
+"""Seconds after which a call is looked at."""
+SLICE = 0.002
+"""Seconds for which calls are looked at in one go."""
+MOST_BYTES = 4 << 20
+LONGEST_ERROR = 300
+"""Characters."""
+_BEHIND = 1_024
+
+Heard = Callable[[int, int], None]
+"""The first and the last number of calls that are told of from now on."""
+
+
+class _Kept(NamedTuple):
+    public_name: str | None
+    error: str | None
+    trace: str | None
+    arguments: bytes | None
+    result: bytes | None
+    whole_arguments: bool
+    whole_result: bool
+    bytes_in: int | None
+    bytes_out: int | None
+    tokens_out: int | None
+    callable: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.arguments or b"") + len(self.result or b"")
+
+
+class Recording:
+    def __init__(self, activity: Activity, redactor: Redacts) -> None:
+        self._activity = activity
+        self._redactor = redactor
+        self._fresh: deque[tuple[int, CallFinished]] = deque(maxlen=MOST)
+        self._kept: dict[int, _Kept] = {}
+        """In the order of their numbers."""
+        self._size = 0
+        self._bare = 0
+        """Up to this number what was said is not kept any more."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.heard: Heard | None = None
+        """Somebody who wants to know of each call as soon as it can be told of."""
+        activity.keep_on(self._finished)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._activity.end()
+        self._fresh.clear()
+        self._kept.clear()
+
+    # What happens ------------------------------------------------------------------------------------------------
+
+    def _finished(self, number: int, event: CallFinished) -> None:
+        self._fresh.append((number, event))
+        if self._timer is None:
+            self._timer = self._loop.call_later(SOON, self._look)
+
+    def _look(self) -> None:
+        self._look_for(SLICE)
+        self._timer = self._loop.call_later(0, self._look) if self._fresh else None
+
+    def _look_for(self, seconds: float) -> None:
+        fresh, until = self._fresh, time.perf_counter() + seconds
+        first = last = 0
+        while fresh and time.perf_counter() < until:
+            last, event = fresh.popleft()
+            first = first or last
+            self._keep(last, self._made(event))
+        if last and self.heard is not None:
+            self.heard(first, last)
+
+    def _made(self, event: CallFinished) -> _Kept:
+        passage, redact = event.passage, self._redactor.redact
+        offer, answer, error = passage.offer, passage.answer, passage.error
+        if answer is not None and event.outcome == "tool_error":
+            error = _first_text(answer)
+        given = passage.params.get("arguments")
+        arguments = None if given is None else shorten(given, redact)
+        result = None if answer is None else shorten(answer, redact)
+        request, span = passage.call.request, passage.span
+        return _Kept(
+            None if offer is None else offer.public[:LONGEST_ERROR],
+            None if error is None else _one_line(redact(error[: LONGEST_ERROR + _BEHIND])),
+            span.trace_id if span is not None else None if request is None else request.trace_id,
+            None if arguments is None else arguments.text,
+            None if result is None else result.text,
+            arguments is None or arguments.whole,
+            result is None or result.whole,
+            None if arguments is None else arguments.size,
+            None if result is None else result.size,
+            None if result is None else result.tokens,
+            offer is not None and offer.kind == "tools" and passage.call.method == "tools/call",
+        )
+
+    def _keep(self, number: int, kept: _Kept) -> None:
+        self._kept[number] = kept
+        self._size += kept.size
+        while self._kept and (oldest := next(iter(self._kept))) <= number - MOST:
+            self._size -= self._kept.pop(oldest).size
+            self._bare = max(self._bare, oldest)
+        while self._size > MOST_BYTES and self._bare < number:
+            self._bare += 1
+            if (full := self._kept.get(self._bare)) is not None:
+                self._size -= full.size
+                self._kept[self._bare] = full._replace(arguments=None, result=None)
+
+    # What is asked -----------------------------------------------------------------------------------------------
+
+    def rows(self, after: int = 0, limit: int = MOST) -> list[Json]:
+        """The calls behind a number, the latest last."""
+        self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
+        return [self._row(row) for row in self._activity.look(after, limit)["calls"]]
+
+    @property
+    def last(self) -> int:
+        return self._activity.look(limit=0)["last"]
+
+    def _row(self, row: Json) -> Json:
+        kept = self._kept.get(row["number"])
+        if kept is None:
+            return row
+        told = {**row, "public_name": kept.public_name, "error": kept.error}
+        return {**told, "bytes_in": kept.bytes_in, "bytes_out": kept.bytes_out, "tokens_out": kept.tokens_out}
+
+    def detail(self, number: int) -> Json | None:
+        """One call with what was said in it, without secrets; None: it is not known (any more)."""
+        rows = self.rows(number - 1)
+        if not rows or rows[0]["number"] != number:
+            return None
+        kept = self._kept.get(number)
+        is_kept = kept is not None and number > self._bare
+        return {
+            **rows[0],
+            "arguments": None if kept is None else self._told(kept.arguments),
+            "result": None if kept is None else self._told(kept.result),
+            "shortened": is_kept and kept is not None and not (kept.whole_arguments and kept.whole_result),
+            "kept": is_kept,
+            "replayable": self._again(number) is not None,
+            "trace": None if kept is None else kept.trace,
+        }
+
+    def again(self, number: int) -> tuple[str, Json] | None:
+        """The public name and the arguments of a call, exactly as they were; None: they are not known any more."""
+        self._look_for(5 * SLICE)
+        kept = self._again(number)
+        if kept is None or kept.public_name is None:
+            return None
+        return kept.public_name, {} if kept.arguments is None else codec.load(kept.arguments)
+
+    def _again(self, number: int) -> _Kept | None:
+        kept = self._kept.get(number)
+        if kept is None or number <= self._bare or not kept.callable or not kept.whole_arguments:
+            return None
+        return kept
+
+    def _told(self, text: bytes | None) -> Any:
+        return None if text is None else self._redactor.redact_json(codec.load(text))
+
+
+def _first_text(result: Json) -> str | None:
+    content = as_list(result.get("content"))
+    text = as_object(content[0]).get("text") if content else None
+    return text if isinstance(text, str) else None
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    line = line if line.isprintable() else "".join(c for c in line if c.isprintable())
+    return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 1] + "…"

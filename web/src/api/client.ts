@@ -1,0 +1,47 @@
+/**
+ * The typed client: `const { servers } = await take(api.GET("/api/mcp-servers"))`. Every failure is an `ApiError`; a
+ * 401 leads to the login screen. Paths are relative to the page, so that a proxy may put it anywhere.
+ */
+import createClient, { type Middleware } from "openapi-fetch";
+import { ApiError } from "./errors";
+import { configEtag } from "./etag";
+import { signedOut } from "./session";
+import type { paths } from "./schema";
+
+const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+
+export const base = new URL(".", document.baseURI).href.replace(/\/$/, "");
+
+async function learnEtag(): Promise<void> {
+  const response = await fetch(`${base}/api/config`, { credentials: "same-origin" });
+  configEtag.value = response.headers.get("ETag");
+}
+
+const house: Middleware = {
+  async onRequest({ request }) {
+    request.headers.set("X-Mcpx-Csrf", "1");
+    if (!SAFE.has(request.method) && !request.headers.has("If-Match")) {
+      if (configEtag.value === null) await learnEtag();
+      if (configEtag.value !== null) request.headers.set("If-Match", configEtag.value);
+    }
+    return request;
+  },
+  async onResponse({ response }) {
+    const etag = response.headers.get("ETag");
+    if (etag !== null) configEtag.value = etag;
+    if (response.ok) return undefined;
+    if (response.status === 401) signedOut.value = true;
+    throw await ApiError.from(response);
+  },
+  onError({ error }) {
+    return ApiError.of(error);
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: base, credentials: "same-origin" });
+api.use(house);
+
+/** The body of an answer that is known to be there: failures have been thrown before. */
+export async function take<T>(answer: Promise<{ data?: T }>): Promise<T> {
+  return (await answer).data as T;
+}

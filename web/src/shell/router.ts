@@ -1,0 +1,56 @@
+/**
+ * Collects the screens: `src/screens/<screen>/index.ts` default-exports its route records, whose components are loaded
+ * when they are first shown. `meta.nav` puts a route into the navigation.
+ */
+import { watch, type Component } from "vue";
+import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
+import { signedOut } from "@/api/session";
+
+export type NavGroup = "main" | "watch" | "setup";
+
+export interface NavEntry {
+  group: NavGroup;
+  /** The place in the group, in tens. */
+  order: number;
+  icon: Component;
+  /** A key of the texts, with the screen's name: "servers.nav". */
+  label: string;
+  /** The letter after `g` that goes there. */
+  key?: string;
+  /** Stands in the bar at the bottom of narrow screens. */
+  pinned?: boolean;
+}
+
+declare module "vue-router" {
+  interface RouteMeta {
+    nav?: NavEntry;
+    /** Shown without navigation and bar, also to who is not signed in. */
+    bare?: boolean;
+  }
+}
+
+const screens = import.meta.glob<{ default: RouteRecordRaw[] }>("../screens/*/index.ts", { eager: true });
+const routes = Object.values(screens).flatMap((screen) => screen.default);
+
+export const router = createRouter({
+  history: createWebHashHistory(),
+  routes: [...routes, { path: "/:rest(.*)*", name: "not-found", component: () => import("./NotFound.vue") }],
+  scrollBehavior: (_to, _from, kept) => kept ?? undefined,
+});
+
+router.beforeEach((to) => (signedOut.value && !to.meta.bare ? { name: "login", query: { next: to.fullPath } } : true));
+
+watch(signedOut, (out) => {
+  const now = router.currentRoute.value;
+  if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
+});
+
+export interface NavItem extends NavEntry {
+  name: string;
+}
+
+export const navItems: NavItem[] = router
+  .getRoutes()
+  .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
+  .sort((a, b) => a.order - b.order);
+export const navGroups = (["main", "watch", "setup"] as const).filter((group) => navItems.some((item) => item.group === group));
