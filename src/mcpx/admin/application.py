@@ -57,6 +57,8 @@ class SlashesInNames:
             path = re.sub(rb"(?i)%2f", SLASH.encode(), raw.partition(b"?")[0])
             scope = {**scope, "path": unquote_to_bytes(path).decode("utf-8", "replace")}
         await self._app(scope, receive, send)
+
+
 class _Document:
     """What the API says of itself: made when somebody asks, in a thread, for it takes a second; kept as text, which is
     a tenth of what it is made of."""

@@ -62,6 +62,8 @@ class Fresh:
     read: Read
     begun: Callable[[], None]
     """Called once the file is there."""
+    state: Path | None = None
+    """Where its history is kept from then on; None: where that of others is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,6 @@ class ConfigStore(Proposals):
             self._keep(Revision(known.number + 1, now(), "the file changed", told, "file"), written)
 
     async def close(self) -> None:
-        """Waits for a commit that is under way."""
         async with self._turn:
             await self._tasks.close()
 
@@ -342,6 +343,7 @@ class ConfigStore(Proposals):
     def _begin(self, fresh: Fresh) -> None:
         """There is a file now."""
         self._fresh, self._read, self._where = None, fresh.read, fresh.where
+        self._state = self._state or fresh.state
         if self._keeps:
             self._open_history(fresh.where)
         fresh.begun()
