@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import moment
 from mcpx.admin.errors import ApiError
 from mcpx.admin.pasting import Names, Section, read
 from mcpx.admin.routes import given
@@ -31,6 +30,7 @@ from mcpx.admin.shapes.config import (
     RevisionRow,
     RevisionTold,
 )
+from mcpx.admin.telling import moment
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.source import Source
