@@ -13,7 +13,7 @@ from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes.given import AtDesk
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
-from mcpx.admin.telling import moment
+from mcpx.admin.telling import told_at
 from mcpx.model.call import Json, as_list, as_object
 
 router = APIRouter(prefix="/api/approvals", tags=["Approvals"])
@@ -94,6 +94,6 @@ def _call(told: Json) -> PendingCall:
         rule=told["rule"],
         reason=told["reason"],
         arguments=told["arguments"],
-        asked=moment(told["asked_at"]) or "",
-        expires=moment(told["expires_at"]) or "",
+        asked=told_at(told["asked_at"]),
+        expires=told_at(told["expires_at"]),
     )
