@@ -20,6 +20,7 @@ from mcpx.model.call import Json
 if TYPE_CHECKING:
     from mcpx.admin.chronicle import Chronicle
     from mcpx.admin.desk import Desk
+    from mcpx.front.audience import Audience
     from mcpx.telemetry.telemetry import Telemetry
 
 STARTED = time.time()
@@ -42,6 +43,7 @@ class Room:
     gateway: Gateway
     store: ConfigStore
     telemetry: "Telemetry"
+    audience: "Audience"
     transport: Literal["stdio", "http"]
     url: Callable[[], str | None]
     """Where clients find it over HTTP."""
@@ -74,6 +76,7 @@ class Office:
         self._chronicle = Chronicle(gateway)
 
     async def open(self, room: Room) -> None:
+        _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
         self._open = True
@@ -96,6 +99,7 @@ class Office:
 
 def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | None") -> "Desk":
     from mcpx.admin.desk import About, Desk
+    from mcpx.clients.programs import programs
     from mcpx.front.identity.store import TokenStore
     from mcpx.imports import offered
 
@@ -111,11 +115,17 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
             admin_url=admin_url,
         )
 
+    watching = room.telemetry.watching
     return Desk(
         gateway=room.gateway,
         store=room.store,
         about=about,
         activity=room.telemetry.activity,
+        statistics=watching.statistics,
+        recording=watching.recording,
+        savings=watching.savings,
+        audience=room.audience,
+        programs=programs,
         tokens=None if room.state is None else TokenStore(room.state),
         imports={"openapi": offered.openapi, "curl": offered.curl},
         watched=chronicle,

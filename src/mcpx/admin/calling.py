@@ -2,8 +2,8 @@
 
 Promise: rules, limits and the audit trail count as for anybody. A call ends with the connection it was asked for on, or
 when somebody cancels it by its id. Bounded are calls at a time, what a running one says, and what is answered. A server
-that asks something is declined, and whoever called is told; a server is only told that it could ask where it is known
-to do so, since others would have to be started anew for it.
+that asks something is declined, and whoever called is told. It is told that it may ask only where it is told so by
+clients already, or is known to ask: others would have to be started anew for it.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
 from mcpx.admin.shapes.tools import CallGiven, CallMessage, CallProgress, CallQuestion, CallResult, ModelSees
 from mcpx.admin.streaming import BEAT, COMMENT, frame
-from mcpx.admin.telling import plain
 from mcpx.admin.weights import COMPACT
+from mcpx.admin.wording import plain
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Call, Caller, Json, as_list, as_object
 from mcpx.model.errors import RpcError
@@ -192,7 +192,7 @@ class Calling:
 
     def _askable(self, server: str) -> Json:
         upstream = self._desk.gateway.generation.upstreams.get(server)
-        return {"elicitation": {}} if upstream is not None and "elicitation" in upstream.asks else {}
+        return {"elicitation": {}} if upstream is not None and "elicitation" in upstream.may_ask else {}
 
     def _told(self, result: Json, ms: float, model: ModelSees | None) -> CallResult:
         failed = result.get("isError") is True

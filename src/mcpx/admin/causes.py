@@ -181,7 +181,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "check the name of the package in `args`",
     ),
     (
-        r"ENOTFOUND|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
+        r"\bENOTFOUND\b|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
         "It could not look up a name: no network, or no name server.",
         "check the network, or the proxy variables (HTTPS_PROXY) that mcpx was started with",
     ),

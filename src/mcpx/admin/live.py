@@ -8,6 +8,7 @@ from mcpx.admin.calling import Calling
 from mcpx.admin.desk import Desk
 from mcpx.admin.events import Events
 from mcpx.admin.people import People
+from mcpx.admin.toolbox import Toolbox
 from mcpx.admin.weights import Weights
 
 
@@ -24,6 +25,10 @@ class Live:
     @cached_property
     def weights(self) -> Weights:
         return Weights(self._desk.gateway)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        return Toolbox(self._desk.gateway, self.weights)
 
     @cached_property
     def calling(self) -> Calling:

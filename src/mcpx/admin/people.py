@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.shapes.watching import ClientRow
-from mcpx.admin.telling import moment, plain
 from mcpx.admin.watched import ClientKey
+from mcpx.admin.wording import moment, plain
 from mcpx.model.call import Caller
 
 MOST = 200

@@ -5,7 +5,7 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.people import People
 from mcpx.admin.shapes.events import RatesEvent, StatusEvent
 from mcpx.admin.shapes.watching import CallRow, ServerRate
-from mcpx.admin.telling import plain, told_at
+from mcpx.admin.wording import plain, told_at
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
 

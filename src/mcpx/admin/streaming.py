@@ -1,8 +1,8 @@
 """Server-sent events over ASGI: frames, and an answer that is a stream of them.
 
-Promise: a stream ends when its reader goes, when what let the reader in ends, and when its source ends; a reader that
-does not read is let go after `PATIENCE` seconds, and holds no more meanwhile than one frame and what the connection
-buffers. Whatever ends it, the source is closed.
+Promise: a stream ends when its reader goes, when what let the reader in ends, and when its source ends; whatever ends
+it, the source is closed. A reader that does not read holds one frame and what the connection buffers, until the
+connection is cut for it (`connection`).
 """
 
 import asyncio
@@ -15,12 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from mcpx.wire.tasks import Tasks
 
-PATIENCE: Final = 30.0
-"""Seconds that one frame may take to be read."""
 FAREWELL: Final = 1.0
 """Seconds for the end of the stream to be sent."""
-ABORT: Final = "mcpx.abort"
-"""Key of a scope: cuts the connection, without sending what waits."""
 BEAT: Final = 15.0
 """Seconds of silence after which a comment is sent, so that both sides notice a dead connection."""
 COMMENT: Final = b":\n\n"
@@ -41,7 +37,6 @@ class EventStream(Response):
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(headers=headers)
         del self.headers["content-length"]
-        self._stuck = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks = Tasks("event stream")
@@ -55,26 +50,16 @@ class EventStream(Response):
             self._on_end()
         if pump.done() and not pump.cancelled():
             pump.result()  # a mistake of ours is answered for above
-        if not self._stuck:
-            try:
-                async with asyncio.timeout(FAREWELL):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                    return
-            except TimeoutError:
-                pass
-        abort: Callable[[], None] | None = scope.get(ABORT)
-        if abort is not None:
-            abort()
+        try:
+            async with asyncio.timeout(FAREWELL):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            pass  # the connection is cut, for its answer is not whole
 
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for frame in self._frames:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
-            except TimeoutError:
-                self._stuck = True
-                return
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
 async def _gone(receive: Receive) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mcpx.admin.shapes.watching import Waiting
-from mcpx.admin.telling import moment, plain
+from mcpx.admin.wording import moment, plain
 from mcpx.core.gateway import Gateway
 
 if TYPE_CHECKING:

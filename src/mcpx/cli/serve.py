@@ -34,7 +34,7 @@ def serve(
     profile = options.profile or environ.get("MCPX_PROFILE") or None
 
     def reading(path: Path | None) -> Read:
-        def read(texts: Texts | None) -> Config:
+        def read(texts: Texts | None = None) -> Config:
             if path is None:
                 from mcpx import demo
 

@@ -4,15 +4,32 @@ Promised: they say what shall be, not how it is written; `editing` makes them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpx.config.written import EntrySection, PlainSection
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
+EntrySection = Literal["mcp_servers", "commands", "auth_configs", "profiles"]
+PlainSection = Literal["mode", "naming", "server", "policy", "global"]
+NOUNS: dict[str, str] = {
+    "mcp_servers": "server",
+    "commands": "command",
+    "auth_configs": "auth config",
+    "profiles": "profile",
+}
 Code = Literal["not_found", "exists", "invalid", "not_possible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which configuration."""
+
+    path: Path
+    """The file or folder, absolute."""
+    environ: Mapping[str, str] = field(repr=False)
+    env: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,11 @@ class Source:
         return self, path
 
     @property
+    def is_given(self) -> bool:
+        """Whether it is taken to say something, whatever stands in it."""
+        return self._given is not None
+
+    @property
     def size(self) -> int:
         """Of the file as it is now; nothing when that cannot be told."""
         if self._given is not None:

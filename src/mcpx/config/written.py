@@ -8,6 +8,7 @@ done here: changing (`edits`), judging (`load`).
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,36 +17,34 @@ from typing import Any, Literal, cast
 
 from mcpx.config.align import TEXTUAL
 from mcpx.config.dialects import detect
+from mcpx.config.edits import NOUNS, EntrySection, PlainSection, Where
 from mcpx.config.files import find_files
 from mcpx.config.load import Layers, Texts, read_layers
 from mcpx.config.masking import MASK, mask
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
-from mcpx.config.rewrite import Unchangeable, rewritten
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
 from mcpx.model.redaction import FORMS, is_secret_name
 
-EntrySection = Literal["mcp_servers", "commands", "auth_configs", "profiles"]
-PlainSection = Literal["mode", "naming", "server", "policy", "global"]
-NOUNS: dict[str, str] = {
-    "mcp_servers": "server",
-    "commands": "command",
-    "auth_configs": "auth config",
-    "profiles": "profile",
-}
+__all__ = [
+    "NOUNS",
+    "Document",
+    "Entry",
+    "EntrySection",
+    "PlainSection",
+    "Sheet",
+    "Where",
+    "Written",
+    "absolute",
+    "mask_text",
+    "masked_text",
+    "nothing_written",
+    "read_written",
+]
+
 _BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Which configuration."""
-
-    path: Path
-    """The file or folder, absolute."""
-    environ: Mapping[str, str] = field(repr=False)
-    env: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,8 @@ def read_written(where: Where, texts: Texts | None = None, known: Written | None
         sheets += [_sheet(file, texts, overlay=True) for file in files.overlays]
         if known is not None and known.etag == etag_of({sheet.path: sheet.data for sheet in sheets}):
             return known
-        layers = read_layers(where.path, where.environ, where.env, findings, [], {s.path: s.text for s in sheets})
+        said = {sheet.path: sheet.text for sheet in sheets if sheet.source.is_given}
+        layers = read_layers(where.path, where.environ, where.env, findings, [], said)
         for sheet, (source, _) in zip(sheets, layers.written, strict=True):
             sheet.source, sheet.tree = source, source.tree
     except GaveUpError:
@@ -215,19 +215,22 @@ def _sheet(file: Path, texts: Texts, *, overlay: bool) -> Sheet:
         data = _bytes(path)
     except OSError:
         data = b""
-    text = texts.get(path)
-    if text is not None:
-        data = (_BOM if data.startswith(_BOM) else b"") + text.encode(errors="surrogatepass")
-    else:
-        text = data.decode("utf-8-sig", errors="replace")
-    source = Source(file, text)
+    given = texts.get(path)
+    if given is not None:
+        data = (_BOM if data.startswith(_BOM) else b"") + given.encode(errors="replace")
+    text = data.decode("utf-8-sig", errors="replace")
+    # One that cannot be read as it should is read again, for what to say of it.
+    good = data and len(data) <= MAX_BYTES and (given is not None or "\ufffd" not in text)
+    source = Source(file, text if good else None)
     source.text = text
     return Sheet(path, data, text, overlay, source)
 
 
 def _bytes(path: Path) -> bytes:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError("not a regular file")  # a pipe nobody writes to would hold us for ever
     with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(16 * MAX_BYTES)
 
 
 def absolute(path: Path) -> Path:
@@ -249,6 +252,8 @@ def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
 def mask_text(text: str, form: str, tree: Tree | None, known: set[str] | None = None) -> str:
     if tree is None or form == "toml":
         return _blotted(text)
+    from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it
+
     try:
         return rewritten(text, "json" if form == "json" else "yaml", mask(tree, known))
     except Unchangeable:

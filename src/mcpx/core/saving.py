@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mcpx.config.watch import Print, print_of
 from mcpx.model.errors import McpxError
 
 _PREFIX, _SUFFIX = ".mcpx-", ".new"
@@ -27,8 +28,8 @@ class Overtaken(Exception):
     """The file is no longer as it was."""
 
 
-def replace_file(path: Path, data: bytes, before: bytes | None) -> os.stat_result:
-    """`before`: what it holds as far as is known; None: it is not there. What `stat` says of the new one."""
+def replace_file(path: Path, data: bytes, before: bytes | None) -> Print:
+    """`before`: what it holds as far as is known; None: it is not there. What tells the new one from others."""
     target = Path(os.path.realpath(path))
     try:
         return _replaced(target, data, before)
@@ -43,7 +44,7 @@ def _advice(target: Path, error: OSError) -> str:
     return "nothing was changed; mend that and save again"
 
 
-def _replaced(target: Path, data: bytes, before: bytes | None) -> os.stat_result:
+def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
     _tidy(target.parent)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)  # hidden, 0600
     try:
@@ -59,8 +60,8 @@ def _replaced(target: Path, data: bytes, before: bytes | None) -> os.stat_result
             os.unlink(name)
         raise
     _settle(target.parent)
-    found = os.stat(target)
-    return found if found.st_ino == inode else os.stat_result((0,) * 10)
+    found = print_of(target)
+    return found if found and inode in found else None  # else it is somebody else's by now
 
 
 def _keep_owner(target: Path, name: str) -> None:

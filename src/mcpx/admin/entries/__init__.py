@@ -4,7 +4,7 @@ together with what runs. Nothing here changes anything."""
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.shapes.common import Place
-from mcpx.admin.telling import moment
+from mcpx.admin.wording import moment
 from mcpx.config.emit import Manner, item_of
 from mcpx.config.problems import nearest
 from mcpx.config.written import Entry, EntrySection, Written

@@ -3,7 +3,7 @@
 from mcpx.admin.desk import Desk
 from mcpx.admin.entries import cost, figures_of, place_of, unknown
 from mcpx.admin.shapes.commands import CommandDetail, CommandRow
-from mcpx.admin.telling import plain
+from mcpx.admin.wording import plain
 from mcpx.config import Command
 from mcpx.config.written import Entry, Written
 from mcpx.core.local import COMMANDS, definition_of

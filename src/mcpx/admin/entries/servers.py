@@ -12,7 +12,7 @@ from mcpx.admin.entries import cost, figures_of, place_of, unknown
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.shapes.tools import ToolRow, Tools
-from mcpx.admin.telling import moment, plain
+from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
 from mcpx.config.written import Entry, Written
 from mcpx.model.call import Json, as_list, as_object

@@ -21,7 +21,7 @@ from mcpx.admin.shapes.commands import (
 )
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import Operation, Recognised
-from mcpx.admin.telling import plain
+from mcpx.admin.wording import plain
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError

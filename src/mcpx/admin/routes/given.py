@@ -220,7 +220,8 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
             at = await _index_of(desk, edit)
-            path = "name" if error.code == "exists" else _relative(error.path, at) or None
+            own = error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)  # it names no other
+            path = "name" if error.code == "exists" else _relative(own, at) or None
             return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
         case ConfigError():
             return invalid(error, await _index_of(desk, edit))

@@ -23,8 +23,8 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
-from mcpx.admin.telling import moment, plain, told_at
 from mcpx.admin.trials import Tried
+from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 

@@ -1,83 +1,143 @@
 """Watching over the admin API."""
 
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Header, Path, Query
+from starlette.requests import Request
 
-from mcpx.admin.routes.given import AtDesk, not_yet
+from mcpx.admin import connecting, diagnosing, watching
+from mcpx.admin.document import streams
+from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.routes.given import AtDesk
+from mcpx.admin.routes.tools import AtLive
+from mcpx.admin.rows import call_row
 from mcpx.admin.shapes.common import Outcome
-from mcpx.admin.shapes.tools import CallResult
-from mcpx.admin.shapes.watching import About, Activity, CallDetail, ClientPrograms, Overview, Savings, Statistics
+from mcpx.admin.shapes.events import EventShapes
+from mcpx.admin.shapes.tools import CallGiven, CallResult
+from mcpx.admin.shapes.watching import (
+    About,
+    Activity,
+    CallDetail,
+    ClientPrograms,
+    Overview,
+    Point,
+    Savings,
+    Statistics,
+)
+from mcpx.admin.streaming import EventStream
+from mcpx.admin.watched import Range
+from mcpx.admin.wording import plain, told_at
 
 router = APIRouter(prefix="/api", tags=["Watching"])
 
+Number = Annotated[int, Path(ge=0, le=2**53)]
+Text = Annotated[str | None, Query(max_length=200)]
+MOST = 500
+"""Calls that are kept."""
 
-@router.get("/overview")
-async def overview(desk: AtDesk) -> Overview:
+
+@router.get("/overview", responses=responses(503))
+async def overview(desk: AtDesk, live: AtLive) -> Overview:
     """Clients, the gateway and servers, with what needs somebody."""
-    raise not_yet()
+    return await watching.overview(desk, live.people, live.weights)
 
 
-@router.get("/statistics")
-async def statistics(
-    desk: AtDesk, range: Literal["15m", "1h", "24h", "7d"] = "1h", server: str | None = None
-) -> Statistics:
-    """Calls and errors over time."""
-    raise not_yet()
+@router.get("/statistics", responses=responses(404, 503))
+async def statistics(desk: AtDesk, range: Range = "1h", server: Text = None) -> Statistics:
+    """Calls and errors over time; of one server, or of everything."""
+    if server is not None and desk.gateway.generation.source(server) is None:
+        raise ApiError(404, None, f"there is no server {plain(server)!r}", "query.server")
+    counts = watching.needed(desk.statistics)
+    step, points = counts.points(range, server)
+    told = [
+        Point(at=one.at, calls=one.calls, errors=one.errors, p50_ms=one.p50_ms, p95_ms=one.p95_ms) for one in points
+    ]
+    return Statistics(range=range, step=step, since=told_at(counts.since), points=told)
 
 
-@router.get("/activity")
+@router.get("/activity", responses=responses(503))
 async def list_activity(
     desk: AtDesk,
-    after: int = 0,
-    limit: int = 200,
-    server: str | None = None,
-    client: str | None = None,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 200,
+    server: Text = None,
+    client: Text = None,
     outcome: Outcome | None = None,
-    q: str | None = None,
+    q: Text = None,
 ) -> Activity:
     """The latest calls."""
-    raise not_yet()
+    recording = watching.kept(desk.recording)
+    rows = watching.chosen(recording.rows(after), server, client, outcome, q)
+    return Activity(calls=[call_row(row) for row in rows[-limit:]], last=recording.last, kept=MOST)
 
 
-@router.get("/activity/{number}")
-async def show_call(desk: AtDesk, number: int) -> CallDetail:
-    """One call."""
-    raise not_yet()
+@router.get("/activity/{number}", responses=responses(404, 503))
+async def show_call(desk: AtDesk, number: Number) -> CallDetail:
+    """One call, with what was said in it as far as that is kept."""
+    found = watching.kept(desk.recording).detail(number)
+    if found is None:
+        raise _forgotten(number)
+    return CallDetail(**plain({**found, "time": told_at(found["time"])}))
 
 
-@router.post("/activity/{number}/replay")
-async def replay(desk: AtDesk, number: int) -> CallResult:
-    """Make the call again, as the owner."""
-    raise not_yet()
+@router.post("/activity/{number}/replay", responses=responses(404, 408, 409, 429, 503))
+async def replay(desk: AtDesk, live: AtLive, request: Request, number: Number) -> CallResult:
+    """Make the call again, as the owner, with the very same arguments; rules, limits and the audit trail count."""
+    recording = watching.kept(desk.recording)
+    again = recording.again(number)
+    if again is None:
+        if recording.detail(number) is None:
+            raise _forgotten(number)
+        hint = "only calls of tools whose arguments are kept whole can be"
+        raise ApiError(409, "not_replayable", "this call cannot be made again", hint=hint)
+    name, arguments = again
+    return await live.calling.answer(name, CallGiven(arguments=arguments), request.receive)
 
 
-@router.get("/savings")
-async def savings(desk: AtDesk) -> Savings:
-    """What compact modes spare, measured."""
-    raise not_yet()
+def _forgotten(number: int) -> ApiError:
+    hint = f"the latest {MOST} are kept, until the gateway ends"
+    return ApiError(404, None, f"call {number} is not known, or not any more", "number", hint)
 
 
-@router.get("/clients")
-async def clients(desk: AtDesk) -> ClientPrograms:
+@router.get("/savings", responses=responses(503))
+async def savings(desk: AtDesk, live: AtLive) -> Savings:
+    """What compact modes spare, as it was counted."""
+    return await watching.savings(desk, live.weights)
+
+
+@router.get("/clients", responses=responses(404))
+async def clients(
+    desk: AtDesk,
+    live: AtLive,
+    profile: Annotated[str | None, Query(max_length=200, description="Connect through this profile.")] = None,
+) -> ClientPrograms:
     """How to connect each client program."""
-    raise not_yet()
+    return connecting.programs(desk, live.people, profile)
 
 
 @router.get("/about")
 async def about(desk: AtDesk) -> About:
     """Version, addresses, places."""
-    raise not_yet()
+    return diagnosing.about(desk)
 
 
 @router.get("/diagnostics")
-async def diagnostics(desk: AtDesk) -> dict[str, Any]:
-    """All there is to know for a report of a problem, without secrets."""
-    raise not_yet()
+async def diagnostics(desk: AtDesk, live: AtLive) -> dict[str, Any]:
+    """All there is to know for a report of a problem, without secrets and without what was said in calls."""
+    return await diagnosing.diagnostics(desk, live.people)
 
 
-@router.get("/events", response_class=StreamingResponse)
-async def events(desk: AtDesk) -> StreamingResponse:
+@router.get(
+    "/events",
+    response_model=None,
+    responses={**responses(503), **streams(EventShapes, "The data of each event, by its name.")},
+)
+async def events(
+    live: AtLive,
+    last_event_id: Annotated[str | None, Header(max_length=100, description="Resumes after this event.")] = None,
+    after: Annotated[
+        str | None, Query(max_length=100, alias="last_event_id", description="The same, where no header can be sent.")
+    ] = None,
+) -> EventStream:
     """Everything that happens, as server-sent events (ADM-4); `Last-Event-ID` resumes."""
-    raise not_yet()
+    return live.events.listen(last_event_id or after)

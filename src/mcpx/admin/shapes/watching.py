@@ -35,7 +35,10 @@ class GatewayRow(Told):
     p95_ms: float | None = None
     in_flight: int
     tools: int
-    tools_tokens: int
+    tools_tokens: int = Field(description="Of all definitions, as `direct` lists them; estimated.")
+    menu_mode: str | None = Field(
+        default=None, description="Of the menu: the configured one, or what `auto` may choose."
+    )
     menu_tools: int | None = None
     menu_tokens: int | None = None
 

@@ -1,0 +1,42 @@
+"""The document of the API, with what the framework does not write by itself: the shapes of events."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from mcpx.admin.shapes.events import EventShapes
+from mcpx.admin.shapes.tools import CallEvents
+
+STREAM = "text/event-stream"
+_JSON = "application/json"
+_PLACE = "#/components/schemas/{model}"
+
+
+def streams(shapes: type[EventShapes] | type[CallEvents], description: str) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route that answers with events: their data, by their names."""
+    schema = {"$ref": _PLACE.format(model=shapes.__name__)}
+    return {200: {"description": description, "content": {STREAM: {"schema": schema}}}}
+
+
+def install(app: FastAPI) -> None:
+    write = app.openapi
+
+    def written() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            _complete(write())
+        return write()
+
+    app.openapi = written
+
+
+def _complete(document: dict[str, Any]) -> None:
+    _, found = models_json_schema([(EventShapes, "serialization"), (CallEvents, "serialization")], ref_template=_PLACE)
+    schemas = document["components"]["schemas"]
+    for name, schema in found["$defs"].items():
+        schemas.setdefault(name, schema)
+    for path in document["paths"].values():
+        for operation in path.values():
+            content = operation["responses"].get("200", {}).get("content", {})
+            if STREAM in content and content.get(_JSON) == {"schema": {}}:
+                del content[_JSON]  # it answers with nothing else

@@ -1,0 +1,139 @@
+"""Tools as the API tells of them: every one there is, those that are held back too, and how models find them."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from mcpx.admin import waiting
+from mcpx.admin.errors import ApiError
+from mcpx.admin.shapes.tools import Hit, SearchResult, ToolDetail
+from mcpx.admin.weights import OWNER, Weights, tokens_of
+from mcpx.admin.wording import plain
+from mcpx.catalog.catalog import Catalog
+from mcpx.catalog.entries import MOST_PARAMETERS, description_of
+from mcpx.core.gateway import Gateway
+from mcpx.core.onlooking import Onlooker
+from mcpx.formats.tokens import estimate
+from mcpx.model.call import Caller, Json, as_list, as_object
+from mcpx.model.offer import Offer
+from mcpx.surfaces.compact import Compact
+
+LONGEST = 300
+"""Characters of a description in a list."""
+
+
+class Toolbox:
+    def __init__(self, gateway: Gateway, weights: Weights) -> None:
+        self._gateway = gateway
+        self._weights = weights
+
+    # Lists -------------------------------------------------------------------------------------------------------
+
+    async def rows(self, profile: str | None, server: str | None) -> Json:
+        """In the shape of `Tools`, which need not be looked over: there may be thousands."""
+        catalog = await self._catalog(profile)
+        _, costs, _ = await self._weights.costs()
+        rows: list[Json] = []
+        for offer in catalog.offers["tools"]:
+            if server is None or offer.server == server:
+                cost = costs.get(id(offer))
+                rows.append(row_of(offer, tokens_of(offer.definition) if cost is None else cost))
+        tokens = sum(row["tokens"] for row in rows)
+        if profile is None:
+            rows += [row_of(offer, tokens_of(offer.definition), held=True) for offer in self._held(server)]
+        return {"tools": rows, "total": len(rows), "tokens": tokens}
+
+    async def detail(self, name: str, profile: str | None) -> ToolDetail:
+        catalog = await self._catalog(profile)
+        offer, held = catalog.find("tools", name), False
+        if offer is None and profile is None:
+            offer, held = next((each for each in self._held() if each.public == name), None), True
+        if offer is None:
+            hint = "GET /api/tools lists what there is"
+            raise ApiError(404, None, f"there is no tool {plain(name)[:200]!r}", "name", hint)
+        signature = self._weights.signature(offer)
+        told = {
+            **row_of(offer, tokens_of(offer.definition), held=held),
+            "definition": offer.definition,
+            "signature": signature,
+            "signature_tokens": estimate(signature),
+        }
+        return ToolDetail(**plain(told))
+
+    def _held(self, server: str | None = None) -> Iterator[Offer]:
+        """Under a name that no other has: it has no public one as long as it is held."""
+        for name, held in waiting.held_tools(self._gateway):
+            if server is None or server == name:
+                item = held.item
+                yield Offer("tools", name, item.name, f"{name}.{item.name}", item.definition)
+
+    async def _catalog(self, profile: str | None) -> Catalog:
+        gateway = self._gateway
+        if profile is None:
+            await gateway.catalogs.ready()
+            return gateway.catalog
+        caller = self.caller(profile)
+        await gateway.catalogs.ready(caller)
+        return gateway.catalogs.of(caller)
+
+    def caller(self, profile: str | None) -> Caller:
+        """The owner, looking through a profile."""
+        if profile is None:
+            return OWNER
+        if all(profile != known.name for known in self._gateway.generation.config.profiles):
+            raise ApiError(404, None, f"there is no profile {plain(profile)[:200]!r}", "profile")
+        return Caller(OWNER.principal, profile, client=OWNER.client)
+
+    # Finding -----------------------------------------------------------------------------------------------------
+
+    async def search(self, query: str, limit: int, profile: str | None) -> SearchResult:
+        """By the ranking, and in the words, that models get in `search`."""
+        catalog, caller = await self._catalog(profile), self.caller(profile)
+        generation = self._gateway.generation
+        surface = cast(Compact, generation.surfaces.of("search"))
+        found = (await surface.finder.index(catalog)).search(query, limit=limit)
+        tools = catalog.offers["tools"]
+        hits = [
+            Hit(
+                **plain(
+                    {
+                        "name": offer.public,
+                        "server": offer.server,
+                        "tool": offer.name,
+                        "description": description_of(offer)[:LONGEST],
+                    }
+                ),
+                score=round(hit.score, 3),
+            )
+            for hit in found.hits
+            for offer in (tools[hit.position],)
+        ]
+        view = Onlooker(self._gateway, generation, caller)
+        told = await surface.finder.search(view, query, limit=surface.settings.search_limit)
+        text = "\n".join(str(as_object(block).get("text", "")) for block in as_list(told.get("content")))
+        return SearchResult(
+            query=plain(query), hits=hits, total=found.total, model_sees=plain(text), model_tokens=estimate(text)
+        )
+
+
+def row_of(offer: Offer, tokens: int, *, held: bool = False) -> Json:
+    definition = offer.definition
+    hints, title = as_object(definition.get("annotations")), definition.get("title")
+    title = title if isinstance(title, str) else hints.get("title")
+    properties = as_object(as_object(definition.get("inputSchema")).get("properties"))
+    return {
+        "name": offer.public,
+        "server": offer.server,
+        "tool": offer.name,
+        "title": title[:LONGEST] if isinstance(title, str) else None,
+        "description": description_of(offer)[:LONGEST],
+        "read_only": _hint(hints, "readOnlyHint"),
+        "destructive": _hint(hints, "destructiveHint"),
+        "tokens": tokens,
+        "held": held,
+        "parameters": list(properties)[:MOST_PARAMETERS],
+    }
+
+
+def _hint(hints: Json, name: str) -> bool | None:
+    value = hints.get(name)
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""Client programs: what to put where so that they use this gateway."""
