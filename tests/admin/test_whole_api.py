@@ -19,6 +19,7 @@ HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
 ENDLESS = "/api/events"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(BOUND + 60)
 def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path) -> None:
     config = {
@@ -42,7 +43,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path) -> N
             *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(settings), "run"),
             *(f"{gateway.admin_url}/api/openapi.json", "-H", f"Authorization: Bearer {gateway.admin_token}"),
             *("--checks", CHECKS, "--exclude-path", ENDLESS, "--phases", "examples,coverage,fuzzing,stateful"),
-            *("--max-examples", "8", "--workers", "2", "--seed", "1", "--request-timeout", "70"),
+            *("--max-examples", "5", "--workers", "2", "--seed", "1", "--request-timeout", "70"),
             *("--continue-on-failure", "--no-color", "--generation-database", "none"),
         ]
         done = subprocess.run(
