@@ -93,11 +93,11 @@ def test_a_dry_run_and_a_plan_change_nothing(gateway: Yaml) -> None:
 
 def test_every_mistake_is_told_with_its_place(gateway: Yaml) -> None:
     api = Api(gateway)
-    text = text_of(api).replace("type: http", "tipe: http").replace("name: two", "name: one")
+    text = text_of(api).replace("url: http", "ulr: http").replace("name: two", "name: one")
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"]
     places = {(each["line"], each["column"]): each for each in told["problems"]}
-    assert places[6, 7]["path"] == "mcp_servers[0].connection.tipe" and "did you mean" in places[6, 7]["hint"]
+    assert places[7, 7]["path"] == "mcp_servers[0].connection.ulr" and "did you mean" in places[7, 7]["hint"]
     assert "two servers are named" in places[9, 11]["message"]
     assert all(each["file"] == str(gateway.file) and each["severity"] == "error" for each in told["problems"])
     answer = api.ask("POST", "/api/config", {"text": text}, If_Match=api.etag)
@@ -105,11 +105,11 @@ def test_every_mistake_is_told_with_its_place(gateway: Yaml) -> None:
     assert api.post("/api/config/validate", {"text": text_of(api)}) == {"ok": True, "problems": []}
 
 
-@pytest.mark.parametrize("text", ["", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000])
-def test_any_text_is_judged(gateway: Yaml, text: str) -> None:
+def test_any_text_is_judged(gateway: Yaml) -> None:
     api = Api(gateway)
-    assert api.post("/api/config/validate", {"text": text})["ok"] is False
-    assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422)
+    for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
+        assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
+        assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422), text[:20]
     assert gateway.file.read_text() == YAML
 
 
@@ -191,8 +191,8 @@ def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Ya
 def test_auth_configs_come_with_the_servers_that_refer_to_them(gateway: Yaml) -> None:
     native = """
 auth_configs:
-  - {name: key, type: bearer_token, bearer_token: {token: "${KEY}"}}
-  - {name: other, type: bearer_token, bearer_token: {token: "${OTHER}"}}
+  - {name: key, type: bearer_token, bearer_token: {token: "${KEY:-k}"}}
+  - {name: other, type: bearer_token, bearer_token: {token: "${OTHER:-o}"}}
 mcp_servers:
   - {name: x, enabled: false, auth: {ref: key}, connection: {type: http, url: "http://127.0.0.1:9/"}}
 """
@@ -201,7 +201,7 @@ mcp_servers:
     api.post("/api/config/import", body, If_Match=api.etag)
     api.post("/api/config/import", body, If_Match=api.etag)
     text = text_of(api)
-    assert text.count("${KEY}") == 2 and "other" not in text
+    assert text.count("${KEY:-") == 2 and "other" not in text
     assert "name: x-2" in text and "name: key-2" in text and "ref: key-2" in text
 
 
