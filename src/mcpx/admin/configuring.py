@@ -30,7 +30,7 @@ from mcpx.admin.shapes.config import (
     RevisionRow,
     RevisionTold,
 )
-from mcpx.admin.telling import told_at
+from mcpx.admin.wording import told_at
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.source import Source

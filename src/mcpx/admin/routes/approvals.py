@@ -13,7 +13,7 @@ from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes.given import AtDesk
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
-from mcpx.admin.telling import told_at
+from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
 
 router = APIRouter(prefix="/api/approvals", tags=["Approvals"])

@@ -18,7 +18,7 @@ from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes.given import AtDesk, Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
-from mcpx.admin.telling import moment
+from mcpx.admin.wording import moment
 from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import MAX_NAME
 from mcpx.model.errors import McpxError
