@@ -4,10 +4,7 @@ uv run python scripts/config_reference.py          # write
 uv run python scripts/config_reference.py --check  # exit 1 when the page is out of date
 """
 
-import ast
 import dataclasses
-import inspect
-import itertools
 import sys
 import typing
 from pathlib import Path
@@ -18,6 +15,7 @@ from mcpx.catalog import naming
 from mcpx.commands import COMMANDS
 from mcpx.commands.parameters import Parameter
 from mcpx.config import schema, sections
+from mcpx.config.field_docs import docs_of
 from mcpx.model.family import Family
 from mcpx.model.kinds import OfType
 from mcpx.surfaces import settings
@@ -106,20 +104,6 @@ SECTIONS: list[tuple[str, str, type]] = [
 ]
 
 SHOWN_AS = {"global_": "global"}
-
-
-def docs_of(part: type) -> dict[str, str]:
-    """The attribute docstrings of a dataclass and its bases, by field."""
-    found: dict[str, str] = {}
-    for owner in reversed(part.__mro__[:-1]):
-        tree = ast.parse(inspect.cleandoc(inspect.getsource(owner)))
-        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for node, after in itertools.pairwise(body):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                text = after.value if isinstance(after, ast.Expr) else None
-                if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                    found[node.target.id] = inspect.cleandoc(text.value).replace("\n", " ")
-    return found
 
 
 def type_of(hint: Any) -> str:

@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import logging
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
+from mcpx.config.edits import Where
+from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.store import ConfigStore, Read
+from mcpx.core.store import ConfigStore, Fresh, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
@@ -70,6 +73,8 @@ class Run:
     """Folder for what is not configuration; None writes nothing."""
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
+    fresh: tuple[Path, Read] | None = None
+    """Without a file: where the first write of the admin API makes one, and what reads it."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
@@ -153,7 +158,7 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
         counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
     )
     telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher)
+    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
     if not upkeep.take_admin_port():
         await telemetry.close()
         return 1
@@ -229,7 +234,15 @@ def _look_for_leftovers(run: Run) -> Path | None:
 class Upkeep:
     """What a running gateway does besides serving: reload its file, and answer whoever looks after it."""
 
-    def __init__(self, run: Run, gateway: Gateway, tasks: Tasks, telemetry: Telemetry, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        run: Run,
+        gateway: Gateway,
+        tasks: Tasks,
+        telemetry: Telemetry,
+        dispatcher: Dispatcher,
+        environ: Mapping[str, str],
+    ) -> None:
         self._run = run
         self._telemetry = telemetry
         self._dispatcher = dispatcher
@@ -237,7 +250,7 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self._store = ConfigStore(gateway, self._reading(), self._applied, self._coming)
+        self.store = self._make_store(gateway, environ)
         self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
@@ -254,19 +267,22 @@ class Upkeep:
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
             self._office = office
+            self.store.keep_history(run.state)
+            office.watch(self._gateway)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
 
-    async def open_admin(self) -> None:
+    async def open_admin(self) -> bool:
+        """Whether to go on."""
         if self._office is None:
-            return
+            return True
         from mcpx.office import Room
 
         run = self._run
         room = Room(
             gateway=self._gateway,
-            store=self._store,
+            store=self.store,
             telemetry=self._telemetry,
             audience=self._dispatcher.audience,
             transport=run.transport,
@@ -274,8 +290,17 @@ class Upkeep:
             state=run.state,
             env=run.env,
         )
-        await self._office.open(room)
+        try:
+            await self._office.open(room)
+        except ImportError as error:  # somebody installed other versions of what it is made of
+            _say(
+                run,
+                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave --admin out.",
+                logging.ERROR,
+            )
+            return False
         _say(run, f"  Admin {self._office.login_url()}")
+        return True
 
     async def start(self) -> None:
         config = self._run.config
@@ -290,7 +315,7 @@ class Upkeep:
                 path,
                 {
                     "status": lambda _: self.status(),
-                    "reload": lambda _: self._store.asked(),
+                    "reload": lambda _: self.store.asked(),
                     **sign_ins.verbs,
                     **PendingCalls(self._gateway).verbs,
                     **pins,
@@ -300,12 +325,25 @@ class Upkeep:
             )
             await self._control.start()
         if self._run.reload is not None:
-            watcher = Watcher(
-                lambda: self._store.sources,
-                lambda: self._gateway.generation.config.global_.hot_reload_interval,
-                self._changed,
-            )
-            self._tasks.start(watcher.run())
+            self._watch()
+
+    def _watch(self) -> None:
+        watcher = Watcher(
+            lambda: self.store.sources,
+            lambda: self._gateway.generation.config.global_.hot_reload_interval,
+            self._changed,
+        )
+        self._tasks.start(watcher.run())
+
+    def _make_store(self, gateway: Gateway, environ: Mapping[str, str]) -> ConfigStore:
+        run, path = self._run, self._run.config.path
+        where = None if path is None else Where(path, environ, run.env)
+        fresh = None
+        if run.fresh is not None:
+            file, read = run.fresh
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read), self._watch)
+        read = None if run.reload is None else self._judging(run.reload)
+        return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
 
     async def _tell_login(self, request: Json) -> Json:
         if self._office is None:
@@ -318,6 +356,7 @@ class Upkeep:
     async def close(self) -> None:
         if self._office is not None:
             await self._office.close()
+        await self.store.close()
         if self._control is not None:
             await self._control.close()
         if self._following is not None:
@@ -338,20 +377,20 @@ class Upkeep:
         self._following.take_up(config)
 
     def reload_soon(self) -> None:
-        self._tasks.start(self._store.propose(by="SIGHUP"))
+        self._tasks.start(self.store.propose(by="SIGHUP"))
 
     async def _changed(self) -> None:
         if self._gateway.generation.config.global_.hot_reload:
-            await self._store.propose(by="the file changed")
+            await self.store.file_changed()
 
-    def _reading(self) -> Read | None:
+    def _judging(self, read: Read) -> Read:
         """What opens the tools to the network by accident is refused when it is read again too."""
-        read, run = self._run.reload, self._run
-        if read is None or (run.transport != "http" and run.admin is None):
+        run = self._run
+        if run.transport != "http" and run.admin is None:
             return read
 
-        def judged(text: str | None) -> Config:
-            config = read(text)
+        def judged(texts: Texts | None) -> Config:
+            config = read(texts)
             if run.transport == "http":
                 refuse_exposure(run.host, config)
             if run.admin is not None:
@@ -377,7 +416,7 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
-        told = {"ok": True, **about, **self._store.status(), **await self._gateway.describe()}
+        told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
 
 
@@ -434,11 +473,12 @@ async def _serve_http(
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
-    await upkeep.open_admin()
-    await stop.wait()
+    ready = await upkeep.open_admin()
+    if ready:
+        await stop.wait()
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
-    return 0
+    return 0 if ready else 1
 
 
 def _greet(run: Run, url: str) -> None:
@@ -507,6 +547,7 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _say(run: Run, line: str, level: int = logging.INFO) -> None:
     """To whoever started it, whatever is logged."""
     if run.config.global_.log_format == "json":
-        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line,), None))
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line.strip(),), None))
+    with contextlib.suppress(OSError):  # a client that reads no stderr may have closed it
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -18,6 +18,7 @@ from mcpx.core.store import ConfigStore
 from mcpx.model.call import Json
 
 if TYPE_CHECKING:
+    from mcpx.admin.chronicle import Chronicle
     from mcpx.admin.desk import Desk
     from mcpx.front.audience import Audience
     from mcpx.telemetry.telemetry import Telemetry
@@ -54,6 +55,7 @@ class Office:
     def __init__(self, place: AdminPlace, config: Config) -> None:
         from mcpx.admin.server import AdminServer
 
+        self._chronicle: Chronicle | None = None
         self._config = config
         self._server = AdminServer(place.host, place.port, place.token, config)
         self._place = place
@@ -67,9 +69,15 @@ class Office:
             return _why(error, self._place)
         return None
 
+    def watch(self, gateway: Gateway) -> None:
+        """From before its servers start: what they print then says why they do not."""
+        from mcpx.admin.chronicle import Chronicle
+
+        self._chronicle = Chronicle(gateway)
+
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
-        await self._server.start(lambda: _desk(room, self._config, self._server.url))
+        await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
         self._open = True
 
@@ -89,10 +97,11 @@ class Office:
         await self._server.close()
 
 
-def _desk(room: Room, config: Config, admin_url: str) -> "Desk":
+def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | None") -> "Desk":
     from mcpx.admin.desk import About, Desk
     from mcpx.clients.programs import programs
     from mcpx.front.identity.store import TokenStore
+    from mcpx.imports import offered
 
     def about() -> About:
         return About(
@@ -118,6 +127,8 @@ def _desk(room: Room, config: Config, admin_url: str) -> "Desk":
         audience=room.audience,
         programs=programs,
         tokens=None if room.state is None else TokenStore(room.state),
+        imports={"openapi": offered.openapi, "curl": offered.curl},
+        watched=chronicle,
     )
 
 

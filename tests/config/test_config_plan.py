@@ -100,7 +100,7 @@ def test_servers_that_come_go_or_are_switched_start_and_stop() -> None:
 
 
 def test_a_server_under_another_name_is_another_server() -> None:
-    assert plan(config(A), config(replace(A, name="z"))) == Plan(started=("z",), stopped=("a",))
+    assert plan(config(A), config(replace(A, name="z"))) == Plan(started=("z",), stopped=("a",), renamed=(("a", "z"),))
 
 
 def test_a_server_whose_auth_config_changed_is_restarted() -> None:

@@ -6,13 +6,17 @@ nor `telemetry` nor `imports`, it names what it needs of them (the protocols bel
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from starlette.requests import Request
 
+from mcpx.admin.chronicle import Chronicle
+from mcpx.admin.trials import Trials
 from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
 from mcpx.core.gateway import Gateway
+from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore
 from mcpx.model.call import Json
 
@@ -73,7 +77,7 @@ class About:
     """Where this API is found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Desk:
     gateway: Gateway
     store: ConfigStore
@@ -89,6 +93,22 @@ class Desk:
     """None where nothing may be written."""
     imports: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """What makes configuration of something else, by its kind."""
+
+    watched: Chronicle | None = None
+    """What happened to servers, by whoever was there before they started."""
+
+    @cached_property
+    def chronicle(self) -> Chronicle:
+        """What happened to each server, as far back as somebody was there to see it."""
+        return self.watched or Chronicle(self.gateway)
+
+    @cached_property
+    def sign_ins(self) -> SignIns:
+        return SignIns(self.gateway)
+
+    @cached_property
+    def trials(self) -> Trials:
+        return Trials(self.gateway)
 
 
 def the_desk(request: Request) -> Desk:

@@ -10,13 +10,13 @@ import base64
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, time
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote_plus, urlencode
 
 from mcpx.auth.credentials import Credentials, Proof, Purpose, Refusal
 from mcpx.auth.once import LONGEST_PAUSE, Failed, Once
-from mcpx.model.call import as_object
+from mcpx.model.call import Json, as_object
 from mcpx.model.errors import Unproved
 from mcpx.model.kinds import Mistake, NonEmpty
 from mcpx.wire import codec
@@ -130,6 +130,12 @@ class ClientCredentials:
 
     async def close(self) -> None:
         await self._renewal.close()
+
+    def describe(self) -> Json:
+        """Whether there is a token, until when, and what is wrong: nothing secret."""
+        token = self._token
+        ends = None if token is None or token.end == math.inf else time() + token.end - monotonic()
+        return {"signed_in": token is not None, "expires": ends, "problem": self._renewal.problem}
 
     # Fetching ------------------------------------------------------------------------------------------------
 

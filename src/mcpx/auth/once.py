@@ -53,6 +53,11 @@ class Once(Generic[T]):
         """Neither under way nor in a pause after a failure."""
         return self._run is None and monotonic() >= self._until
 
+    @property
+    def problem(self) -> str | None:
+        """Why it failed the last time; None: it did not."""
+        return None if self._failure is None else self._failure.reason
+
     def begin(self) -> None:
         """Without waiting for it; to be asked when `at_rest`."""
         self._started().waiting += 1  # nobody's leaving ends it

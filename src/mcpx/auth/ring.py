@@ -66,6 +66,10 @@ class Ring:
             self._owners[kept[1]] = owner
         return kept[1]
 
+    def known(self, name: str) -> list[Credentials]:
+        """What was made of the auth config of this name so far."""
+        return [credentials for (of, _), (_, credentials) in self._kept.items() if of == name]
+
     def own(self, server: str, url: str) -> Credentials | None:
         """Of a server that wants somebody to sign in, and has no auth config; None: this mcpx cannot."""
         part = AUTHS.get("oauth")

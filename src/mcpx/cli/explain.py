@@ -10,14 +10,13 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from mcpx.catalog.catalog import Catalog
-from mcpx.catalog.naming import public_name
 from mcpx.cli.serve import unknown_profile
 from mcpx.cli.servers import plain
 from mcpx.config import Config
+from mcpx.core.explaining import Several, assumed, found, near, outside
 from mcpx.model.errors import ConfigError
 from mcpx.model.offer import Offer
 from mcpx.policy.state import PolicyState
@@ -27,9 +26,6 @@ NOT_ALLOWED = 6
 """Exit code: it is hidden or refused."""
 EVERYTHING = "-"
 """In the place of a profile: without one."""
-NAMED = 5
-ANONYMOUS = "anonymous"
-"""Who calls where nobody has to say who they are."""
 
 
 def explain(
@@ -45,7 +41,7 @@ def explain(
     if offer is None:
         catalog, down = asyncio.run(_look(config, environ, state))
         offer = _found(catalog, tool)
-        if offer is None and (offer := _assumed(config, tool)) is not None:
+        if offer is None and (offer := assumed(config, tool)) is not None:
             if offer.server not in down:
                 raise ConfigError([f"error: server {offer.server!r} offers no tool {plain(offer.name)!r}"])
             note = (
@@ -54,7 +50,7 @@ def explain(
         if offer is None:
             raise ConfigError([f"error: {_unknown(catalog, tool)}"])
     verdict = warden.explain(through, principal, offer)
-    outside = _outside(config, state, through, principal)
+    barred = _outside(config, state, through, principal)
     if as_json:
         told = {
             "profile": through,
@@ -66,34 +62,24 @@ def explain(
             "effect": verdict.effect,
             "because": verdict.because,
             **({"note": note} if note else {}),
-            **({"outside": outside} if outside else {}),
+            **({"outside": barred} if barred else {}),
         }
         sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     else:
-        _print(offer, through, principal, verdict, [note, outside])
-    return 0 if verdict.seen and verdict.effect != "deny" and not outside else NOT_ALLOWED
+        _print(offer, through, principal, verdict, [note, barred])
+    return 0 if verdict.seen and verdict.effect != "deny" and not barred else NOT_ALLOWED
 
 
 def _outside(config: Config, state: Path, profile: str | None, principal: str) -> str:
     """Why somebody does not come there at all over HTTP, as far as tokens tell."""
-    auth = config.server.auth
-    if principal == ANONYMOUS or auth is None or auth.type != "bearer":
-        return ""
-    from mcpx.front.identity.doors import Doors
     from mcpx.front.identity.store import TokenStore, Unreadable
 
     try:
-        bound = {token.name: token.profile for token in TokenStore(state).read()}
+        made = {token.name: token.profile for token in TokenStore(state).read()}
     except (Unreadable, OSError):
-        bound = {}
-    bound |= {token.name: token.profile for token in auth.tokens}
-    if principal not in bound:
-        return f"but there is no token {principal!r}"
-    theirs = Doors(config.profiles).of_token(principal, bound[principal])
-    if theirs and profile not in theirs:
-        return f"but token {principal!r} never comes there: it has {', '.join(theirs)}, the first of them at /mcp"
-    named = next((each for each in config.profiles if each.name == profile and each.tokens is not None), None)
-    return f"but token {principal!r} never comes there: the profile has other tokens" if named and not theirs else ""
+        made = {}
+    told = outside(config, made, profile, principal)
+    return f"but {told}" if told else ""
 
 
 def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, notes: list[str]) -> None:
@@ -107,19 +93,9 @@ def _print(offer: Offer, profile: str | None, principal: str, verdict: Verdict, 
 
 def _by_config(config: Config, warden: Warden, profile: str | None, tool: str) -> Offer | None:
     """Of which nothing more need be known: its server is not seen."""
-    offer = _assumed(config, tool)
+    offer = assumed(config, tool)
     through = None if profile is None else warden.sights.through(profile)
     return offer if offer is not None and through is not None and not through.server(offer.server) else None
-
-
-def _assumed(config: Config, tool: str) -> Offer | None:
-    """The tool that `server.tool` says, if there is such a server; both may hold dots."""
-    found = [s for s in config.mcp_servers if tool.startswith(f"{s.name}.") and len(tool) > len(s.name) + 1]
-    if not found:
-        return None
-    server = max(found, key=lambda each: len(each.name))
-    name = tool[len(server.name) + 1 :]
-    return Offer("tools", server.name, name, public_name(server.name, name, server.prefix, config.naming), {})
 
 
 async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tuple[Catalog, dict[str, str]]:
@@ -147,18 +123,12 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path) -> tupl
 
 
 def _found(catalog: Catalog, tool: str) -> Offer | None:
-    for offer in catalog.offers["tools"]:
-        if tool in (offer.public, f"{offer.server}.{offer.name}"):
-            return offer
-    alike = catalog.tools_named(tool)
-    if len(alike) > 1:
-        names = " or ".join(f"{each.server}.{plain(each.name)}" for each in alike[:NAMED])
-        raise ConfigError([f"error: several servers have a tool {tool!r}; say {names}"])
-    return alike[0] if alike else None
+    try:
+        return found(catalog, tool)
+    except Several as problem:
+        raise ConfigError([f"error: {problem}"]) from None
 
 
 def _unknown(catalog: Catalog, tool: str) -> str:
-    names = [name for each in catalog.offers["tools"] for name in (each.public, f"{each.server}.{each.name}")]
-    near = get_close_matches(tool, names, 1, 0.5)
-    hint = f"; did you mean {plain(near[0])!r}?" if near else ""
-    return f"no server offers a tool {tool!r}{hint}"
+    meant = near(catalog, tool)
+    return f"no server offers a tool {tool!r}{'' if meant is None else f'; did you mean {meant!r}?'}"

@@ -14,7 +14,10 @@ from urllib.parse import quote
 from mcpx import __version__, app
 from mcpx.cli.main import LEVELS
 from mcpx.config import Config, is_loopback, load, without_itself
+from mcpx.config.load import Texts
+from mcpx.config.locate import own_file
 from mcpx.config.problems import nearest
+from mcpx.core.store import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
 from mcpx.processes.environment import running_inside
@@ -30,19 +33,23 @@ def serve(
     by_stdio = _by_stdio(options, environ)
     profile = options.profile or environ.get("MCPX_PROFILE") or None
 
-    def read(text: str | None = None) -> Config:
-        if path is None:
-            from mcpx import demo
+    def reading(path: Path | None) -> Read:
+        def read(texts: Texts | None = None) -> Config:
+            if path is None:
+                from mcpx import demo
 
-            config = demo.config()
-        else:
-            config = load(path, environ, env, strict=strict, text=text)
-        if not by_stdio:
-            config = without_itself(config, *(listens or address(options, environ, config)))
-        return config if mode is None else replace(config, mode=mode)
+                config = demo.config()
+            else:
+                config = load(path, environ, env, strict=strict, texts=texts)
+            if not by_stdio:
+                config = without_itself(config, *(listens or address(options, environ, config)))
+            return config if mode is None else replace(config, mode=mode)
+
+        return read
 
     listens: tuple[str, int] | None = None
-    config = read()
+    read = reading(path)
+    config = read(None)
     if profile is not None:
         _refuse_profile(profile, by_stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
@@ -54,6 +61,7 @@ def serve(
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
+    admin = _admin(options, environ, config)
     run = app.Run(
         config=config,
         transport="stdio" if by_stdio else "http",
@@ -63,10 +71,11 @@ def serve(
         log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
+        fresh=(own_file(environ), reading(own_file(environ))) if path is None and admin is not None else None,
         env=env,
         profile=profile,
         itself=itself,
-        admin=_admin(options, environ, config),
+        admin=admin,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)

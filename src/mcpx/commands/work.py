@@ -1,7 +1,7 @@
 """A command at work: what it is given, and what it gives back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcpx.auth.credentials import Credentials
@@ -34,6 +34,29 @@ class Bench:
     """What `auth` refers to."""
     script_paths: tuple[str, ...] = ()
     """Folders that scripts may stand in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """What one call would send or run, for people: what is known to be secret is masked."""
+
+    method: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    body: str | None = field(default=None, repr=False)
+    """What is sent, or goes to standard input; None: nothing."""
+    argv: tuple[str, ...] | None = field(default=None, repr=False)
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Beside the small one that every process gets."""
+
+
+class Resolves(Protocol):
+    """Work that can tell what a call would do, without doing it."""
+
+    def resolved(self, arguments: Mapping[str, Any], mask: str) -> Resolved:
+        """`mask` stands where secrets would. Raises `CommandFailed`."""
+        ...
 
 
 class Work(Protocol):

@@ -256,19 +256,19 @@ class _Checks:
             self._findings.add(problem.what, path, hint=problem.hint or hint)
 
     def _origin(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         if text is not None and Origin.parse(text) is None:
             hint = "http:// or https://, a name, a port where it is not the usual one: https://app.example:8443"
             self._findings.add("not the origin of a web page", path, hint=hint)
 
     def _host_name(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         if text is not None and not re.fullmatch(_HOST_NAME, text):
             hint = "a name or address without scheme, port or path; '*.' before a name stands for all below it"
             self._findings.add("not the name of a host", path, hint=hint)
 
     def _network(self, value: Any, path: KeyPath) -> None:
-        text = _text(value)
+        text = _spelled(value)
         try:
             if text is not None:
                 ip_network(text.strip(), strict=False)
@@ -370,6 +370,11 @@ def _is_private(host: str) -> bool:
         return not is_public(ip_address(host))
     except ValueError:
         return host == "localhost"
+
+
+def _spelled(value: Any) -> str | None:
+    """An item of a list of texts, where a number or a boolean is taken as text, too."""
+    return str(value) if isinstance(value, bool | int | float) else _text(value)
 
 
 def _text(value: Any) -> str | None:

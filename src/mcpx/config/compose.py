@@ -43,7 +43,7 @@ def compose(text: str, findings: Findings, most: int = MAX_NODES, deepest: int =
         findings.add(f"the character U+{ord(odd[0]):04X} is not allowed", place=place)
         raise GaveUpError
     try:
-        return _Composer(text, findings, most, deepest).document()
+        return Composer(text, findings, most, deepest).document()
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be read"
         marks = [error.problem_mark, error.context_mark]
@@ -56,7 +56,7 @@ def compose(text: str, findings: Findings, most: int = MAX_NODES, deepest: int =
         raise GaveUpError from None
 
 
-class _Composer:
+class Composer:
     def __init__(self, text: str, findings: Findings, most: int, deepest: int) -> None:
         self._loader = _Loader(text)
         self._most, self._deepest = most, deepest

@@ -6,19 +6,19 @@ moment. Nothing is written, started or connected.
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from mcpx.config.checks import check, secret_warnings
 from mcpx.config.dialects import CLIENT_DIALECTS, Reading, Translation, detect, translate
 from mcpx.config.environment import Environment, client_words, expand, peek, workspace_of
-from mcpx.config.files import find_files
+from mcpx.config.files import Files, find_files
 from mcpx.config.fill_in import fill_in
 from mcpx.config.itself import without_runs_of
 from mcpx.config.merge import join, lay
 from mcpx.config.nodes import MAX_NODES
-from mcpx.config.problems import Findings, GaveUpError, Refused, tell
+from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
 from mcpx.config.schema import Config, Dialect
 from mcpx.config.secrets import secrets_in
 from mcpx.config.source import MAX_BYTES, Source
@@ -28,42 +28,65 @@ from mcpx.config.validate import build
 
 Written = tuple[Source, Tree]
 """A file and what it says."""
+Texts = Mapping[Path, str]
+"""By absolute path: what files are taken to say."""
+
+
+@dataclass(slots=True)
+class Layers:
+    """A configuration as its files say it, before any reference is looked up."""
+
+    files: Files
+    written: list[Written]
+    whole: Translation
+    environment: Environment
+    folder: Path
+    workspace: Path
+    """What the working folders of servers are relative to; a client's file may lie one below it."""
+    renamed: dict[str, str]
+    warnings: list[str]
 
 
 def load(
-    path: Path, environ: Mapping[str, str], env: str | None = None, *, strict: bool = False, text: str | None = None
+    path: Path,
+    environ: Mapping[str, str],
+    env: str | None = None,
+    *,
+    strict: bool = False,
+    texts: Texts | None = None,
 ) -> Config:
     """The file, or the files of a folder, under the overlays of an environment: `env`, or else `MCPX_ENV` (CFG-7).
     `strict`: a variable that is not set is a mistake everywhere, instead of switching one server off (CFG-3).
-    `text`: what the file is taken to say, instead of what stands in it."""
+    `texts`: what files are taken to say, instead of what stands in them."""
     findings = Findings(Source(path).trace)
     looked_for: list[Path] = []
     config = None
     try:
-        config = _load(path, environ, env or environ.get("MCPX_ENV"), findings, looked_for, strict, text)
+        config = _load(path, environ, env, findings, looked_for, strict, texts or {})
     except GaveUpError:
         pass
     sources = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in looked_for))
     if config is None or findings:
-        raise Refused(tell(findings), sources)
+        raise Refused(tell(findings), sources, explain(findings))
     return replace(config, sources=sources)
 
 
-def _load(
+def read_layers(
     path: Path,
     environ: Mapping[str, str],
     env: str | None,
     findings: Findings,
     looked_for: list[Path],
-    strict: bool,
-    text: str | None,
-) -> Config | None:
+    texts: Texts,
+) -> Layers:
+    """The files put together. Raises `GaveUpError`."""
+    env = env or environ.get("MCPX_ENV")
     looked_for.append(path)
     files = find_files(path, env, findings)
     looked_for += files.looked_for
     gave_up = bool(findings)
     chosen = [*files.base, *files.overlays]
-    written = _parse([Source(file, text if file == path else None) for file in chosen], findings)
+    written = _parse([Source(file, texts.get(Path(os.path.abspath(file)))) for file in chosen], findings)
     if gave_up or len(written) < len(chosen):
         raise GaveUpError
     warnings = files.warnings + [line for source, tree in written for line in secret_warnings(tree, source.path)]
@@ -88,10 +111,25 @@ def _load(
     whole = layer(written[: len(files.base)])
     if files.overlays:
         whole = lay(layer(written[len(files.base) :], whole.dialect), whole)
+    return Layers(files, written, whole, environment, folder, workspace, renamed, warnings)
+
+
+def _load(
+    path: Path,
+    environ: Mapping[str, str],
+    env: str | None,
+    findings: Findings,
+    looked_for: list[Path],
+    strict: bool,
+    texts: Texts,
+) -> Config | None:
+    layers = read_layers(path, environ, env, findings, looked_for, texts)
+    whole, environment, warnings = layers.whole, layers.environment, layers.warnings
+    where = Path(os.path.abspath(path))
     told = findings.through(whole.origins.trace)
     whole.tree, off = expand(whole.tree, environment, told, strict=strict)
     warnings += unapplied(whole.tree)
-    tree = fill_in(whole, folder, workspace)
+    tree = fill_in(whole, layers.folder, layers.workspace)
     warnings += check(tree, told, environ)
     config = build(Config, tree, told, whole.origins.literal)
     if config is None:
@@ -99,10 +137,10 @@ def _load(
     servers = [replace(s, switched_off=off.get(("mcp_servers", index))) for index, s in enumerate(config.mcp_servers)]
     commands = [replace(c, switched_off=off.get(("commands", index))) for index, c in enumerate(config.commands)]
     config = replace(config, dialect=whole.dialect, path=where, mcp_servers=tuple(servers), commands=tuple(commands))
-    config = without_runs_of(where, config, environ, renamed)
+    config = without_runs_of(where, config, environ, layers.renamed)
     for server in config.mcp_servers:
-        if server.name in renamed:
-            warnings.append(f"server {renamed[server.name]!r} is called {server.name!r} here: its own name is reserved")
+        if (own := layers.renamed.get(server.name)) is not None:
+            warnings.append(f"server {own!r} is called {server.name!r} here: its own name is reserved")
     if config.guarded or config.server.auth is not None or config.server.trusted_proxies:
         from mcpx.config.guard_checks import odd  # only a file that guards something pays for it
 

@@ -30,9 +30,14 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
     for name in WORKING_FOLDER_NAMES:
         if _is_ours(cwd / name):
             return cwd / name
-    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    path = Path(folder, "mcpx", "config.yaml")
+    path = own_file(environ)
     return path if os.path.isfile(path) else None
+
+
+def own_file(environ: Mapping[str, str]) -> Path:
+    """The user's own, looked at last."""
+    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(os.path.abspath(Path(folder, "mcpx", "config.yaml")))
 
 
 def _is_ours(path: Path) -> bool:

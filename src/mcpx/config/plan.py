@@ -5,7 +5,7 @@ nothing to do. Not done here: doing it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from mcpx.config.schema import Config, Server
@@ -47,6 +47,8 @@ class Plan:
     """What else changed and can be taken up now."""
     needs_restart: tuple[str, ...] = ()
     """What else changed and only a new process takes up."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Of those that stop and start: which only change their name, and to what."""
 
     @property
     def empty(self) -> bool:
@@ -79,13 +81,27 @@ def plan(old: Config, new: Config) -> Plan:
         commands=tuple(_changed_commands(old, new)),
         settings=tuple(key for key in settings if not _is_fixed(key)),
         needs_restart=tuple(key for key in settings if _is_fixed(key)),
+        renamed=tuple(_renamed(before, after)),
     )
 
 
-def _running(config: Config) -> dict[str, tuple[Server, AuthConfig | None]]:
+Running = dict[str, tuple[Server, AuthConfig | None]]
+
+
+def _running(config: Config) -> Running:
     """The servers that run under a configuration, each with what its `auth` refers to."""
     auths = {auth.name: auth for auth in config.auth_configs}
     return {server.name: (server, auths.get(server.auth or "")) for server in config.mcp_servers if server.enabled}
+
+
+def _renamed(before: Running, after: Running) -> Iterator[tuple[str, str]]:
+    coming = {name: (replace(server, name=""), auth) for name, (server, auth) in after.items() if name not in before}
+    for name, (server, auth) in before.items():
+        if name not in after:
+            new = next((other for other, its in coming.items() if its == (replace(server, name=""), auth)), None)
+            if new is not None:
+                del coming[new]
+                yield name, new
 
 
 def _changes(old: tuple[Server, AuthConfig | None], new: tuple[Server, AuthConfig | None]) -> set[str]:

@@ -77,10 +77,25 @@ class GaveUpError(Exception):
 class Refused(ConfigError):
     """A configuration that was not taken."""
 
-    def __init__(self, problems: list[str], sources: Iterable[Path] = ()) -> None:
+    def __init__(self, problems: list[str], sources: Iterable[Path] = (), told: Iterable["Told"] = ()) -> None:
         super().__init__(problems)
         self.sources = tuple(sources)
         """Files and folders that were read or looked for: a change there may mend it."""
+        self.told = tuple(told)
+        """The same problems in their parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One mistake in its parts, for whoever shows it beside the text."""
+
+    message: str
+    hint: str = ""
+    path: str = ""
+    file: str = ""
+    line: int | None = None
+    column: int | None = None
+    length: int = 1
 
 
 class Findings:
@@ -157,14 +172,29 @@ def may_be_secret(path: KeyPath) -> bool:
 
 def tell(findings: Findings) -> list[str]:
     """Everything found, ready to print; the last line counts."""
-    told = [(finding.place or finding.file.place(finding.path, finding.at), finding) for finding in findings]
-    told.sort(key=lambda pair: (pair[1].file.name, *((pair[0].line, pair[0].column) if pair[0] else (0, 0))))
+    told = _in_order(findings)
     problems = [_tell(finding, place) for place, finding in told]
     count = len(problems)
     files = ", ".join(dict.fromkeys(finding.file.name for _, finding in told))
     more = "; there may be more" if count >= MAX_FINDINGS else ""
     problems[-1] += f"\n\n{count} error{'s' * (count != 1)} in {files}{more}."
     return problems
+
+
+def _in_order(findings: Findings) -> list[tuple[Place | None, Finding]]:
+    told = [(finding.place or finding.file.place(finding.path, finding.at), finding) for finding in findings]
+    told.sort(key=lambda pair: (pair[1].file.name, *((pair[0].line, pair[0].column) if pair[0] else (0, 0))))
+    return told
+
+
+def explain(findings: Findings) -> list[Told]:
+    """Everything found, in its parts and in the order of `tell`."""
+    return [_explain(finding, place) for place, finding in _in_order(findings)]
+
+
+def _explain(finding: Finding, place: Place | None) -> Told:
+    at = (place.line, place.column, max(1, place.length)) if place else (None, None, 1)
+    return Told(_visible(finding.message), _hint(finding), _visible(spell(finding.path)), finding.file.name, *at)
 
 
 def brief(finding: Finding) -> str:
@@ -175,10 +205,7 @@ def brief(finding: Finding) -> str:
 
 def _tell(finding: Finding, place: Place | None) -> str:
     head = f"error: {_visible(finding.message)}"
-    hint = finding.hint
-    if finding.rival:
-        file, path = finding.rival
-        hint += f"; the other stands at {_position(file, file.place(path, 'value'))}"
+    hint = _hint(finding)
     field = f"  ({_visible(spell(finding.path))})" if finding.path else ""
     line = _source_line(finding, place)
     gutter = (len(str(place.line)) if place and line else 1) + 1
@@ -191,6 +218,13 @@ def _tell(finding: Finding, place: Place | None) -> str:
     elif hint:
         told.append(f"{' ' * (gutter + 1)}= {hint}")
     return "\n".join(told)
+
+
+def _hint(finding: Finding) -> str:
+    if not finding.rival:
+        return finding.hint
+    file, path = finding.rival
+    return f"{finding.hint}; the other stands at {_position(file, file.place(path, 'value'))}"
 
 
 def _position(file: Text, place: Place | None) -> str:

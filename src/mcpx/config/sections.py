@@ -162,7 +162,9 @@ class Traces:
     """Of the collector, OTLP over HTTP: `http://localhost:4318`; `/v1/traces` is added where it is missing."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Sent along, for collectors that want a key."""
-    sample: Annotated[float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1")] = 1.0
+    sample: Annotated[
+        float, Rule(lambda share: 0 <= share <= 1, "must be between 0 and 1", {"minimum": 0, "maximum": 1})
+    ] = 1.0
     """Share of the calls that are traced when the client does not say."""
 
 

@@ -67,6 +67,11 @@ class Source:
         return self, path
 
     @property
+    def is_given(self) -> bool:
+        """Whether it is taken to say something, whatever stands in it."""
+        return self._given is not None
+
+    @property
     def size(self) -> int:
         """Of the file as it is now; nothing when that cannot be told."""
         if self._given is not None:
@@ -96,6 +101,11 @@ class Source:
             raise GaveUpError
         return table
 
+    @property
+    def tree(self) -> Tree:
+        """What was parsed, anew each time: others work into theirs."""
+        return as_map(values_of(self._root)) or {}
+
     def line(self, number: int) -> str:
         """One line, counted from 1; nothing beyond the last."""
         return self._lines[number - 1] if number <= len(self._lines) else ""
@@ -116,18 +126,41 @@ class Source:
     def _lines(self) -> list[str]:
         return re.split(_LINE_BREAK, self.text)
 
-    def _read(self, findings: Findings) -> Node | None:
+    @property
+    def form(self) -> Literal["yaml", "json", "toml"]:
+        """How it is written."""
         suffix = self.path.suffix.lower()
         if self.is_toml:
+            return "toml"
+        if suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and self.text.lstrip()[:1] in ("{", "/")):
+            return "json"
+        return "yaml"
+
+    def _read(self, findings: Findings) -> Node | None:
+        if self.form == "toml":
             from mcpx.config.toml_reader import read_toml
 
             return read_toml(self.text, findings)
-        if suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and self.text.lstrip()[0] in "{/"):
-            starts = [0, *(found.end() for found in re.finditer(_LINE_BREAK, self.text))]
-            return read_json(self.text, starts, findings)
-        from mcpx.config.compose import compose
+        return _read_text(self.text, self.form, findings)
 
-        return compose(self.text, findings)
+
+def _read_text(text: str, form: str, findings: Findings) -> Node | None:
+    if form == "json":
+        starts = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
+        return read_json(text, starts, findings)
+    from mcpx.config.compose import compose
+
+    return compose(text, findings)
+
+
+def tree_of(text: str, form: Literal["yaml", "json"]) -> Tree | None:
+    """What a text says; None where it cannot be read without a finding."""
+    findings = Findings(Source(Path()).trace)
+    try:
+        tree = as_map(values_of(_read_text(text, form, findings)))
+    except GaveUpError:
+        return None
+    return None if findings else tree
 
 
 def _shown(path: Path) -> str:

@@ -64,7 +64,7 @@ class Watcher:
                 log.exception("a changed configuration could not be taken up")
 
     def _look(self) -> dict[Path, Print]:
-        return {path: _print(path) for path in self._sources()}
+        return {path: print_of(path) for path in self._sources()}
 
     def _differs(self, now: dict[Path, Print]) -> bool:
         return any(
@@ -81,7 +81,7 @@ class Watcher:
         return now
 
 
-def _print(path: Path) -> Print:
+def print_of(path: Path) -> Print:
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # not there, not reachable, or not a possible name

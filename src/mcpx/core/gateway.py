@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mcpx.policy.sight import Sight
     from mcpx.policy.state import PolicyState
     from mcpx.policy.warden import Warden
+    from mcpx.processes.stderrlog import Overhear
     from mcpx.upstreams.admission import Admission
     from mcpx.wire.fetch import Fetcher
 
@@ -92,6 +93,8 @@ class Gateway:
         self.bus = Bus()
         self.refused: Counter[str] = Counter()
         """What was refused at the door, by limit."""
+        self.overhear: Callable[[str], Overhear | None] = lambda server: None
+        """Who hears what processes of a server write to standard error; set by whoever looks after servers."""
         self.relay = Relay(self.bus, self)
         self._tasks = Tasks("gateway")
         self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
@@ -106,6 +109,7 @@ class Gateway:
             itself,
             redact=self.redactor.redact,
             admission=self._admission,
+            overhear=lambda server: self.overhear(server),
             may_ask=lambda server, caller: self._may_speak(server) and self.knows(caller, server),
             apart=lambda: self.generation.config.tells_apart,
         )
@@ -253,6 +257,10 @@ class Gateway:
 
         return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed, self.redactor)
 
+    def credentials(self, auth_config: str) -> "list[Credentials]":
+        """What is at work of an auth config; nothing before somebody has needed it."""
+        return self.ring.known(auth_config) if "ring" in vars(self) else []
+
     def _credentials_changed(self, credentials: "Credentials") -> None:
         for upstream in self._all():
             if upstream.signing is not None and upstream.signing.inner is credentials:
@@ -289,8 +297,12 @@ class Gateway:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
                         upstream.inherit(replaced)
                     upstream.start(self._solo)
-                # Not `settled`: with a snapshot or after a failed start the old process must not go yet.
-                coming = [u.came for u in fresh if u.server.enabled and not u.server.lazy]
+                # With a snapshot or after a failed start an old process must not go yet; a new server keeps nobody.
+                coming = [
+                    u.came if u.name in before.upstreams else u.settled
+                    for u in fresh
+                    if u.server.enabled and not u.server.lazy
+                ]
                 await all_set(coming, PUBLISH_AFTER)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:
@@ -329,6 +341,24 @@ class Gateway:
             await self._keep_credentials()
             self._watch_pins()
             return plan
+
+    def beside(self, config: Config) -> "Gateway":
+        """Another one in the same surroundings, to see what a configuration would be like: it asks nobody to sign in,
+        keeps nothing, and is the caller's to close."""
+        return Gateway(config, self._environ, self._state, itself=self.itself, looks=True)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What it was started with."""
+        return self._environ
+
+    async def reconnect(self, name: str) -> bool:
+        """Connect a server anew; False: there is none of that name. Not while a configuration is being taken up."""
+        async with self._applying:
+            upstream = self.generation.upstreams.get(name)
+            if upstream is not None:
+                await upstream.reconnect()
+            return upstream is not None
 
     def _watch_pins(self) -> None:
         if self._started and "pinning" in vars(self):

@@ -16,7 +16,7 @@ from mcpx.auth import Auth
 from mcpx.auth.credentials import Credentials
 from mcpx.auth.ring import Ring
 from mcpx.commands.parameters import with_defaults
-from mcpx.commands.work import Bench, CommandFailed, Progress, Work
+from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved, Resolves, Work
 from mcpx.config import Command, Config
 from mcpx.model.call import Call, Caller, Json, as_object
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, NotFound, RpcError
@@ -69,15 +69,7 @@ class Tool:
 
     @property
     def definition(self) -> Json:
-        annotations = {"readOnlyHint": True} if self.command.changes_nothing else {}
-        if self.command.read_only is False:
-            annotations = {"readOnlyHint": False}
-        return {
-            "name": self.command.name,
-            "description": self.command.description,
-            "inputSchema": self.schema,
-            **({"annotations": annotations} if annotations else {}),
-        }
+        return definition_of(self.command)
 
     def _at_work(self) -> Work:
         if self._work is None:
@@ -118,6 +110,17 @@ class Tool:
             if not self._running:
                 self._rest.set()
 
+    def resolved(self, arguments: object, mask: str) -> Resolved | None:
+        """What a call would send or run, and nothing of it done; None: this kind of command cannot tell. Raises
+        `CommandFailed`."""
+        checked = self._means.checker().check(self.schema, arguments, mend=False)
+        if checked.problems:
+            raise CommandFailed("; ".join(checked.problems))
+        work = self._at_work()
+        if not hasattr(work, "resolved"):
+            return None
+        return cast(Resolves, work).resolved(with_defaults(self.schema, checked.arguments), mask)
+
     async def drain(self, grace: float) -> None:
         """Let what runs finish, for so many seconds, then close."""
         try:
@@ -136,6 +139,19 @@ class Tool:
                 await work.close()
         except Exception:
             log.exception("[%s] the command could not be closed", self.command.name)  # all others must be
+
+
+def definition_of(command: Command) -> Json:
+    """As clients get it listed."""
+    annotations = {"readOnlyHint": True} if command.changes_nothing else {}
+    if command.read_only is False:
+        annotations = {"readOnlyHint": False}
+    return {
+        "name": command.name,
+        "description": command.description,
+        "inputSchema": command.schema,
+        **({"annotations": annotations} if annotations else {}),
+    }
 
 
 class LocalCommands:
@@ -238,4 +254,4 @@ def _progress(call: Call, params: Json) -> Progress | None:
     return tell
 
 
-__all__ = ["COMMANDS", "LocalCommands", "Means", "Tool", "failure"]
+__all__ = ["COMMANDS", "LocalCommands", "Means", "Tool", "definition_of", "failure"]

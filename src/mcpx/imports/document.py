@@ -82,16 +82,22 @@ class Document:
 def read(source: str, environ: Mapping[str, str], *, allow_private: bool = False) -> Document:
     """A file, or an http or https address. Raises `ConfigError`."""
     if re.match(r"(?i)https?://", source):
-        text, url = asyncio.run(_fetched(source, environ, allow_private))
-        return Document(_parsed(text, Path("document")), url)
+        text, url = asyncio.run(fetched(source, environ, allow_private))
+        return document_of(text, Path("document"), url)
     try:
         text = read_text(Path(source), MAX_BYTES)
     except UnreadableError as error:
         raise ConfigError([f"error: {one_line(source)} {error}"]) from None
-    return Document(_parsed(text, Path(source)))
+    return document_of(text, Path(source))
 
 
-async def _fetched(url: str, environ: Mapping[str, str], allow_private: bool) -> tuple[str, str]:
+def document_of(text: str, path: Path, url: str | None = None) -> Document:
+    """`path`: what it is called. Raises `ConfigError`."""
+    return Document(_parsed(text, path), url)
+
+
+async def fetched(url: str, environ: Mapping[str, str], allow_private: bool) -> tuple[str, str]:
+    """The text at an address, and where it was in the end. Raises `ConfigError`."""
     from mcpx.wire.fetch import Fetch, Fetcher, FetchFailed
 
     try:

@@ -46,7 +46,7 @@ def to_yaml(tree: Json) -> str:
     import yaml
 
     return yaml.dump(
-        _escaped(tree), Dumper=_dumper(), allow_unicode=True, sort_keys=False, default_flow_style=False, width=10**9
+        unexpanded(tree), Dumper=_dumper(), allow_unicode=True, sort_keys=False, default_flow_style=False, width=10**9
     )
 
 
@@ -76,16 +76,16 @@ def to_file(path: Path, text: str, *, force: bool = False) -> None:
         raise ConfigError([f"error: {told} cannot be written: {reason}"]) from None
 
 
-def _escaped(value: Any) -> Any:
+def unexpanded(value: Any) -> Any:
     """The same, so that a loader reads every text as it is, and only references as references."""
     if isinstance(value, Reference):
         return str(value)
     if isinstance(value, str):
         return clean(value).replace("$", "$$")
     if is_object(value):
-        return {clean(key): _escaped(item) for key, item in value.items()}
+        return {clean(key): unexpanded(item) for key, item in value.items()}
     if is_array(value):
-        return [_escaped(item) for item in value]
+        return [unexpanded(item) for item in value]
     return value
 
 

@@ -172,6 +172,9 @@ class _Able(Family[Any]):
     def __init__(self, whole: Family[Any], attribute: str) -> None:
         self._whole, self._attribute = whole, attribute
 
+    def look_outside(self) -> "dict[str, EntryPoint]":
+        return self._whole.look_outside()
+
     def __getitem__(self, name: str) -> type[Any]:
         part = self._whole[name]
         if not hasattr(part, self._attribute):

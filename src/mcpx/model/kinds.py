@@ -4,7 +4,7 @@ Promised: declarations only; `config.validate` obeys them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 
@@ -14,6 +14,8 @@ class Rule:
 
     holds: Callable[[Any], bool]
     says: str
+    keywords: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    """The same in the words of JSON Schema, as far as they can say it; `${VAR}` must stay possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,18 @@ def _is_moment(text: str) -> bool:
     return True
 
 
-Seconds = Annotated[float, Rule(lambda number: number > 0, "must be more than 0")]
-Pause = Annotated[float, Rule(lambda number: number >= 0, "must not be less than 0")]
-Count = Annotated[int, Rule(lambda number: number >= 0, "must not be less than 0")]
-Size = Annotated[int, Rule(lambda number: number > 0, "must be more than 0")]
-Port = Annotated[int, Rule(lambda number: 0 <= number <= 65535, "must be a port, 0 to 65535")]
+_MORE_THAN_0 = Rule(lambda number: number > 0, "must be more than 0", {"exclusiveMinimum": 0})
+_NOT_LESS = Rule(lambda number: number >= 0, "must not be less than 0", {"minimum": 0})
+
+Seconds = Annotated[float, _MORE_THAN_0]
+Pause = Annotated[float, _NOT_LESS]
+Count = Annotated[int, _NOT_LESS]
+Size = Annotated[int, _MORE_THAN_0]
+Port = Annotated[
+    int, Rule(lambda number: 0 <= number <= 65535, "must be a port, 0 to 65535", {"minimum": 0, "maximum": 65535})
+]
 Moment = Annotated[str, Rule(_is_moment, "must be a date, or a date and time: 2027-01-31, 2027-01-31T12:00:00Z")]
-NonEmpty = Annotated[str, Rule(bool, "must not be empty")]
+NonEmpty = Annotated[str, Rule(bool, "must not be empty", {"minLength": 1})]
 AuthRef = Annotated[str, Inside("ref")]
 
 NOT_IN_FILE = {"in_file": False}

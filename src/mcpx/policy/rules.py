@@ -96,6 +96,7 @@ class Finding(NamedTuple):
     depends: bool
     """Whether it matches depends on the arguments of the call."""
     reason: str = ""
+    number: int = 0
 
     @property
     def line(self) -> str:
@@ -108,6 +109,8 @@ class Rule:
     """One rule, ready to be held against calls."""
 
     def __init__(self, index: int, rule: PolicyRule) -> None:
+        self.number = index
+        """By which people know it, from 1; 0: what counts where no rule matches."""
         self.label = f"rule {index}"
         self.effect: Effect = rule.effect
         self._allows = rule.effect == "allow"
@@ -255,7 +258,8 @@ class Rules:
             depends = why is None and bool(rule.conditions)
             if depends:
                 why = f"if the arguments match: {', '.join(rule.argument_names)}"
-            findings.append(Finding(rule.label, rule.effect, why is None or depends, why or "", depends, rule.reason))
+            matches = why is None or depends
+            findings.append(Finding(rule.label, rule.effect, matches, why or "", depends, rule.reason, rule.number))
             if why is None:
                 return findings
         last = self._ours if thing.server == OURS else self._default

@@ -49,6 +49,9 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+Redact = Callable[[str], str]
+Overhear = Callable[[bytes, Redact | None], None]
+"""Hears every line that is kept, raw, and how its secrets are taken out (`line_of`)."""
 Later = Callable[[float, Callable[[], None]], Timer]
 """Calls a function so many seconds later: `loop.call_later`."""
 
@@ -72,14 +75,16 @@ class StderrLog:
     def __init__(
         self,
         name: str,
-        redact: Callable[[str], str] | None = None,
+        redact: Redact | None = None,
         later: Later | None = None,
         allowance: Allowance | None = None,
+        overhear: Overhear | None = None,
     ) -> None:
         self.name = name
         self.total = 0
         """Lines that came so far."""
         self._redact = redact
+        self._overhear = overhear
         self._later = later
         self._timer: Timer | None = None
         self._allowance = allowance or Allowance()
@@ -145,6 +150,8 @@ class StderrLog:
         line = line[: LINE_BYTES + 1]
         self._lines.append(line)
         self._size += len(line)
+        if self._overhear is not None:
+            self._overhear(line, self._redact)
         while len(self._lines) > KEPT_LINES or self._size > KEPT_BYTES:
             self._size -= len(self._lines.popleft())
 
@@ -164,10 +171,15 @@ class StderrLog:
             self._left_out = 0
 
     def _readable(self, raw: bytes) -> str:
-        text = readable(raw[:LINE_BYTES]).rstrip()
-        if self._redact is not None:
-            text = self._redact(text)
-        return text + " …" if len(raw) > LINE_BYTES else text
+        return line_of(raw, self._redact)
+
+
+def line_of(raw: bytes, redact: Redact | None) -> str:
+    """A kept line as it may be shown."""
+    text = readable(raw[:LINE_BYTES]).rstrip()
+    if redact is not None:
+        text = redact(text)
+    return text + " …" if len(raw) > LINE_BYTES else text
 
 
 def readable(raw: bytes) -> str:

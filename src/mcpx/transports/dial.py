@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mcpx.model.errors import SERVER_DOWN, Unavailable
 from mcpx.processes.environment import running_inside
+from mcpx.processes.stderrlog import Overhear
 from mcpx.wire.address import BadAddress
 from mcpx.wire.era import ParamHeaders
 from mcpx.wire.http_client import Pool
@@ -45,6 +46,9 @@ class Dial:
     confide: Callable[[str], bool] = lambda words: False
     """Takes what a server said to nobody in particular, before it is told; whether it must not be told to clients. It
     may be about any of them."""
+
+    overhear: Overhear | None = None
+    """Hears every line a process writes to standard error; nobody does unless somebody looks after servers."""
 
     def quoting(self, words: str, said: str) -> str:
         """What to put behind a complaint: `said`, which has these words in it, or where they are to be found."""

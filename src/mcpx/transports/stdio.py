@@ -66,7 +66,11 @@ class ChildConversation(Carried):
         self._spec = spec
         self._redact = redaction(spec.env)
         self._stderr = StderrLog(
-            dial.name, self._redact, asyncio.get_running_loop().call_later, _allowance_of(dial.name)
+            dial.name,
+            self._redact,
+            asyncio.get_running_loop().call_later,
+            _allowance_of(dial.name),
+            dial.overhear,
         )
         self._heard: int | None = None
         """Lines on standard error when the last message came; None: it never sent one."""

@@ -98,6 +98,7 @@ class Connections:
             around.itself,
             lambda caller: around.may_ask(server.name, caller),
             main.confide,
+            lambda: around.overhear(server.name),
         )
         self.links = Links(server, self, dialler, tasks, self.traits)
         self.key = key_of(_identity(server))

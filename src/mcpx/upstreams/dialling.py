@@ -20,6 +20,7 @@ from mcpx.wire import era
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
+    from mcpx.processes.stderrlog import Overhear
 
 NOBODY_IN_PARTICULAR = Identity(through({}), {})
 
@@ -35,9 +36,10 @@ class Dialler:
         itself: str,
         may_ask: Callable[[Caller], bool] = lambda caller: True,
         confide: Callable[[str], bool] = lambda words: False,
+        overhear: "Callable[[], Overhear | None]" = lambda: None,
     ) -> None:
         """`itself`: what marks this gateway to itself, should it turn out to be the server. `may_ask`: whether a client
-        may know of this server. `confide`: see `Dial`."""
+        may know of this server. `confide`, `overhear`: see `Dial`."""
         self.server = server
         self.annotations: dict[str, era.ParamHeaders] = {}
         """Which arguments of a tool travel as headers, for links to modern HTTP servers."""
@@ -48,6 +50,7 @@ class Dialler:
         self._itself = itself
         self._may_ask = may_ask
         self._confide = confide
+        self._overhear = overhear
 
     async def main(self, solo: Caller | None) -> Link:
         """The main link: either era, the likelier one first, so that one server gives one process."""
@@ -113,7 +116,15 @@ class Dialler:
         return link
 
     async def _open(self, link: Link, *openings: Era) -> None:
-        await link.open(openings, self._environ, self.annotations, self._credentials(), self._itself, self._confide)
+        await link.open(
+            openings,
+            self._environ,
+            self.annotations,
+            self._credentials(),
+            self._itself,
+            self._confide,
+            self._overhear(),
+        )
 
 
 def _identity(caller: Caller) -> Identity:

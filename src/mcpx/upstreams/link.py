@@ -29,6 +29,7 @@ from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
+    from mcpx.processes.stderrlog import Overhear
 
 log = logging.getLogger(__name__)
 
@@ -126,10 +127,13 @@ class Link:
         credentials: "Credentials | None" = None,
         itself: str = "",
         confide: Callable[[str], bool] = lambda words: False,
+        overhear: "Overhear | None" = None,
     ) -> None:
         """Connect and negotiate, bounded by the server's `timeout`. Nothing is left behind on failure."""
         server, size = self.server, self.server.max_message
-        dial = Dial(server.name, self, server.timeout, size, environ, annotations, credentials, itself, confide)
+        dial = Dial(
+            server.name, self, server.timeout, size, environ, annotations, credentials, itself, confide, overhear
+        )
         talk = await server.connection.open(dial)
         self._talk = talk
         try:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
     from mcpx.config import Server
     from mcpx.model.call import Caller
+    from mcpx.processes.stderrlog import Overhear
     from mcpx.upstreams.admission import Admission
 
 LEARN_AT_ONCE = 2
@@ -39,5 +40,7 @@ class Surroundings:
     """Whether what a server says of itself may be shown; None: all of it."""
     may_ask: "Callable[[str, Caller], bool]" = lambda server, caller: True
     """Whether a server may ask a client something between calls: not if the client must not know of it."""
+    overhear: "Callable[[str], Overhear | None]" = lambda server: None
+    """Who hears what a server's process writes to standard error; asked for each process."""
     apart: Callable[[], bool] = lambda: False
     """Whether clients are told apart, so that what a server says of one is not told to another."""

@@ -7,8 +7,10 @@ up. Nothing is sent twice unless the server certainly did not act on it, or the 
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import Literal
 
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json
@@ -23,6 +25,7 @@ from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.judging import Judging
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
+from mcpx.upstreams.negotiate import Terms
 from mcpx.upstreams.proofs import Named, address_of, proofs_of, wants_sign_in
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.wire import era
@@ -233,6 +236,42 @@ class Upstream:
         log.info("[%s] %s", self.name, "goes to sleep" if verdict == "sleep" else "is started anew: old or large")
         self._life.rest(verdict)
         await self._links.close()
+
+    async def reconnect(self) -> None:
+        """Connect anew, now: what runs there is cut off, what waits for it goes on waiting. One that is down or asleep
+        is tried."""
+        living = self._living
+        if living is None or not self.server.enabled:
+            self.start(self._solo)
+        elif living.done() or living.cancelling():
+            return  # it is on its way out
+        elif self._links.main is None or self._life.phase is not None:
+            self._life.wake()
+        else:
+            log.info("[%s] is connected anew: somebody asked for it", self.name)
+            self._stop_watching()
+            self._life.set("connecting")
+            await self._links.close()  # before there is another: it would be closed with them
+            self._life.rest("renew")
+
+    @property
+    def phase(self) -> Literal["waiting", "starting", "listing"] | None:
+        """What is being done about it while it is connected: others have their turn first, it starts, it says what it
+        offers."""
+        phase = self._life.phase
+        return "listing" if phase == "starting" and self._links.main is not None else phase
+
+    @property
+    def next_try(self) -> float | None:
+        """Of one that is down: when it is tried again, in seconds since 1970; None: only when a call wants it."""
+        due = self._life.next_try
+        return None if due is None else time.time() + max(due - time.monotonic(), 0.0)
+
+    @property
+    def terms(self) -> Terms | None:
+        """What was agreed on with it; None while it is not connected."""
+        main = self._links.main
+        return None if main is None or not main.alive else main.terms
 
     @property
     def running(self) -> int:

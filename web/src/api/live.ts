@@ -8,9 +8,11 @@ import { computed, onScopeDispose, reactive } from "vue";
 import { base } from "./client";
 import { configEtag } from "./etag";
 import type { LiveEvents, LiveName } from "./events";
+import type { components } from "./schema";
 import { signedOut } from "./session";
 
 export type { LiveEvents } from "./events";
+type Overview = components["schemas"]["Overview"];
 
 /**
  * The first element of the query keys that an event makes out of date. What comes often (`call`, `rates`, `clients`) is
@@ -22,6 +24,32 @@ const OUTDATES: Partial<Record<LiveName, readonly string[]>> = {
   config: ["config", "servers", "commands", "auth", "profiles", "policy", "tokens", "tools", "overview"],
   approvals: ["approvals", "overview", "servers"],
 };
+
+/** Rates of those that are called now; the others are idle. */
+function rated<Row extends { calls_per_minute?: number }>(known: Row[], told: Row[], key: (row: Row) => string): Row[] {
+  const rates = new Map(told.map((row) => [key(row), row]));
+  return known.map((row) => rates.get(key(row)) ?? { ...row, calls_per_minute: 0 });
+}
+
+/** What comes often goes straight into what is shown. */
+function patch(name: LiveName, data: LiveEvents[LiveName]): void {
+  if (name !== "rates" && name !== "clients") return;
+  queries?.setQueryData<Overview>(["overview"], (known) => {
+    if (!known) return known;
+    if (name === "clients") {
+      const { clients, sessions } = data as LiveEvents["clients"];
+      return { ...known, clients, sessions };
+    }
+    const { clients, servers, ...rates } = data as LiveEvents["rates"];
+    return {
+      ...known,
+      gateway: { ...known.gateway, ...rates },
+      clients: rated(known.clients, clients, (client) => `${client.name} ${client.principal} ${client.profile}`),
+      servers: rated(known.servers, servers, (server) => server.name),
+    };
+  });
+}
+
 const NAMES: readonly LiveName[] = ["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"];
 /** Many events in a row (200 servers that start) cause one round of requests in this time. */
 const GATHER = 300;
@@ -58,6 +86,7 @@ function told(name: LiveName, message: MessageEvent<string>): void {
   const data = JSON.parse(message.data) as LiveEvents[LiveName];
   if (name === "hello" || name === "config") configEtag.value = (data as LiveEvents["hello"]).etag;
   if (name === "reset") void queries?.invalidateQueries();
+  patch(name, data);
   outdate(OUTDATES[name] ?? []);
   for (const listener of listeners.get(name) ?? []) listener(data as never);
 }

@@ -1,8 +1,10 @@
 /** What the palette shows for what was typed: actions of the screen, screens, servers, tools; best matches first. */
-import { Languages, Moon, Sun } from "@lucide/vue";
+import { useQuery } from "@tanstack/vue-query";
+import { Languages, Moon, Server, Sun, Wrench } from "@lucide/vue";
 import { computed, type Component, type Ref } from "vue";
 import { useI18n } from "vue-i18n";
 import { useRouter } from "vue-router";
+import { api, take } from "@/api/client";
 import { screenActions } from "./actions";
 import { navItems } from "./router";
 import { isDark, setTheme } from "./theme";
@@ -35,6 +37,27 @@ function distance(words: string[], choice: Choice): number | null {
 export function useChoices(typed: Ref<string>) {
   const { t, locale } = useI18n();
   const router = useRouter();
+  const { data: servers } = useQuery({ queryKey: ["servers"], queryFn: () => take(api.GET("/api/mcp-servers")) });
+  const { data: tools } = useQuery({ queryKey: ["tools"], queryFn: () => take(api.GET("/api/tools")) });
+
+  const found = computed<Choice[]>(() => [
+    ...(servers.value?.servers ?? []).map((server) => ({
+      id: `server-${server.name}`,
+      label: server.name,
+      kind: t("shell.kinds.server"),
+      icon: Server,
+      run: () => void router.push({ path: "/servers", query: { server: server.name } }),
+    })),
+    ...(tools.value?.tools ?? []).map((tool) => ({
+      id: `tool-${tool.name}`,
+      label: tool.name,
+      kind: t("shell.kinds.tool"),
+      icon: Wrench,
+      mono: true,
+      also: tool.title ?? "",
+      run: () => void router.push({ path: "/tools", query: { tool: tool.name } }),
+    })),
+  ]);
 
   const all = computed<Choice[]>(() => [
     ...screenActions.value.map((action) => ({ kind: t("shell.kinds.action"), ...action })),
@@ -62,6 +85,7 @@ export function useChoices(typed: Ref<string>) {
       also: "language chinese english zh en",
       run: () => void setLanguage(locale.value === "en" ? "zh-CN" : "en"),
     },
+    ...found.value,
   ]);
 
   return computed(() => {

@@ -38,6 +38,8 @@ export const router = createRouter({
   scrollBehavior: (_to, _from, kept) => kept ?? undefined,
 });
 
+router.beforeEach((to) => (signedOut.value && !to.meta.bare ? { name: "login", query: { next: to.fullPath } } : true));
+
 watch(signedOut, (out) => {
   const now = router.currentRoute.value;
   if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
@@ -51,4 +53,4 @@ export const navItems: NavItem[] = router
   .getRoutes()
   .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
   .sort((a, b) => a.order - b.order);
-export const navGroups: NavGroup[] = ["main", "watch", "setup"];
+export const navGroups = (["main", "watch", "setup"] as const).filter((group) => navItems.some((item) => item.group === group));

@@ -1,27 +1,103 @@
-"""Approvals over the admin API."""
+"""Approvals over the admin API: calls that wait for a person, and definitions that are held back (SEC-5).
+
+What is approved is what was shown: by its fingerprints. What has changed since stays held, and whoever asked is told.
+"""
+
+import asyncio
+from datetime import UTC, datetime
 
 from fastapi import APIRouter
 
-from mcpx.admin.routes.given import AtDesk, not_yet
+from mcpx.admin.definitions import held
+from mcpx.admin.desk import Desk
+from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.routes.given import AtDesk
 from mcpx.admin.shapes.common import Done
-from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision
+from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
+from mcpx.model.call import Json, as_list, as_object
 
 router = APIRouter(prefix="/api/approvals", tags=["Approvals"])
+
+BY = "admin"
+"""Who decided, in the trail."""
 
 
 @router.get("")
 async def list_approvals(desk: AtDesk) -> Approvals:
     """Calls that wait for somebody, and definitions that are held back."""
-    raise not_yet()
+    redact = desk.gateway.redactor.redact_values
+    pending = [approval.told() for approval in desk.gateway.policy_state.approvals.pending()]
+    answer = await _waiting(desk)
+    definitions = await asyncio.to_thread(held, [as_object(server) for server in as_list(answer["servers"])])
+    calls = [_call(redact(call)) for call in pending]
+    return Approvals(calls=calls, definitions=definitions, pending=len(calls) + len(definitions))
 
 
-@router.post("/calls/{id}")
+@router.post("/calls/{id}", responses=responses(404))
 async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
     """Let a waiting call pass, once, or refuse it."""
-    raise not_yet()
+    if desk.gateway.policy_state.approvals.decide(id, allow=decision.allow, by=BY) is None:
+        hint = "it was decided already, its time is over, or the gateway was started anew"
+        raise ApiError(404, None, "no call waits under this id", "path.id", hint)
+    return Done()
 
 
-@router.post("/definitions")
+@router.post("/definitions", responses=responses(404, 409, 503))
 async def approve_definitions(desk: AtDesk, decision: DefinitionDecision) -> Done:
     """Approve what is held of a server."""
-    raise not_yet()
+    answer = await _waiting(desk, decision.server)
+    if answer.get("unknown"):
+        raise ApiError(404, None, "there is no server of this name", "server")
+    server = next((as_object(one) for one in as_list(answer.get("servers"))), None)
+    if server is None:
+        hint = "`trust: pin` or `trust: quarantine` of a server holds its definitions back"
+        raise ApiError(409, "not_held", "this server is trusted as it comes: nothing of it waits", "server", hint)
+    fingerprints, release = _chosen(decision, server)
+    request: Json = {"server": decision.server, "fingerprints": fingerprints, "release": release, "by": BY}
+    done = await desk.gateway.pinning.verbs["pins.approve"](request)
+    if not done.get("ok"):
+        raise ApiError(503, "not_kept", str(done.get("error")))
+    return Done()
+
+
+async def _waiting(desk: Desk, server: str | None = None) -> Json:
+    return await desk.gateway.pinning.verbs["pins.waiting"]({"server": server, "definitions": True})
+
+
+def _chosen(decision: DefinitionDecision, server: Json) -> tuple[list[str], bool]:
+    """What is approved, by its fingerprints, and whether the server as a whole is with it."""
+    waiting = {str(as_object(one)["fingerprint"]): str(as_object(one)["name"]) for one in as_list(server["waiting"])}
+    chosen = list(waiting)
+    if decision.fingerprints is not None:
+        chosen = decision.fingerprints
+        if any(one not in waiting for one in chosen):
+            hint = "look again: nothing was approved"
+            raise ApiError(409, "changed", "it has changed since it was shown, or is gone", "fingerprints", hint)
+    if decision.names is not None:
+        chosen = [one for one in chosen if waiting[one] in decision.names]
+        if not set(decision.names) <= {waiting[one] for one in chosen}:
+            raise ApiError(409, "changed", "not everything that was named is held", "names", "look again")
+    whole = server["state"] in ("quarantine", "damaged")
+    if whole and set(chosen) != set(waiting):
+        hint = "approve all that it offers, or nothing"
+        raise ApiError(409, "quarantined", "nothing of this server is shown: it is approved as a whole", None, hint)
+    return chosen, whole
+
+
+def _call(told: Json) -> PendingCall:
+    return PendingCall(
+        id=told["id"],
+        server=told["server"],
+        name=told["tool"],
+        principal=told["principal"],
+        profile=told["profile"],
+        rule=told["rule"],
+        reason=told["reason"],
+        arguments=told["arguments"],
+        asked=_moment(told["asked_at"]),
+        expires=_moment(told["expires_at"]),
+    )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

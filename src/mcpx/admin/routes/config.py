@@ -1,10 +1,15 @@
-"""Configuration over the admin API."""
+"""Configuration over the admin API: its text, its mistakes, its history; and what is pasted to become part of it."""
 
-from typing import Any, Literal
+import asyncio
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path, Query, Response
 
-from mcpx.admin.routes.given import AtDesk, Writing, not_yet
+from mcpx.admin import configuring, pasting
+from mcpx.admin.errors import responses
+from mcpx.admin.routes import given
+from mcpx.admin.routes.given import WRITES, AtDesk, Change, Writing
 from mcpx.admin.shapes.common import Preview, Written
 from mcpx.admin.shapes.config import (
     Checked,
@@ -20,83 +25,110 @@ from mcpx.admin.shapes.config import (
     Rollback,
 )
 from mcpx.admin.shapes.servers import Pasted, PasteResult
+from mcpx.config.edits import EditError, Restore
+from mcpx.config.json_schema import config_schema as made_schema
+from mcpx.model.errors import ConfigError
 
 router = APIRouter(prefix="/api", tags=["Configuration"])
 
+LOOK = Change(if_match=None, message="", dry_run=True, via="api", author="")
+
 
 @router.get("/config")
-async def show_config(desk: AtDesk) -> ConfigTold:
+async def show_config(desk: AtDesk, response: Response) -> ConfigTold:
     """The configuration as text, secrets masked, and how it is."""
-    raise not_yet()
+    return await configuring.tell(desk, response)
 
 
-@router.post("/config")
-async def write_config(desk: AtDesk, given: ConfigText, change: Writing) -> Written | Preview:
+@router.post("/config", responses=WRITES)
+async def write_config(desk: AtDesk, response: Response, text: ConfigText, change: Writing) -> Written | Preview:
     """Replace the text of a file."""
-    raise not_yet()
+    edit = await configuring.new_text(desk, text)
+    return await given.write(desk, response, _with_message(change, text.message), edit)
 
 
-@router.post("/config/validate")
-async def validate_config(desk: AtDesk, given: ConfigText) -> Checked:
+@router.post("/config/validate", responses=responses(404, 409))
+async def validate_config(desk: AtDesk, text: ConfigText) -> Checked:
     """Every mistake of a text, with its place."""
-    raise not_yet()
+    return await configuring.check(desk, text)
 
 
-@router.post("/config/plan")
-async def plan_config(desk: AtDesk, given: ConfigText) -> Preview:
+@router.post("/config/plan", responses=responses(404, 409))
+async def plan_config(desk: AtDesk, response: Response, text: ConfigText) -> Preview:
     """What a text would change; nothing is changed."""
-    raise not_yet()
+    seen = await given.write(desk, response, LOOK, await configuring.new_text(desk, text))
+    assert isinstance(seen, Preview)
+    return seen
 
 
-@router.post("/config/reload")
-async def reload_config(desk: AtDesk) -> ReloadResult:
+@router.post("/config/reload", responses=responses(409))
+async def reload_config(desk: AtDesk, response: Response) -> ReloadResult:
     """Read the file again, as `mcpx reload` does."""
-    raise not_yet()
+    return await configuring.reload(desk, response)
 
 
 @router.get("/config/history")
-async def show_history(desk: AtDesk, limit: int = 50) -> History:
+async def show_history(desk: AtDesk, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> History:
     """Who changed what and when."""
-    raise not_yet()
+    return History(revisions=[configuring.row(desk, each) for each in desk.store.revisions()[:limit]])
 
 
-@router.get("/config/history/{number}")
-async def show_revision(desk: AtDesk, number: int) -> RevisionTold:
+@router.get("/config/history/{number}", responses=responses(404))
+async def show_revision(desk: AtDesk, number: Annotated[int, Path(ge=0, le=10**8)]) -> RevisionTold:
     """One revision, with its text, secrets masked."""
-    raise not_yet()
+    return await configuring.one_revision(desk, number)
 
 
-@router.post("/config/diff")
+@router.post("/config/diff", responses=responses(404))
 async def diff_config(desk: AtDesk, wanted: DiffWanted) -> DiffTold:
     """Between two revisions, or one and what is there now."""
-    raise not_yet()
+    try:
+        diff = await desk.store.diff(wanted.before, wanted.after)
+    except (EditError, ConfigError) as error:
+        raise await given.refusal(desk, error) from None
+    return DiffTold(diff=diff, same=not diff)
 
 
-@router.post("/config/rollback")
-async def roll_back(desk: AtDesk, wanted: Rollback, change: Writing) -> Written | Preview:
+@router.post("/config/rollback", responses=WRITES)
+async def roll_back(desk: AtDesk, response: Response, wanted: Rollback, change: Writing) -> Written | Preview:
     """Make an earlier revision the present one, as a new revision."""
-    raise not_yet()
+    message = wanted.message or change.message or f"restored revision {wanted.revision}"
+    return await given.write(desk, response, _with_message(change, message), Restore(wanted.revision))
 
 
-@router.post("/config/import")
-async def import_config(desk: AtDesk, given: ConfigImport, change: Writing) -> Written | Preview:
+@router.post("/config/import", responses=WRITES)
+async def import_config(desk: AtDesk, response: Response, wanted: ConfigImport, change: Writing) -> Written | Preview:
     """Take servers over from a client's file."""
-    raise not_yet()
+    return await configuring.take_over(desk, response, wanted, _with_message(change, wanted.message))
 
 
-@router.get("/config/export")
+@router.get("/config/export", responses=responses(409))
 async def export_config(desk: AtDesk, format: Literal["yaml", "mcp-json"] = "yaml") -> Exported:
     """To take elsewhere; secrets are left out."""
-    raise not_yet()
+    try:
+        made = await desk.store.export("yaml" if format == "yaml" else "mcpServers")
+    except (EditError, ConfigError) as error:
+        raise await given.refusal(desk, error) from None
+    return Exported(
+        format=format,
+        name=made.file_name,
+        text=made.text,
+        placeholders=list(made.variables),
+        warnings=list(made.warnings),
+    )
 
 
 @router.get("/schema")
-async def config_schema(desk: AtDesk) -> dict[str, Any]:
+async def config_schema() -> dict[str, Any]:
     """The JSON Schema of the configuration, for editors."""
-    raise not_yet()
+    return await asyncio.to_thread(made_schema)  # its parts are loaded for it
 
 
 @router.post("/paste")
 async def recognise(desk: AtDesk, pasted: Pasted) -> PasteResult:
     """What a pasted text is, and the entries it makes; nothing is saved."""
-    raise not_yet()
+    return await pasting.recognise(desk, pasted.text)
+
+
+def _with_message(change: Change, message: str) -> Change:
+    return replace(change, message=message) if message else change

@@ -1,15 +1,42 @@
-"""What several routes are given alike: names in paths, and what comes with a change."""
+"""What several routes are given alike: names in paths, what comes with a change; and how a change is made.
 
+Promise: every write goes through `write`: it needs the `ETag` it was made to (428), is refused where somebody else was
+quicker (412), only looks where it is asked to (`dry_run`), and tells mistakes with their places (422).
+"""
+
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Depends, Header, Path, Query
+from pydantic import AfterValidator
+from starlette.responses import Response
 
 from mcpx.admin.desk import Desk, the_desk
-from mcpx.admin.errors import ApiError
+from mcpx.admin.entries import NOUNS, unknown
+from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
+from mcpx.config import Config, Plan, Refused
+from mcpx.config.edits import Change as Edits
+from mcpx.config.edits import EditError, PutEntry, RemoveEntry, SetFields
+from mcpx.config.problems import Told
+from mcpx.config.written import EntrySection
+from mcpx.config.written import Written as Files
+from mcpx.core.store import Committed, Stale, Unwritable, Via
+from mcpx.core.store import Preview as Seen
+from mcpx.model.errors import ConfigError
+
+SLASH = "\ue000"
+"""Stands for a `/` of a name while its path is taken apart (`application`)."""
 
 AtDesk = Annotated[Desk, Depends(the_desk)]
-Name = Annotated[str, Path(min_length=1, max_length=200)]
+Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))]
+
+READS = responses(404)
+"""What reading one of several may answer."""
+WRITES = responses(404, 409, 412, 428)
+"""What any write may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +52,10 @@ class Change:
 
 def _change(
     if_match: Annotated[
-        str | None, Header(description="The `ETag` of the configuration the change was made to.")
+        str | None,
+        Header(
+            description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500
+        ),
     ] = None,
     message: Annotated[str, Query(max_length=500, description="For the history.")] = "",
     dry_run: Annotated[bool, Query(description="Only tell what it would do: the answer is a preview.")] = False,
@@ -40,3 +70,215 @@ Writing = Annotated[Change, Depends(_change)]
 
 def not_yet() -> ApiError:
     return ApiError(503, "not_yet", "this part of the API is not there yet")
+
+
+# Reading -----------------------------------------------------------------------------------------------------------
+
+
+async def look(desk: Desk, response: Response) -> Files:
+    """The configuration as it is written; the answer carries its `ETag`."""
+    written = await desk.store.look()
+    response.headers["ETag"] = quoted(written.etag)
+    return written
+
+
+def quoted(etag: str) -> str:
+    return f'"{etag}"'
+
+
+# Writing -----------------------------------------------------------------------------------------------------------
+
+
+async def put(
+    desk: Desk, response: Response, given: Change, section: EntrySection, entry: dict[str, Any], name: str | None = None
+) -> Written | Preview:
+    """Add an entry, or replace the one of that name."""
+    own = entry.get("name", name)
+    if not isinstance(own, str) or not own:
+        raise ApiError(422, "invalid", f"a {NOUNS[section]} has a name", "name", 'put `"name": "…"` into the entry')
+    edit = PutEntry(section, name or own, {**entry, "name": own}, create=name is None)
+    return await write(desk, response, given, edit)
+
+
+async def remove(desk: Desk, response: Response, given: Change, section: EntrySection, name: str) -> Written | Preview:
+    return await write(desk, response, given, RemoveEntry(section, name))
+
+
+async def toggle(
+    desk: Desk, response: Response, given: Change, section: EntrySection, name: str, enabled: bool | None
+) -> Written | Preview:
+    """Switch an entry on or off; None: the other one of the two."""
+    if enabled is None:
+        entry = (await desk.store.look()).entry(section, name)
+        enabled = entry is not None and entry.value.get("enabled") is False
+    return await write(desk, response, given, SetFields(section, name, {"enabled": enabled}))
+
+
+async def write(desk: Desk, response: Response, given: Change, edit: Edits) -> Written | Preview:
+    """Make a change, or tell what it would do."""
+    try:
+        if given.dry_run:
+            return await _preview(desk, response, given, edit)
+        if given.if_match is None:
+            hint = "read the configuration first, and send the ETag of that answer as If-Match"
+            raise ApiError(428, None, "a change needs If-Match: what it was made to", "header.if-match", hint)
+        done = await desk.store.commit(
+            edit,
+            if_match=await _expected(desk, given.if_match),
+            author=given.author,
+            via=cast(Via, given.via),
+            message=given.message,
+        )
+    except (Stale, Unwritable, EditError, ConfigError) as error:
+        raise await refusal(desk, error, edit) from None
+    response.headers["ETag"] = quoted(done.etag)
+    return _written(done)
+
+
+async def imagine(desk: Desk, edit: PutEntry) -> Config:
+    """The configuration as it would be; nothing is written."""
+    try:
+        return await desk.store.imagine(edit)
+    except (EditError, ConfigError) as error:
+        raise await refusal(desk, error, edit) from None
+
+
+async def _expected(desk: Desk, if_match: str) -> str | None:
+    """What the store is to find: of several the one it has. None: whatever it is."""
+    if if_match.strip() == "*":
+        return None
+    tags = re.findall(r'(?<!W/)"([^"]*)"', if_match) or [if_match.strip()]
+    if len(tags) == 1:
+        return tags[0]
+    now = (await desk.store.look()).etag
+    return now if now in tags else tags[0]
+
+
+async def _preview(desk: Desk, response: Response, given: Change, edit: Edits) -> Preview:
+    seen = await desk.store.preview(edit)
+    if given.if_match is not None and await _expected(desk, given.if_match) not in (None, seen.etag):
+        raise Stale(seen.etag)
+    response.status_code = 200
+    response.headers["ETag"] = quoted(seen.etag)
+    return _previewed(seen, await _index_of(desk, edit))
+
+
+def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
+    first = seen.files[0] if seen.files else None
+    told = [problem_of(each, at) for each in seen.told]
+    return Preview(
+        ok=seen.ok,
+        text="" if first is None else first.text,
+        file="" if first is None else str(first.path),
+        diff="".join(each.diff for each in seen.files),
+        plan=None if seen.plan is None else plan_told(seen.plan),
+        problems=[*told, *(Problem(message=line, path=None, severity="warning") for line in seen.warnings)],
+    )
+
+
+def _written(done: Committed) -> Written:
+    failed = PlanTold(summary=done.error)
+    return Written(
+        revision=done.revision.number,
+        etag=done.etag,
+        file=str(done.files[0]) if done.files else "",
+        plan=failed if done.plan is None else plan_told(done.plan),
+        warnings=[*([done.error] if done.error else []), *done.warnings],
+    )
+
+
+def plan_told(plan: Plan) -> PlanTold:
+    return PlanTold(
+        summary=str(plan),
+        kept=list(plan.kept),
+        updated=list(plan.updated),
+        started=list(plan.started),
+        restarted=list(plan.restarted),
+        stopped=list(plan.stopped),
+        commands=[str(each) for each in plan.commands],
+        settings=[str(each) for each in plan.settings],
+        needs_restart=[str(each) for each in plan.needs_restart],
+    )
+
+
+# Refusing ----------------------------------------------------------------------------------------------------------
+
+STATUSES: dict[str, Literal[404, 409, 422]] = {"not_found": 404, "exists": 409, "invalid": 422, "not_possible": 409}
+
+
+async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> ApiError:
+    """What a change that was not made is answered with."""
+    match error:
+        case Stale():
+            hint = "read it again, look at what is different, and save once more"
+            told, headers = "the configuration was changed by somebody else meanwhile", {"ETag": quoted(error.etag)}
+            return ApiError(412, "stale", told, hint=hint, headers=headers)
+        case Unwritable():
+            return ApiError(409, "unwritable", str(error))
+        case EditError():
+            if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
+                names = [each.name for each in (await desk.store.look()).entries(edit.section)]
+                return unknown(edit.section, edit.name, names)
+            at = await _index_of(desk, edit)
+            own = error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)  # it names no other
+            path = "name" if error.code == "exists" else _relative(own, at) or None
+            return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
+        case ConfigError():
+            return invalid(error, await _index_of(desk, edit))
+        case _:
+            raise error
+
+
+def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:
+    told: Sequence[Told] = error.told if isinstance(error, Refused) else ()
+    problems = [problem_of(each, at) for each in told]
+    problems = problems or [Problem(message=line.removeprefix("error: "), path=None) for line in error.problems]
+    first = problems[0] if problems else Problem(message="the configuration is not valid", path=None)
+    errors = [each.model_dump(exclude_none=True) for each in problems]
+    return ApiError(422, "invalid_config", first.message, first.path, first.hint, errors=errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where the entry that is changed stands."""
+
+    section: EntrySection
+    index: int
+    name: str
+
+
+async def _index_of(desk: Desk, edit: Edits | None) -> _Spot | None:
+    if not isinstance(edit, PutEntry | SetFields):
+        return None
+    names = [each.name for each in (await desk.store.look()).entries(edit.section)]
+    index = names.index(edit.name) if edit.name in names else len(names)
+    own = edit.entry.get("name") if isinstance(edit, PutEntry) else edit.name
+    return _Spot(edit.section, index, str(own))
+
+
+def problem_of(told: Told, at: _Spot | None) -> Problem:
+    return Problem(
+        message=told.message,
+        path=_relative(told.path, at) or None,
+        file=told.file or None,
+        line=told.line,
+        column=told.column,
+        hint=told.hint or None,
+    )
+
+
+def _relative(path: str, at: _Spot | None) -> str:
+    """From the entry down, if it stands there; in a client's file entries stand below their names."""
+    if at is None:
+        return path
+    for begin in (
+        f"{at.section}[{at.index}]",
+        f"mcpServers.{at.name}",
+        f"servers.{at.name}",
+        f"{at.section}.{at.name}",
+    ):
+        if path == begin:
+            return ""
+        if path.startswith(f"{begin}."):
+            return path[len(begin) + 1 :]
+    return path.removeprefix(f"{at.section}.")

@@ -36,7 +36,8 @@ class CommandDetail(CommandRow):
 
 
 class CommandTrial(Given):
-    entry: Entry | None = Field(None, description="Absent: as it is saved.")
+    entry: Entry | None = Field(None, description="Absent: as it is saved under `stored`.")
+    stored: str | None = Field(None, max_length=200, description="The saved one whose masked values are meant.")
     arguments: dict[str, Any] = {}
     dry: bool = Field(False, description="Only tell what would be sent or run.")
 
@@ -75,7 +76,10 @@ class CommandImport(Given):
     url: str | None = Field(None, description="Of an OpenAPI document.")
     allow_private: bool = False
     pick: list[str] | None = Field(None, description="Ids of operations; absent: only list them.")
-    prefix: str = ""
+    prefix: str = Field("", max_length=32, pattern=r"^[A-Za-z0-9_-]*$")
+    server: str | None = Field(
+        None, max_length=2000, description="Where the API is, instead of what the document says."
+    )
     name: str | None = Field(None, description="Of the command that is made of a curl line.")
 
 

@@ -10,7 +10,7 @@ Entry = Annotated[
 ]
 Status = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
-Transport = Literal["stdio", "http", "sse", "websocket"]
+Transport = Literal["stdio", "http", "sse", "websocket", "other"]
 
 
 class Told(BaseModel):

@@ -70,8 +70,8 @@ class RevisionTold(RevisionRow):
 
 
 class DiffWanted(Given):
-    before: int | None = Field(None, description="A revision; absent: what is there now.")
-    after: int | None = Field(None, description="A revision; absent: what is there now.")
+    before: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
+    after: int | None = Field(None, ge=0, le=10**8, description="A revision; absent: what is there now.")
 
 
 class DiffTold(Told):
@@ -80,7 +80,7 @@ class DiffTold(Told):
 
 
 class Rollback(Given):
-    revision: int
+    revision: int = Field(ge=0, le=10**8)
     message: str = Field("", max_length=500)
 
 
@@ -97,7 +97,7 @@ class ConfigImport(Given):
     text: str = Field(max_length=4_000_000)
     pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
-    message: str = ""
+    message: str = Field("", max_length=500)
 
 
 class Exported(Told):
@@ -105,3 +105,4 @@ class Exported(Told):
     name: str = Field(examples=["config.yaml"])
     text: str
     placeholders: list[str] = Field([], description="Variables that stand in the place of secrets.")
+    warnings: list[str] = Field(default=[], description="What the format cannot say.")

@@ -32,6 +32,7 @@ class ServerRow(Told):
     last_call: str | None = None
     restarts: int = 0
     processes: int = 0
+    latency_ms: float | None = Field(None, description="Of the last probe.")
     auth_url: str | None = Field(None, description="Where to sign in, if somebody has to.")
     source: Place | None = None
 
@@ -50,6 +51,11 @@ class ServerDetail(ServerRow):
     sign_in: dict[str, Any] | None = None
     cause: str | None = Field(None, description="Of its last error, in plain words, where it is known.")
     fix: str | None = Field(None, description="What to do about it.")
+    repair: dict[str, Any] | None = Field(
+        None,
+        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
+        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
+    )
 
 
 class Trial(Given):
@@ -57,6 +63,9 @@ class Trial(Given):
 
     entry: Entry = Field(
         examples=[{"name": "time", "connection": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"]}}]
+    )
+    stored: str | None = Field(
+        None, max_length=200, description="The saved one whose masked values are meant, if renamed."
     )
 
 
@@ -72,6 +81,7 @@ class TrialResult(Told):
     error: str | None = None
     cause: str | None = None
     fix: str | None = None
+    repair: dict[str, Any] | None = Field(None, description="As in the detail of a server.")
     auth_url: str | None = None
 
 
@@ -119,6 +129,7 @@ class Recognised(Told):
     entry: Entry
     yaml: str = Field(description="As it would stand in the file.")
     taken: bool = Field(False, description="An entry of this name is there already.")
+    free_name: str | None = Field(default=None, description="If it is taken: one like it that is not.")
 
 
 class Operation(Told):

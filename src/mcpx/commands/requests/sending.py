@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from mcpx.auth.credentials import Credentials, Proof, Refusal
+from mcpx.auth.credentials import Credentials, Pairs, Proof, Refusal
 from mcpx.commands.parameters import names_in
 from mcpx.commands.requests.answers import Reading, failure, read, selection
 from mcpx.commands.requests.bodies import body_of
 from mcpx.commands.requests.template import Arguments, Path, Query, compiled, in_header, placeholders
-from mcpx.commands.work import Bench, CommandFailed, Progress
+from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
 from mcpx.model.errors import Unproved
+from mcpx.model.redaction import spellings
 from mcpx.model.requests import SPAN
 from mcpx.wire.address import LONGEST_TARGET
 from mcpx.wire.exchange import retry_after
@@ -38,6 +39,10 @@ ACCEPT = {
 HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers of a file that may go where a redirect leads; any other may be a secret."""
 NOBODY = Proof()
+STAND_IN = "mcpx-keeps-this-secret"
+"""In the place of a secret until the request is put together: nothing encodes it."""
+SHORTEST = 4
+"""Characters of a secret that is masked wherever it stands."""
 
 _SPLIT = re.compile(r"(?i)(https?://[^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _SECRET = re.compile(r"(?i)token|secret|passw|key|auth|credential|cookie|signature")
@@ -196,6 +201,41 @@ class HttpWork:
             allow_private=how.allow_private,
         )
 
+    def resolved(self, arguments: Mapping[str, Any], mask: str) -> Resolved:
+        """Nothing is fetched for it, no token either: of what proves us only the form is told."""
+        try:
+            request = self._request(arguments, self._disguised(), self._how.timeout)
+        except ValueError:
+            raise CommandFailed("the request cannot be sent: its address or a header is not possible") from None
+        secrets = spellings(self._secrets, SHORTEST)
+
+        def masked(text: str) -> str:
+            for secret in secrets:
+                text = text.replace(secret, mask)
+            return text.replace(STAND_IN, mask)
+
+        headers = {
+            name: mask if _SECRET.search(name) and STAND_IN not in value else masked(value)
+            for name, value in request.headers
+        }
+        return Resolved(
+            method=request.method,
+            url=masked(request.url),
+            headers=headers,
+            body=masked(request.body.decode("utf-8", "replace")) if request.body else None,
+        )
+
+    def _disguised(self) -> Proof:
+        credentials = self._credentials
+        if credentials is None:
+            return NOBODY
+        proof = credentials.now() or Proof(headers=(("Authorization", "Bearer -"),))
+
+        def hidden(pairs: Pairs) -> Pairs:
+            return tuple((name, _disguise(value)) for name, value in pairs)
+
+        return Proof(headers=hidden(proof.headers), query=hidden(proof.query), body=hidden(proof.body))
+
     async def _prove(self, credentials: Credentials, ends: float) -> Proof:
         try:
             async with asyncio.timeout_at(ends):
@@ -222,6 +262,11 @@ class HttpWork:
         if error.forbidden and "'allow_private: true'" in said:
             said += " in the command's 'http' section"
         return CommandFailed(said), (self._safe or not error.sent) and not (error.forbidden or error.timed_out)
+
+
+def _disguise(value: str) -> str:
+    scheme, _, rest = value.partition(" ")
+    return f"{scheme} {STAND_IN}" if rest and scheme.isalpha() else STAND_IN
 
 
 def _secrets_in(value: Any, name: str = "") -> Iterator[str]:

@@ -21,8 +21,9 @@ from mcpx.commands.scripts import places
 from mcpx.commands.scripts.arguments import Template
 from mcpx.commands.scripts.output import Reports, ended_by, failure_of, result_of
 from mcpx.commands.scripts.turns import Turns
-from mcpx.commands.work import Bench, CommandFailed, Progress
+from mcpx.commands.work import Bench, CommandFailed, Progress, Resolved
 from mcpx.model.call import Json
+from mcpx.model.redaction import is_secret_name, spellings
 from mcpx.processes import process
 from mcpx.processes.stderrlog import Allowance, StderrLog, redaction
 
@@ -86,6 +87,26 @@ class Scripts:
     async def close(self) -> None:
         self._closed = True
         await asyncio.gather(*(child.end() for child in tuple(self._children)))
+
+    def resolved(self, arguments: Mapping[str, Any], mask: str) -> Resolved:
+        order = self._order(arguments)
+        secrets = [order.env[name] for name in self._env if name in order.env and is_secret_name(name)]
+        hidden = spellings(secrets)
+
+        def masked(text: str) -> str:
+            for secret in hidden:
+                text = text.replace(secret, mask)
+            return text
+
+        env = {
+            name: mask if is_secret_name(name) else masked(order.env[name]) for name in self._env if name in order.env
+        }
+        return Resolved(
+            argv=tuple(map(masked, order.line)),
+            cwd=self._script.cwd,
+            env=env,
+            body=masked(order.stdin.decode("utf-8", "replace")) if self._stdin is not None else None,
+        )
 
     def _order(self, arguments: Mapping[str, Any]) -> Order:
         script, values = self._script, given.with_all(arguments)

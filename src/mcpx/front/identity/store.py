@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcpx.model.call import as_object, is_array
+from mcpx.model.errors import McpxError
 from mcpx.wire import codec
 from mcpx.wire.folders import private_folder, read_small, replace_private, require_private
 
@@ -41,7 +42,7 @@ class Stored:
     expires: float | None = None
 
 
-class Unreadable(Exception):
+class Unreadable(McpxError):
     """There is a file, and it counts for nothing; says why."""
 
 

@@ -67,26 +67,29 @@ class Desk:
         return {**_state(pinned), "approved": approved, "held": held}
 
     async def waiting(self, request: Json) -> Json:
-        """What waits for somebody's word, of everything or of one server or one name; of a server with the diff."""
-        wanted, name = request.get("server"), request.get("name")
+        """What waits for somebody's word, of everything or of one server or one name; of a server with the diff.
+        `definitions`: with what was approved and what is offered, as they are, instead."""
+        wanted, name, whole = request.get("server"), request.get("name"), request.get("definitions") is True
         servers = self._pinned(wanted)
         if "ok" in servers:
             return servers
-        fully = wanted is not None
-        waiting = [pinned for pinned in servers.values() if pinned.waits or fully]
-        told = [await in_slices(self._waiting(pinned, name, fully)) for pinned in waiting]
+        fully = wanted is not None and not whole
+        waiting = [pinned for pinned in servers.values() if pinned.waits or wanted is not None]
+        told = [await in_slices(self._waiting(pinned, name, fully, whole)) for pinned in waiting]
         return {"ok": True, "servers": told}
 
-    def _waiting(self, pinned: Pinned, name: object, fully: bool) -> Work[Json]:
+    def _waiting(self, pinned: Pinned, name: object, fully: bool, whole: bool) -> Work[Json]:
         found: list[Json] = []
         for held in list(pinned.kept.held.values()):
             if name is None or held.item.name == name:
                 about = _about(pinned, held)
+                before = pinned.kept.approved.get(held.item.key)
+                old = None if before is None else before.definition
                 if fully:
-                    before = pinned.kept.approved.get(held.item.key)
-                    old = None if before is None else before.definition
                     about["grown"] = [] if old is None else list(grown(old, held.item.definition))
                     about["diff"] = diff(old, held.item.definition)
+                if whole:
+                    about["before"], about["after"] = old, held.item.definition
                 found.append(about)
                 yield
         return {**_state(pinned), "also": list(pinned.also), "waiting": found}
@@ -100,8 +103,8 @@ class Desk:
         if (pinned := servers.get(wanted)) is None:
             return {"ok": False, "error": f"{wanted} is trusted as it comes: nothing of it is held back"}
         shown = [one for one in as_list(request.get("fingerprints")) if isinstance(one, str)]
-        release = request.get("release") is True
-        approved = pinned.approve(shown, BY, release=release)
+        release, by = request.get("release") is True, request.get("by")
+        approved = pinned.approve(shown, by if isinstance(by, str) else BY, release=release)
         problem = await self._save(wanted)
         got = {held.item.fingerprint for held in approved}
         answer: Json = {

@@ -1,4 +1,4 @@
-"""What a changed definition may do that the approved one may not, as far as it says so."""
+"""What a new or changed definition may do that the approved one may not, as far as it says so."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,10 @@ HINTS: dict[str, tuple[bool, str]] = {
 """By default, and what to say when it comes to that; as the protocol has them."""
 
 
-def grown(before: Json, after: Json) -> tuple[str, ...]:
+def grown(before: Json | None, after: Json) -> tuple[str, ...]:
+    """`before` None: nothing was approved, and of parameters all are new."""
+    if before is None:
+        return tuple(_hints({}, after))
     return tuple(_hints(before, after)) + tuple(_parameters(before, after))
 
 

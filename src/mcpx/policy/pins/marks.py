@@ -14,6 +14,8 @@ LOOKED_AT = 1 << 16
 """Characters of one definition that are looked through, some ten milliseconds; of a longer one it is said."""
 MOST = 12
 """Hints about one definition."""
+DEEPEST = 12
+"""Levels of a definition in which a place is looked for."""
 SPELLED = 400
 """Characters of a run of tags that are spelled out."""
 
@@ -97,6 +99,10 @@ def _is_of_a_picture(text: str, run: "re.Match[str]") -> bool:
     return unicodedata.category(before) in ("So", "Sm", "Sk", "Po", "Nd")
 
 
+UNSEEN = ("has characters that cannot be seen", "has hidden text")
+"""What hints begin with that are about what nobody sees."""
+
+
 def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
@@ -115,6 +121,19 @@ def suspicious(definition: Any) -> tuple[str, ...]:
             if len(found) >= MOST:
                 return tuple(found)
     return tuple(found)
+
+
+def place_of(hint: str, definition: Any) -> tuple[str, ...]:
+    """The way down to what a hint of `suspicious` is about, as far as that can be told. Costs a look at each level."""
+    way: list[str] = []
+    for _ in range(DEEPEST):
+        table = cast("dict[str, Any]", definition) if isinstance(definition, dict) else {}
+        key = next((key for key, value in table.items() if hint in suspicious(value)), None)
+        if key is None:
+            break
+        way.append(key)
+        definition = table[key]
+    return tuple(way)
 
 
 def _strings(definition: Any) -> Iterator[str]:
@@ -137,7 +156,7 @@ def _hints(text: str) -> Iterator[str]:
         yield from _odd_letters(text)
         text = unicodedata.normalize("NFKC", folded(_RUN.sub("", text)))
     elif (run := _RUN.search(text)) is not None:
-        yield f"has characters that cannot be seen: {_spelled(text, run)[:80]}"
+        yield f"{UNSEEN[0]}: {_spelled(text, run)[:80]}"
     if len(text) < 5:
         return
     text = _BLANKS.sub(" ", text)
@@ -150,10 +169,10 @@ def _hints(text: str) -> Iterator[str]:
 
 def _odd_letters(text: str) -> Iterator[str]:
     if (tags := _TAGS.search(text)) is not None:
-        yield f"has hidden text: {visible(tags[0])[:120]}"
+        yield f"{UNSEEN[1]}: {visible(tags[0])[:120]}"
     for run in _RUN.finditer(text):
         if not _is_of_a_picture(text, run):
-            yield f"has characters that cannot be seen: {_spelled(text, run)[:80]}"
+            yield f"{UNSEEN[0]}: {_spelled(text, run)[:80]}"
             break
     for word in _WORD.finditer(text):
         if not word[0].isascii() and is_mixed(word[0]):

@@ -1,0 +1,248 @@
+"""The configuration as the admin API tells of it, and what is taken over from other people's files.
+
+Promise: texts leave with their secrets masked (the store's work); nothing here is written but through the store.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from starlette.responses import Response
+
+from mcpx.admin.desk import Desk
+from mcpx.admin.entries import moment
+from mcpx.admin.errors import ApiError
+from mcpx.admin.pasting import Names, Section, read
+from mcpx.admin.routes import given
+from mcpx.admin.routes.given import Change
+from mcpx.admin.shapes.common import Preview, Problem
+from mcpx.admin.shapes.common import Written as Done
+from mcpx.admin.shapes.config import (
+    Checked,
+    ConfigFile,
+    ConfigImport,
+    ConfigText,
+    ConfigTold,
+    LastReload,
+    ReloadResult,
+    RevisionRow,
+    RevisionTold,
+)
+from mcpx.config.edits import Edit, EditError, NewText, PutEntry
+from mcpx.config.entries import RESERVED
+from mcpx.config.source import Source
+from mcpx.config.written import Document, Written
+from mcpx.core.store import Revision
+from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.errors import ConfigError
+
+MOST = 200
+"""Entries that are taken over at a time: each is a change of its own to the text."""
+
+
+async def tell(desk: Desk, response: Response) -> ConfigTold:
+    written = await given.look(desk, response)
+    config, status = desk.gateway.generation.config, as_object(desk.store.status()["last_reload"])
+    path = config.path
+    files = await asyncio.to_thread(lambda: [_file(document) for document in written.documents])
+    return ConfigTold(
+        path=None if path is None else str(path),
+        would_be=None if desk.store.destination is None else str(desk.store.destination),
+        files=files,
+        etag=written.etag,
+        revision=desk.store.revision,
+        loaded=str(status["at"]) if status.get("ok") else moment(desk.about().started) or "",
+        dialect=config.dialect,
+        mode=config.mode,
+        warnings=list(config.warnings),
+        problems=await mistakes(desk, written, refused=status.get("ok") is False),
+        last_reload=_reload(status),
+    )
+
+
+async def mistakes(desk: Desk, written: Written, *, refused: bool) -> list[Problem]:
+    """Of the files as they are; `refused`: they were read and judged, and not taken up."""
+    if not refused or written.told or not written.documents:
+        return [given.problem_of(told, None) for told in written.told]
+    seen = await desk.store.preview([])  # no change: what is wrong with it as it is
+    return [given.problem_of(told, None) for told in seen.told]
+
+
+def _reload(status: Json) -> LastReload | None:
+    if not status:
+        return None
+    problems = [str(problem) for problem in as_list(status.get("problems"))]
+    plan = status.get("plan")
+    return LastReload(at=str(status["at"]), ok=status["ok"] is True, plan=plan and str(plan), problems=problems)
+
+
+def _file(document: Document) -> ConfigFile:
+    why_not = None
+    if not document.editable:
+        why_not = "TOML is read, not written: edit it by hand, or start mcpx with a YAML or JSON file"
+    elif not os.access(document.path, os.W_OK) or not os.access(document.path.parent, os.W_OK):
+        why_not = "this user may not write it"
+    return ConfigFile(
+        path=str(document.path),
+        text=document.text,
+        format=document.format,
+        writable=why_not is None,
+        why_not=why_not,
+    )
+
+
+# Texts -------------------------------------------------------------------------------------------------------------
+
+
+async def new_text(desk: Desk, text: ConfigText) -> NewText:
+    """Raises a 404 for a file that is none of the configuration's."""
+    if text.file is None:
+        return NewText(text.text)
+    documents = (await desk.store.look()).documents
+    for document in documents:
+        if text.file in (str(document.path), document.name):
+            return NewText(text.text, document.path)
+    hint = f"there is {', '.join(str(document.path) for document in documents)}"[:500] if documents else None
+    raise ApiError(404, None, "this is no file of the configuration", "file", hint)
+
+
+async def check(desk: Desk, text: ConfigText) -> Checked:
+    edit = await new_text(desk, text)
+    try:
+        seen = await desk.store.preview(edit)
+    except EditError as error:
+        problem = Problem(message=error.message, path=error.path or None, hint=error.hint or None)
+        return Checked(ok=False, problems=[problem])
+    told = [given.problem_of(each, None) for each in seen.told]
+    warnings = [Problem(message=line, path=None, severity="warning") for line in seen.warnings]
+    return Checked(ok=seen.ok, problems=[*told, *warnings])
+
+
+async def reload(desk: Desk, response: Response) -> ReloadResult:
+    answer = await desk.store.asked(via="api")
+    if "error" in answer:
+        raise ApiError(409, "not_possible", str(answer["error"]))
+    written = await given.look(desk, response)
+    problems = [] if answer["ok"] else await mistakes(desk, written, refused=True)
+    return ReloadResult(
+        ok=answer["ok"],
+        changed=answer.get("changed") is True,
+        revision=desk.store.revision,
+        summary=str(answer.get("plan") or ""),
+        problems=problems,
+    )
+
+
+# History -----------------------------------------------------------------------------------------------------------
+
+
+def row(desk: Desk, revision: Revision) -> RevisionRow:
+    return RevisionRow(**_facts(desk, revision))
+
+
+def _facts(desk: Desk, revision: Revision) -> dict[str, Any]:
+    return {
+        "number": revision.number,
+        "at": revision.at,
+        "author": revision.author,
+        "via": revision.via,
+        "message": revision.message,
+        "plan": revision.plan,
+        "restorable": desk.store.keeps(revision.number),
+    }
+
+
+async def one_revision(desk: Desk, number: int) -> RevisionTold:
+    revision = next((each for each in desk.store.revisions() if each.number == number), None)
+    if revision is None:
+        raise ApiError(404, None, "there is no such revision", "path.number", "the history lists those there are")
+    try:
+        texts = await desk.store.revision_text(number)
+    except (EditError, ConfigError) as error:
+        raise await given.refusal(desk, error) from None
+    files = [_kept(path, text) for path, text in texts.items()]
+    return RevisionTold(**_facts(desk, revision), files=files)
+
+
+def _kept(path: str, text: str) -> ConfigFile:
+    source = Source(Path(path), text)
+    source.text = text
+    return ConfigFile(path=path, text=text, format=source.form, writable=False, why_not="an earlier revision")
+
+
+# Taking over -------------------------------------------------------------------------------------------------------
+
+
+async def take_over(desk: Desk, response: Response, wanted: ConfigImport, change: Change) -> Done | Preview:
+    """Servers of another file, with the auth configs they refer to; without `pick` only what it would do."""
+    try:
+        found = await asyncio.to_thread(read, wanted.text)
+    except (EditError, ConfigError) as error:
+        raise await given.refusal(desk, error) from None
+    entries = _picked(found.entries, wanted.pick)
+    if len(entries) > MOST:
+        hint = "pick some of them, and the rest afterwards"
+        raise ApiError(422, "too_many", f"more than {MOST} entries at a time", "pick", hint)
+    edits = _edits(entries, await desk.store.look(), wanted.on_conflict)
+    dry = change.dry_run or wanted.pick is None
+    return await given.write(desk, response, replace(change, dry_run=dry), edits)
+
+
+def _picked(entries: Sequence[tuple[Section, Json]], pick: list[str] | None) -> list[tuple[Section, Json]]:
+    if pick is None:
+        return list(entries)
+    there = {entry["name"] for section, entry in entries if section != "auth_configs"}
+    if unknown := [name for name in pick if name not in there]:
+        hint = f"there is {', '.join(sorted(there))}"[:500]
+        raise ApiError(422, None, f"there is no {unknown[0][:80]!r} in it", "pick", hint)
+    chosen = [(section, entry) for section, entry in entries if section != "auth_configs" and entry["name"] in pick]
+    needed = {name for _, entry in chosen for name in _auths_of(entry)}
+    return [each for each in entries if each in chosen or (each[0] == "auth_configs" and each[1]["name"] in needed)]
+
+
+def _edits(
+    entries: Sequence[tuple[Section, Json]], written: Written, on_conflict: Literal["skip", "replace", "rename"]
+) -> list[Edit]:
+    taken = {section: [entry.name for entry in written.entries(section)] for section, _ in entries}
+    free = {section: Names([*names, *RESERVED]) for section, names in taken.items()}
+    renamed: dict[str, str] = {}
+    edits: list[Edit] = []
+    for section, entry in entries:  # auth configs first: others refer to them
+        name = str(entry["name"])
+        if name in taken[section]:
+            if on_conflict == "skip":
+                continue
+            if on_conflict == "rename":
+                own, name = name, free[section].free(name)
+                if section == "auth_configs":
+                    renamed[own] = name
+        edits.append(PutEntry(section, name, _referring(entry, name, renamed)))
+    return edits
+
+
+def _auths_of(entry: Json) -> list[str]:
+    """Names of auth configs that an entry refers to."""
+    places = [entry, as_object(entry.get("http"))]
+    given = [place["auth"] for place in places if "auth" in place]
+    names: list[Any] = [as_object(auth).get("ref") if isinstance(auth, dict) else auth for auth in given]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _referring(entry: Json, name: str, renamed: dict[str, str]) -> Json:
+    made: Json = {**entry, "name": name}
+    if any(each in renamed for each in _auths_of(entry)):
+        made = _with_auth(made, renamed)
+        if isinstance(made.get("http"), dict):
+            made["http"] = _with_auth(as_object(made["http"]), renamed)
+    return made
+
+
+def _with_auth(place: Json, renamed: dict[str, str]) -> Json:
+    auth = place.get("auth")
+    if isinstance(auth, str) and auth in renamed:
+        return {**place, "auth": renamed[auth]}
+    ref = as_object(auth).get("ref")
+    return {**place, "auth": {**cast(Json, auth), "ref": renamed[ref]}} if ref in renamed else place

@@ -1,0 +1,116 @@
+"""Auth configs as the admin API tells of them: what they are, who uses them, how they are."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+
+from mcpx.admin.desk import Desk
+from mcpx.admin.entries import entry_of, place_of
+from mcpx.admin.shapes.commands import AuthRow, AuthType
+from mcpx.admin.wording import moment, plain
+from mcpx.auth import AUTHS
+from mcpx.config.environment import is_encrypted
+from mcpx.config.json_schema import part_schema
+from mcpx.config.masking import MASK
+from mcpx.config.written import Entry, Written
+from mcpx.model.call import Json, as_object
+
+State = Literal["ready", "expires", "sign_in_needed", "failed", "unused"]
+SOON = 300.0
+"""Seconds before its end from which what nobody renews is said to expire."""
+_KINDS = ((r"\$\{keyring:", "keyring"), (r"\$\{file:", "file"), (r"\$\{", "environment"))
+
+
+def rows(desk: Desk, written: Written) -> list[AuthRow]:
+    users = users_of(written)
+    return [_row(desk, entry, users.get(entry.name, [])) for entry in written.entries("auth_configs")]
+
+
+def row(desk: Desk, written: Written, name: str) -> AuthRow:
+    return _row(desk, entry_of(written, "auth_configs", name), users_of(written).get(name, []))
+
+
+def users_of(written: Written) -> dict[str, list[str]]:
+    """By auth config what refers to it, as it is written: `server:name`, `command:name`."""
+    found: dict[str, list[str]] = {}
+    for entry in written.entries("mcp_servers"):
+        if name := _ref(entry.value.get("auth")):
+            found.setdefault(name, []).append(f"server:{entry.name}")
+    for entry in written.entries("commands"):
+        kind = entry.value.get("type")
+        if name := _ref(as_object(entry.value.get(kind) if isinstance(kind, str) else None).get("auth")):
+            found.setdefault(name, []).append(f"command:{entry.name}")
+    return found
+
+
+def types() -> list[AuthType]:
+    return [AuthType(type=name, fields=part_schema(AUTHS[name])) for name in AUTHS if name in AUTHS]
+
+
+def _ref(value: Any) -> str | None:
+    """`auth: {ref: name}`, or the name alone."""
+    name = as_object(value).get("ref") if isinstance(value, dict) else value
+    return name if isinstance(name, str) else None
+
+
+def _row(desk: Desk, entry: Entry, users: list[str]) -> AuthRow:
+    state, detail, expires = _state(desk, entry.name, users)
+    return AuthRow(
+        name=entry.name,
+        type=str(entry.value.get("type") or ""),
+        state=state,
+        detail=detail,
+        expires=moment(expires),
+        used_by=users,
+        kept_in=_kept_in(entry.value),
+        entry=plain(entry.value),
+        source=place_of(entry),
+    )
+
+
+def _state(desk: Desk, name: str, users: list[str]) -> tuple[State, str, float | None]:
+    if not users:
+        return "unused", "nothing refers to it", None
+    upstreams = desk.gateway.generation.upstreams
+    waiting = [each for each in upstreams.values() if each.server.auth == name and each.status.state == "needs_auth"]
+    if any(each.signing is not None for each in waiting):
+        return "sign_in_needed", f"somebody has to sign in to {', '.join(each.name for each in waiting)}", None
+    if waiting:
+        return "failed", desk.gateway.redactor.redact(f"refused by {waiting[0].name}"), None
+    told = [cast(Any, each).describe() for each in desk.gateway.credentials(name) if hasattr(each, "describe")]
+    problem = next((each["problem"] for each in told if each.get("problem")), None)
+    if problem is not None:
+        return "failed", desk.gateway.redactor.redact(str(problem)), None
+    ends = min((each["expires"] for each in told if each.get("expires")), default=None)
+    if ends is None:
+        return "ready", "", None
+    renewed = all(each.get("renewable", True) for each in told)
+    if not renewed and ends - time.time() < SOON:
+        return "expires", "nobody renews it: sign in again", ends
+    return "ready", "renewed by itself" if renewed else "", ends
+
+
+def _kept_in(value: Json) -> str:
+    """Where its secrets come from, in a word or two."""
+    if value.get("type") == "oauth":
+        return "sign-in"
+    kind = value.get("type")
+    found: dict[str, None] = {}
+    for text in _texts(value.get(kind) if isinstance(kind, str) else None):
+        where = next((name for pattern, name in _KINDS if re.search(pattern, text)), None)
+        if where is None and is_encrypted(text):
+            where = "config file, encrypted"
+        if where is None and MASK in text:
+            where = "config file"
+        if where is not None:
+            found[where] = None
+    return ", ".join(found)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in cast(Json, value).values():
+            yield from _texts(item)

@@ -1,0 +1,64 @@
+"""Texts of a configuration and what differs between them, for people: without their secrets.
+
+Promised: a literal secret is masked; one that changed is marked as new, so that the change is seen.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpx.config.load import Texts
+from mcpx.config.masking import secrets_written
+from mcpx.config.source import Source, tree_of
+from mcpx.config.tree import Tree
+from mcpx.config.written import Written, mask_text
+
+LONGEST = 200_000
+"""Characters of a difference that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    path: Path
+    text: str
+    """As it would be; masked."""
+    diff: str
+    """Unified; masked."""
+
+
+def changes(written: Written, texts: Texts) -> tuple[FileChange, ...]:
+    before = {str(sheet.path): sheet.text for sheet in written.sheets}
+    return tuple(
+        FileChange(path, shown(str(path), text), _file_difference(str(path), before.get(str(path), ""), text))
+        for path, text in texts.items()
+    )
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    paths = list(dict.fromkeys([*before, *after]))
+    told = (_file_difference(path, before.get(path, ""), after.get(path, "")) for path in paths)
+    return "".join(told)
+
+
+def shown(path: str, text: str, known: set[str] | None = None) -> str:
+    form, tree = _read(path, text)
+    return mask_text(text, form, tree, known)
+
+
+def _read(path: str, text: str) -> tuple[str, Tree | None]:
+    source = Source(Path(path), text)
+    source.text = text
+    form = source.form
+    return form, tree_of(text, form) if form != "toml" else None
+
+
+def _file_difference(path: str, before: str, after: str) -> str:
+    if before == after:
+        return ""
+    known = secrets_written(_read(path, before)[1] or {})
+    old, new = shown(path, before), shown(path, after, known)
+    name = Path(path).name
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+    told = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return told if len(told) <= LONGEST else told[:LONGEST] + "\n… and more\n"

@@ -1,0 +1,138 @@
+"""A config file replaced as a whole.
+
+Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it is for its owner
+alone (0600) and keeps its owner where that may be given; a link stays and what it leads to is replaced. A text that
+somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised. What cannot be written is said
+in words (`Unwritable`).
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from mcpx.config.watch import Print, print_of
+from mcpx.model.errors import McpxError
+
+_PREFIX, _SUFFIX = ".mcpx-", ".new"
+_LEFT = 60.0
+"""Seconds after which nobody is still writing a file."""
+
+
+class Unwritable(McpxError):
+    """A file that cannot be written: what, why, and what to do."""
+
+
+class Overtaken(Exception):
+    """The file is no longer as it was."""
+
+
+def replace_file(path: Path, data: bytes, before: bytes | None) -> Print:
+    """`before`: what it holds as far as is known; None: it is not there. What tells the new one from others."""
+    target = Path(os.path.realpath(path))
+    try:
+        return _replaced(target, data, before)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
+
+
+def _advice(target: Path, error: OSError) -> str:
+    if isinstance(error, PermissionError) or error.errno == 30:  # a read-only file system
+        return f"mcpx must be able to write into {target.parent}: give it that right, or edit the file by hand"
+    return "nothing was changed; mend that and save again"
+
+
+def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
+    _tidy(target.parent)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)  # hidden, 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            inode = os.fstat(file.fileno()).st_ino
+        _keep_owner(target, name)
+        _exchange(target, name, before)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    _settle(target.parent)
+    found = print_of(target)
+    return found if found and inode in found else None  # else it is somebody else's by now
+
+
+def _keep_owner(target: Path, name: str) -> None:
+    with contextlib.suppress(OSError):  # it may be somebody else's, or not there yet
+        found = os.stat(target)
+        if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(name, found.st_uid, found.st_gid)
+
+
+def _exchange(target: Path, name: str, before: bytes | None) -> None:
+    if before is None:
+        _appear(target, name)
+        return
+    try:
+        old = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise Overtaken from None
+    try:
+        if _all(old) != before:
+            raise Overtaken
+        os.replace(name, target)
+        if (now := _all(old)) != before:
+            # Somebody wrote into the old file between the look and the exchange: theirs stays.
+            _put_back(target, now)
+            raise Overtaken
+    finally:
+        os.close(old)
+
+
+def _appear(target: Path, name: str) -> None:
+    """A new file. Unlike a rename a link fails where something is by now."""
+    try:
+        os.link(name, target)
+    except FileExistsError:
+        raise Overtaken from None
+    except OSError:  # a file system without links
+        if os.path.lexists(target):
+            raise Overtaken from None
+        os.replace(name, target)
+        return
+    os.unlink(name)
+
+
+def _tidy(folder: Path) -> None:
+    """What a save that was cut short left there: it holds secrets, too."""
+    for left in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.lstat().st_mtime > _LEFT:
+                left.unlink()
+
+
+def _put_back(target: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(name, target)
+
+
+def _all(handle: int) -> bytes:
+    os.lseek(handle, 0, os.SEEK_SET)
+    parts: list[bytes] = []
+    while part := os.read(handle, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _settle(folder: Path) -> None:
+    """The new name, too, outlives a loss of power."""
+    with contextlib.suppress(OSError):  # some file systems cannot
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
