@@ -35,5 +35,12 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     chunkSizeWarningLimit: 700,
+    rolldownOptions: {
+      output: {
+        advancedChunks: {
+          groups: [{ name: "base", test: /node_modules[\\/](@?vue|vue-router|vue-i18n|@intlify|@tanstack[\\/](vue-query|query-core)|openapi-fetch)[\\/]/ }],
+        },
+      },
+    },
   },
 });

@@ -38,6 +38,8 @@ export const router = createRouter({
   scrollBehavior: (_to, _from, kept) => kept ?? undefined,
 });
 
+router.beforeEach((to) => (signedOut.value && !to.meta.bare ? { name: "login", query: { next: to.fullPath } } : true));
+
 watch(signedOut, (out) => {
   const now = router.currentRoute.value;
   if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
