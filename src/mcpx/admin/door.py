@@ -102,7 +102,7 @@ class Door:
         except Gone:
             pass
         except ApiError as error:
-            await error.answer()(scope, receive, adding(send, PLAIN))
+            await error(scope, receive, adding(send, PLAIN))
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
         session, body = entry.session, b""

@@ -25,6 +25,12 @@ const OUTDATES: Partial<Record<LiveName, readonly string[]>> = {
   approvals: ["approvals", "overview", "servers"],
 };
 
+/** Rates of those that are called now; the others are idle. */
+function rated<Row extends { calls_per_minute?: number }>(known: Row[], told: Row[], key: (row: Row) => string): Row[] {
+  const rates = new Map(told.map((row) => [key(row), row]));
+  return known.map((row) => rates.get(key(row)) ?? { ...row, calls_per_minute: 0 });
+}
+
 /** What comes often goes straight into what is shown. */
 function patch(name: LiveName, data: LiveEvents[LiveName]): void {
   if (name !== "rates" && name !== "clients") return;
@@ -35,7 +41,12 @@ function patch(name: LiveName, data: LiveEvents[LiveName]): void {
       return { ...known, clients, sessions };
     }
     const { clients, servers, ...rates } = data as LiveEvents["rates"];
-    return { ...known, clients, servers, gateway: { ...known.gateway, ...rates } };
+    return {
+      ...known,
+      gateway: { ...known.gateway, ...rates },
+      clients: rated(known.clients, clients, (client) => `${client.name} ${client.principal} ${client.profile}`),
+      servers: rated(known.servers, servers, (server) => server.name),
+    };
   });
 }
 
