@@ -112,6 +112,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         return start(_serve(run, environ, redactor))
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # nothing is left to cut short but the exit code
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _has_tokens(state: Path | None) -> bool:

@@ -12,9 +12,9 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import APIRouter, FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx import __version__
 from mcpx.admin import document, errors, routes
@@ -57,6 +57,8 @@ class SlashesInNames:
             path = re.sub(rb"(?i)%2f", SLASH.encode(), raw.partition(b"?")[0])
             scope = {**scope, "path": unquote_to_bytes(path).decode("utf-8", "replace")}
         await self._app(scope, receive, send)
+
+
 class _Document:
     """What the API says of itself: made when somebody asks, in a thread, for it takes a second; kept as text, which is
     a tenth of what it is made of."""

@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Show Call
-         * @description One call.
+         * @description One call, with what was said in it as far as that is kept.
          */
         get: operations["show_call_api_activity__number__get"];
         put?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Replay
-         * @description Make the call again, as the owner.
+         * @description Make the call again, as the owner, with the very same arguments; rules, limits and the audit trail count.
          */
         post: operations["replay_api_activity__number__replay_post"];
         delete?: never;
@@ -182,7 +182,7 @@ export interface paths {
         get: operations["show_auth_config_api_auth_configs__name__get"];
         /**
          * Change Auth Config
-         * @description Replace it; a masked secret stays what it is.
+         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing refers to it.
          */
         put: operations["change_auth_config_api_auth_configs__name__put"];
         post?: never;
@@ -334,7 +334,7 @@ export interface paths {
         get: operations["show_command_api_commands__name__get"];
         /**
          * Change Command
-         * @description Replace its entry.
+         * @description Replace its entry; another `name` in it renames it.
          */
         put: operations["change_command_api_commands__name__put"];
         post?: never;
@@ -601,7 +601,7 @@ export interface paths {
         };
         /**
          * Diagnostics
-         * @description All there is to know for a report of a problem, without secrets.
+         * @description All there is to know for a report of a problem, without secrets and without what was said in calls.
          */
         get: operations["diagnostics_api_diagnostics_get"];
         put?: never;
@@ -626,6 +626,46 @@ export interface paths {
         get: operations["events_api_events_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log In
+         * @description Begin a session with the admin token, or with the one of a login URL; the answer sets a cookie.
+         */
+        post: operations["log_in_api_login_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log Out
+         * @description End the session, and what it has open.
+         */
+        post: operations["log_out_api_logout_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -966,7 +1006,7 @@ export interface paths {
         get?: never;
         /**
          * Change Profile
-         * @description Replace it.
+         * @description Replace it; another `name` in it renames it.
          */
         put: operations["change_profile_api_profiles__name__put"];
         post?: never;
@@ -989,7 +1029,7 @@ export interface paths {
         };
         /**
          * Savings
-         * @description What compact modes spare, measured.
+         * @description What compact modes spare, as it was counted.
          */
         get: operations["savings_api_savings_get"];
         put?: never;
@@ -1029,9 +1069,29 @@ export interface paths {
         };
         /**
          * Search Tools
-         * @description With the ranking that models get.
+         * @description With the ranking, and the words, that models get in `search`.
          */
         get: operations["search_tools_api_search_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Session
+         * @description Whether you are in, and by what; to be asked by anybody.
+         */
+        get: operations["session_api_session_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1049,7 +1109,7 @@ export interface paths {
         };
         /**
          * Statistics
-         * @description Calls and errors over time.
+         * @description Calls and errors over time; of one server, or of everything.
          */
         get: operations["statistics_api_statistics_get"];
         put?: never;
@@ -1113,7 +1173,7 @@ export interface paths {
         };
         /**
          * List Tools
-         * @description Every tool, in the order of the configuration.
+         * @description Every tool, in the order of the configuration; those that are held back come last.
          */
         get: operations["list_tools_api_tools_get"];
         put?: never;
@@ -1155,7 +1215,8 @@ export interface paths {
         put?: never;
         /**
          * Call Tool
-         * @description Call it. With `Accept: text/event-stream` progress comes as events, the result last.
+         * @description Call it as the owner; rules, limits and the audit trail count as for anybody (principal `admin`). A server that
+         *     asks something meanwhile is declined. With `Accept: text/event-stream` progress comes as events, the result last.
          */
         post: operations["call_tool_api_tools__name__call_post"];
         delete?: never;
@@ -1233,6 +1294,14 @@ export interface components {
             calls: components["schemas"]["PendingCall"][];
             /** Definitions */
             definitions: components["schemas"]["HeldDefinition"][];
+            /** Pending */
+            pending: number;
+        };
+        /**
+         * ApprovalsEvent
+         * @description `approvals`: what waits for somebody is not what it was.
+         */
+        ApprovalsEvent: {
             /** Pending */
             pending: number;
         };
@@ -1373,6 +1442,95 @@ export interface components {
             /** Trace */
             trace?: string | null;
         };
+        /**
+         * CallEvent
+         * @description `call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others.
+         */
+        CallEvent: {
+            /**
+             * Bytes In
+             * @default null
+             */
+            bytes_in: number | null;
+            /**
+             * Bytes Out
+             * @default null
+             */
+            bytes_out: number | null;
+            /**
+             * Client
+             * @default null
+             */
+            client: string | null;
+            /**
+             * Code
+             * @default null
+             */
+            code: number | null;
+            /**
+             * Error
+             * @description One line.
+             * @default null
+             */
+            error: string | null;
+            /** Method */
+            method: string;
+            /** Ms */
+            ms: number;
+            /** Name */
+            name: string;
+            /** Number */
+            number: number;
+            /**
+             * Outcome
+             * @enum {string}
+             */
+            outcome: "ok" | "tool_error" | "error" | "cancelled" | "denied";
+            /**
+             * Principal
+             * @default
+             */
+            principal: string;
+            /**
+             * Profile
+             * @default null
+             */
+            profile: string | null;
+            /**
+             * Public Name
+             * @default null
+             */
+            public_name: string | null;
+            /**
+             * Rule
+             * @default null
+             */
+            rule: string | null;
+            /** Server */
+            server: string;
+            /**
+             * Skipped
+             * @default 0
+             */
+            skipped: number;
+            /** Time */
+            time: string;
+            /**
+             * Tokens Out
+             * @default null
+             */
+            tokens_out: number | null;
+        };
+        /**
+         * CallEvents
+         * @description What comes as server-sent events, by the name of the event; `result` is the last.
+         */
+        CallEvents: {
+            message: components["schemas"]["CallMessage"];
+            progress: components["schemas"]["CallProgress"];
+            question: components["schemas"]["CallQuestion"];
+            result: components["schemas"]["CallResult"];
+        };
         /** CallGiven */
         CallGiven: {
             /**
@@ -1392,6 +1550,58 @@ export interface components {
              * @description Through which view; absent: everything.
              */
             profile?: string | null;
+        };
+        /**
+         * CallMessage
+         * @description `message`: what its server says meanwhile.
+         */
+        CallMessage: {
+            /** Level */
+            level: string;
+            /** Text */
+            text: string;
+        };
+        /**
+         * CallProgress
+         * @description `progress`: how far a running call is.
+         */
+        CallProgress: {
+            /**
+             * Message
+             * @default null
+             */
+            message: string | null;
+            /** Progress */
+            progress: number;
+            /**
+             * Total
+             * @default null
+             */
+            total: number | null;
+        };
+        /**
+         * CallQuestion
+         * @description `question`: its server asked something; it was answered so, for nobody can be asked here.
+         */
+        CallQuestion: {
+            /**
+             * Answer
+             * @default decline
+             * @constant
+             */
+            answer: "decline";
+            /**
+             * Message
+             * @default
+             */
+            message: string;
+            /**
+             * Method
+             * @example elicitation/create
+             */
+            method: string;
+            /** Server */
+            server: string;
         };
         /** CallResult */
         CallResult: {
@@ -1414,6 +1624,12 @@ export interface components {
             result?: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Shortened
+             * @description The result was too large to be answered whole.
+             * @default false
+             */
+            shortened: boolean;
         };
         /** CallRow */
         CallRow: {
@@ -1460,6 +1676,21 @@ export interface components {
             time: string;
             /** Tokens Out */
             tokens_out?: number | null;
+        };
+        /**
+         * CatalogEvent
+         * @description `catalog`: the tools, prompts, resources or templates of a server changed.
+         */
+        CatalogEvent: {
+            /** Kinds */
+            kinds: string[];
+            /**
+             * Server
+             * @default null
+             */
+            server: string | null;
+            /** Tools */
+            tools: number;
         };
         /** Checked */
         Checked: {
@@ -1560,6 +1791,16 @@ export interface components {
             /** Tokens Shown */
             tokens_shown: number;
         };
+        /**
+         * ClientsEvent
+         * @description `clients`: one came or went, or changed.
+         */
+        ClientsEvent: {
+            /** Clients */
+            clients: components["schemas"]["ClientRow"][];
+            /** Sessions */
+            sessions: number;
+        };
         /** CommandDetail */
         CommandDetail: {
             /** Auth */
@@ -1659,6 +1900,11 @@ export interface components {
              * @default
              */
             prefix: string;
+            /**
+             * Server
+             * @description Where the API is, instead of what the document says.
+             */
+            server?: string | null;
             /** Text */
             text?: string | null;
             /**
@@ -1765,11 +2011,16 @@ export interface components {
             dry: boolean;
             /**
              * Entry
-             * @description Absent: as it is saved.
+             * @description Absent: as it is saved under `stored`.
              */
             entry?: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Stored
+             * @description The saved one whose masked values are meant.
+             */
+            stored?: string | null;
         };
         /** CommandTrialResult */
         CommandTrialResult: {
@@ -1807,6 +2058,27 @@ export interface components {
         Commands: {
             /** Commands */
             commands: components["schemas"]["CommandRow"][];
+        };
+        /**
+         * ConfigEvent
+         * @description `config`: a configuration was taken up, or refused.
+         */
+        ConfigEvent: {
+            /** By */
+            by: string;
+            /** Etag */
+            etag: string;
+            /** Ok */
+            ok: boolean;
+            /**
+             * Problems
+             * @default 0
+             */
+            problems: number;
+            /** Revision */
+            revision: number;
+            /** Summary */
+            summary: string;
         };
         /** ConfigFile */
         ConfigFile: {
@@ -1908,6 +2180,11 @@ export interface components {
         /** DefinitionDecision */
         DefinitionDecision: {
             /**
+             * Fingerprints
+             * @description Exactly these, as they were shown: what has changed since is not approved.
+             */
+            fingerprints?: string[] | null;
+            /**
              * Names
              * @description Of tools and prompts; absent: all that is held of the server.
              */
@@ -1976,6 +2253,21 @@ export interface components {
              */
             path?: string | null;
         };
+        /**
+         * EventShapes
+         * @description The data of each event, by its name. `clients` and `rates` have no id: only the latest counts.
+         */
+        EventShapes: {
+            approvals: components["schemas"]["ApprovalsEvent"];
+            call: components["schemas"]["CallEvent"];
+            catalog: components["schemas"]["CatalogEvent"];
+            clients: components["schemas"]["ClientsEvent"];
+            config: components["schemas"]["ConfigEvent"];
+            hello: components["schemas"]["Hello"];
+            rates: components["schemas"]["RatesEvent"];
+            reset: components["schemas"]["Reset"];
+            status: components["schemas"]["StatusEvent"];
+        };
         /** Exported */
         Exported: {
             /**
@@ -1996,6 +2288,12 @@ export interface components {
             placeholders: string[];
             /** Text */
             text: string;
+            /**
+             * Warnings
+             * @description What the format cannot say.
+             * @default []
+             */
+            warnings: string[];
         };
         /** GatewayRow */
         GatewayRow: {
@@ -2003,6 +2301,11 @@ export interface components {
             calls_per_minute: number;
             /** In Flight */
             in_flight: number;
+            /**
+             * Menu Mode
+             * @description Of the menu: the configured one, or what `auto` may choose.
+             */
+            menu_mode?: string | null;
             /** Menu Tokens */
             menu_tokens?: number | null;
             /** Menu Tools */
@@ -2013,7 +2316,10 @@ export interface components {
             p95_ms?: number | null;
             /** Tools */
             tools: number;
-            /** Tools Tokens */
+            /**
+             * Tools Tokens
+             * @description Of all definitions, as `direct` lists them; estimated.
+             */
             tools_tokens: number;
             /** Url */
             url?: string | null;
@@ -2062,10 +2368,22 @@ export interface components {
             change: "new" | "changed" | "gone";
             /**
              * Diff
-             * @description Unified, of the definitions as text.
+             * @description Unified, of the definitions as text; nothing in it is unseen.
              * @default
              */
             diff: string;
+            /**
+             * Fingerprint
+             * @description Of exactly this definition, to approve it by; empty: a server.
+             * @default
+             */
+            fingerprint: string;
+            /**
+             * For Some
+             * @description Only some clients are offered it.
+             * @default false
+             */
+            for_some: boolean;
             /**
              * Kind
              * @enum {string}
@@ -2080,6 +2398,20 @@ export interface components {
             name: string;
             /** Server */
             server: string;
+        };
+        /**
+         * Hello
+         * @description `hello`, first on every stream.
+         */
+        Hello: {
+            /** Etag */
+            etag: string;
+            /** Revision */
+            revision: number;
+            /** Run */
+            run: string;
+            /** Version */
+            version: string;
         };
         /** History */
         History: {
@@ -2133,6 +2465,11 @@ export interface components {
             text: string;
             /** Time */
             time: string;
+        };
+        /** Login */
+        Login: {
+            /** Token */
+            token: string;
         };
         /** Logs */
         Logs: {
@@ -2572,6 +2909,23 @@ export interface components {
              */
             tool: string;
         };
+        /**
+         * RatesEvent
+         * @description `rates`: once a second while something is called, and once when nothing is any more. Servers and clients that are
+         *     not in it were not called for a minute.
+         */
+        RatesEvent: {
+            /** Calls Per Minute */
+            calls_per_minute: number;
+            /** Clients */
+            clients: components["schemas"]["ClientRow"][];
+            /** In Flight */
+            in_flight: number;
+            /** P95 Ms */
+            p95_ms: number | null;
+            /** Servers */
+            servers: components["schemas"]["ServerRate"][];
+        };
         /** RecentError */
         RecentError: {
             /** At */
@@ -2602,6 +2956,11 @@ export interface components {
             entry: {
                 [key: string]: unknown;
             };
+            /**
+             * Free Name
+             * @description If it is taken: one like it that is not.
+             */
+            free_name?: string | null;
             /**
              * Section
              * @enum {string}
@@ -2641,6 +3000,17 @@ export interface components {
              * @default
              */
             summary: string;
+        };
+        /**
+         * Reset
+         * @description `reset`: what happened meanwhile is not known any more; read everything again.
+         */
+        Reset: {
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
         };
         /**
          * Resolved
@@ -2922,6 +3292,11 @@ export interface components {
             /** Last Error */
             last_error?: string | null;
             /**
+             * Latency Ms
+             * @description Of the last probe.
+             */
+            latency_ms?: number | null;
+            /**
              * Lazy
              * @default false
              */
@@ -2974,6 +3349,16 @@ export interface components {
              */
             quarantined: boolean;
             /**
+             * Repair
+             * @description Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.
+             * @example {
+             *       "connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"
+             *     }
+             */
+            repair?: {
+                [key: string]: unknown;
+            } | null;
+            /**
              * Restarts
              * @default 0
              */
@@ -3003,7 +3388,7 @@ export interface components {
              * Transport
              * @enum {string}
              */
-            transport: "stdio" | "http" | "sse" | "websocket";
+            transport: "stdio" | "http" | "sse" | "websocket" | "other";
             /**
              * Trust
              * @default open
@@ -3086,6 +3471,11 @@ export interface components {
             /** Last Error */
             last_error?: string | null;
             /**
+             * Latency Ms
+             * @description Of the last probe.
+             */
+            latency_ms?: number | null;
+            /**
              * Lazy
              * @default false
              */
@@ -3142,7 +3532,7 @@ export interface components {
              * Transport
              * @enum {string}
              */
-            transport: "stdio" | "http" | "sse" | "websocket";
+            transport: "stdio" | "http" | "sse" | "websocket" | "other";
             /**
              * Trust
              * @default open
@@ -3154,6 +3544,18 @@ export interface components {
         Servers: {
             /** Servers */
             servers: components["schemas"]["ServerRow"][];
+        };
+        /** SessionTold */
+        SessionTold: {
+            /**
+             * By
+             * @example cookie
+             */
+            by?: string | null;
+            /** Signed In */
+            signed_in: boolean;
+            /** Version */
+            version?: string | null;
         };
         /** SignIn */
         SignIn: {
@@ -3205,6 +3607,36 @@ export interface components {
              * @description Seconds.
              */
             step: number;
+        };
+        /**
+         * StatusEvent
+         * @description `status`: a server is in another state, came or went.
+         */
+        StatusEvent: {
+            /**
+             * Gone
+             * @default false
+             */
+            gone: boolean;
+            /**
+             * Last Error
+             * @default null
+             */
+            last_error: string | null;
+            /** Name */
+            name: string;
+            /** Since */
+            since: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "connecting" | "connected" | "degraded" | "sleeping" | "disconnected" | "needs_auth" | "disabled";
+            /**
+             * Tools Count
+             * @default 0
+             */
+            tools_count: number;
         };
         /** Toggle */
         Toggle: {
@@ -3404,6 +3836,11 @@ export interface components {
             entry: {
                 [key: string]: unknown;
             };
+            /**
+             * Stored
+             * @description The saved one whose masked values are meant, if renamed.
+             */
+            stored?: string | null;
         };
         /** TrialResult */
         TrialResult: {
@@ -3424,6 +3861,13 @@ export interface components {
             prompts: number;
             /** Protocol */
             protocol?: string | null;
+            /**
+             * Repair
+             * @description As in the detail of a server.
+             */
+            repair?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Resources
              * @default 0
@@ -3458,6 +3902,11 @@ export interface components {
             effect: "allow" | "deny" | "ask";
             /** Name */
             name: string;
+            /**
+             * Outside
+             * @description Why this caller never comes there over HTTP, as far as tokens tell.
+             */
+            outside?: string | null;
             /**
              * Rule
              * @description The number of the rule that decided.
@@ -3692,6 +4141,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     show_call_api_activity__number__get: {
@@ -3741,6 +4199,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -3770,6 +4237,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3826,6 +4302,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The request did not arrive in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -3855,6 +4358,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3998,6 +4510,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4085,6 +4606,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4114,6 +4653,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4215,7 +4763,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4233,6 +4781,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -4269,6 +4826,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4289,6 +4873,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4354,6 +4947,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4401,7 +5003,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4457,6 +5059,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4484,6 +5113,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -4504,7 +5142,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4554,6 +5192,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4574,6 +5239,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4722,6 +5396,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4762,7 +5445,10 @@ export interface operations {
     };
     clients_api_clients_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Connect through this profile. */
+                profile?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4798,6 +5484,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4935,7 +5630,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4953,6 +5648,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -4989,6 +5693,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5009,6 +5740,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5112,6 +5852,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     try_command_api_commands_test_post: {
@@ -5156,6 +5905,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5248,6 +6015,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5295,7 +6071,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5351,6 +6127,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5378,6 +6181,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -5398,7 +6210,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5448,6 +6260,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5468,6 +6307,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5537,6 +6385,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5584,7 +6450,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5638,6 +6504,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5658,6 +6551,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5768,7 +6670,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5820,6 +6722,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5840,6 +6769,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5900,6 +6838,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5985,6 +6932,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6162,6 +7118,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6209,7 +7174,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6261,6 +7226,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6281,6 +7273,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6341,6 +7342,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6431,6 +7450,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6478,7 +7506,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6530,6 +7558,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6550,6 +7605,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6610,6 +7674,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6742,6 +7824,191 @@ export interface operations {
     };
     events_api_events_get: {
         parameters: {
+            query?: {
+                /** @description The same, where no header can be sent. */
+                last_event_id?: string | null;
+            };
+            header?: {
+                /** @description Resumes after this event. */
+                "last-event-id"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The data of each event, by its name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["EventShapes"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    log_in_api_login_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Login"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTold"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    log_out_api_logout_post: {
+        parameters: {
             query?: never;
             header?: never;
             path?: never;
@@ -6750,7 +8017,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Successful Response */
-            200: {
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6913,7 +8180,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6931,6 +8198,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -6967,6 +8243,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6987,6 +8290,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7047,6 +8359,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7139,6 +8469,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7186,7 +8525,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7242,6 +8581,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7269,6 +8635,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -7289,7 +8664,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7339,6 +8714,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7359,6 +8761,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7424,6 +8835,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7465,6 +8885,7 @@ export interface operations {
     server_logs_api_mcp_servers__name__logs_get: {
         parameters: {
             query?: {
+                /** @description The number of the last line that is known. */
                 after?: number;
                 limit?: number;
             };
@@ -7505,6 +8926,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7597,6 +9027,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7675,6 +9123,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7767,6 +9224,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7852,6 +9327,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7899,7 +9392,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7953,6 +9446,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7973,6 +9493,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8031,6 +9560,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8150,6 +9688,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8338,7 +9885,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -8390,6 +9937,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8410,6 +9984,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8470,6 +10053,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8607,7 +10208,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -8625,6 +10226,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -8661,6 +10271,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8688,6 +10325,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -8708,7 +10354,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -8764,6 +10410,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8791,6 +10464,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -8811,7 +10493,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -8861,6 +10543,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8881,6 +10590,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8980,6 +10698,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     config_schema_api_schema_get: {
@@ -9072,6 +10799,7 @@ export interface operations {
             query: {
                 q: string;
                 limit?: number;
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
             };
             header?: never;
@@ -9087,6 +10815,98 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SearchResult"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    session_api_session_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTold"];
                 };
             };
             /** @description The request is not what it should be. */
@@ -9202,6 +11022,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9231,6 +11060,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9321,6 +11159,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     make_token_api_tokens_post: {
@@ -9372,6 +11219,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9401,6 +11257,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9457,6 +11322,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9493,11 +11376,21 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     list_tools_api_tools_get: {
         parameters: {
             query?: {
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
                 server?: string | null;
             };
@@ -9536,6 +11429,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9584,6 +11486,7 @@ export interface operations {
     show_tool_api_tools__name__get: {
         parameters: {
             query?: {
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
             };
             header?: never;
@@ -9623,6 +11526,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9683,13 +11595,14 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description The result; with `Accept: text/event-stream`, events while it runs and the result last. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CallResult"];
+                    "text/event-stream": components["schemas"]["CallEvents"];
                 };
             };
             /** @description The request is not what it should be. */
@@ -9712,6 +11625,33 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The request did not arrive in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
