@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Show Call
-         * @description One call.
+         * @description One call, with what was said in it as far as that is kept.
          */
         get: operations["show_call_api_activity__number__get"];
         put?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Replay
-         * @description Make the call again, as the owner.
+         * @description Make the call again, as the owner, with the very same arguments; rules, limits and the audit trail count.
          */
         post: operations["replay_api_activity__number__replay_post"];
         delete?: never;
@@ -601,7 +601,7 @@ export interface paths {
         };
         /**
          * Diagnostics
-         * @description All there is to know for a report of a problem, without secrets.
+         * @description All there is to know for a report of a problem, without secrets and without what was said in calls.
          */
         get: operations["diagnostics_api_diagnostics_get"];
         put?: never;
@@ -626,6 +626,46 @@ export interface paths {
         get: operations["events_api_events_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log In
+         * @description Begin a session with the admin token, or with the one of a login URL; the answer sets a cookie.
+         */
+        post: operations["log_in_api_login_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log Out
+         * @description End the session, and what it has open.
+         */
+        post: operations["log_out_api_logout_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -989,7 +1029,7 @@ export interface paths {
         };
         /**
          * Savings
-         * @description What compact modes spare, measured.
+         * @description What compact modes spare, as it was counted.
          */
         get: operations["savings_api_savings_get"];
         put?: never;
@@ -1029,9 +1069,29 @@ export interface paths {
         };
         /**
          * Search Tools
-         * @description With the ranking that models get.
+         * @description With the ranking, and the words, that models get in `search`.
          */
         get: operations["search_tools_api_search_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Session
+         * @description Whether you are in, and by what; to be asked by anybody.
+         */
+        get: operations["session_api_session_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1049,7 +1109,7 @@ export interface paths {
         };
         /**
          * Statistics
-         * @description Calls and errors over time.
+         * @description Calls and errors over time; of one server, or of everything.
          */
         get: operations["statistics_api_statistics_get"];
         put?: never;
@@ -1113,7 +1173,7 @@ export interface paths {
         };
         /**
          * List Tools
-         * @description Every tool, in the order of the configuration.
+         * @description Every tool, in the order of the configuration; those that are held back come last.
          */
         get: operations["list_tools_api_tools_get"];
         put?: never;
@@ -1155,7 +1215,8 @@ export interface paths {
         put?: never;
         /**
          * Call Tool
-         * @description Call it. With `Accept: text/event-stream` progress comes as events, the result last.
+         * @description Call it as the owner; rules, limits and the audit trail count as for anybody (principal `admin`). A server that
+         *     asks something meanwhile is declined. With `Accept: text/event-stream` progress comes as events, the result last.
          */
         post: operations["call_tool_api_tools__name__call_post"];
         delete?: never;
@@ -1233,6 +1294,14 @@ export interface components {
             calls: components["schemas"]["PendingCall"][];
             /** Definitions */
             definitions: components["schemas"]["HeldDefinition"][];
+            /** Pending */
+            pending: number;
+        };
+        /**
+         * ApprovalsEvent
+         * @description `approvals`: what waits for somebody is not what it was.
+         */
+        ApprovalsEvent: {
             /** Pending */
             pending: number;
         };
@@ -1373,6 +1442,95 @@ export interface components {
             /** Trace */
             trace?: string | null;
         };
+        /**
+         * CallEvent
+         * @description `call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others.
+         */
+        CallEvent: {
+            /**
+             * Bytes In
+             * @default null
+             */
+            bytes_in: number | null;
+            /**
+             * Bytes Out
+             * @default null
+             */
+            bytes_out: number | null;
+            /**
+             * Client
+             * @default null
+             */
+            client: string | null;
+            /**
+             * Code
+             * @default null
+             */
+            code: number | null;
+            /**
+             * Error
+             * @description One line.
+             * @default null
+             */
+            error: string | null;
+            /** Method */
+            method: string;
+            /** Ms */
+            ms: number;
+            /** Name */
+            name: string;
+            /** Number */
+            number: number;
+            /**
+             * Outcome
+             * @enum {string}
+             */
+            outcome: "ok" | "tool_error" | "error" | "cancelled" | "denied";
+            /**
+             * Principal
+             * @default
+             */
+            principal: string;
+            /**
+             * Profile
+             * @default null
+             */
+            profile: string | null;
+            /**
+             * Public Name
+             * @default null
+             */
+            public_name: string | null;
+            /**
+             * Rule
+             * @default null
+             */
+            rule: string | null;
+            /** Server */
+            server: string;
+            /**
+             * Skipped
+             * @default 0
+             */
+            skipped: number;
+            /** Time */
+            time: string;
+            /**
+             * Tokens Out
+             * @default null
+             */
+            tokens_out: number | null;
+        };
+        /**
+         * CallEvents
+         * @description What comes as server-sent events, by the name of the event; `result` is the last.
+         */
+        CallEvents: {
+            message: components["schemas"]["CallMessage"];
+            progress: components["schemas"]["CallProgress"];
+            question: components["schemas"]["CallQuestion"];
+            result: components["schemas"]["CallResult"];
+        };
         /** CallGiven */
         CallGiven: {
             /**
@@ -1392,6 +1550,58 @@ export interface components {
              * @description Through which view; absent: everything.
              */
             profile?: string | null;
+        };
+        /**
+         * CallMessage
+         * @description `message`: what its server says meanwhile.
+         */
+        CallMessage: {
+            /** Level */
+            level: string;
+            /** Text */
+            text: string;
+        };
+        /**
+         * CallProgress
+         * @description `progress`: how far a running call is.
+         */
+        CallProgress: {
+            /**
+             * Message
+             * @default null
+             */
+            message: string | null;
+            /** Progress */
+            progress: number;
+            /**
+             * Total
+             * @default null
+             */
+            total: number | null;
+        };
+        /**
+         * CallQuestion
+         * @description `question`: its server asked something; it was answered so, for nobody can be asked here.
+         */
+        CallQuestion: {
+            /**
+             * Answer
+             * @default decline
+             * @constant
+             */
+            answer: "decline";
+            /**
+             * Message
+             * @default
+             */
+            message: string;
+            /**
+             * Method
+             * @example elicitation/create
+             */
+            method: string;
+            /** Server */
+            server: string;
         };
         /** CallResult */
         CallResult: {
@@ -1414,6 +1624,12 @@ export interface components {
             result?: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Shortened
+             * @description The result was too large to be answered whole.
+             * @default false
+             */
+            shortened: boolean;
         };
         /** CallRow */
         CallRow: {
@@ -1460,6 +1676,21 @@ export interface components {
             time: string;
             /** Tokens Out */
             tokens_out?: number | null;
+        };
+        /**
+         * CatalogEvent
+         * @description `catalog`: the tools, prompts, resources or templates of a server changed.
+         */
+        CatalogEvent: {
+            /** Kinds */
+            kinds: string[];
+            /**
+             * Server
+             * @default null
+             */
+            server: string | null;
+            /** Tools */
+            tools: number;
         };
         /** Checked */
         Checked: {
@@ -1559,6 +1790,16 @@ export interface components {
             tokens_direct: number;
             /** Tokens Shown */
             tokens_shown: number;
+        };
+        /**
+         * ClientsEvent
+         * @description `clients`: one came or went, or changed.
+         */
+        ClientsEvent: {
+            /** Clients */
+            clients: components["schemas"]["ClientRow"][];
+            /** Sessions */
+            sessions: number;
         };
         /** CommandDetail */
         CommandDetail: {
@@ -1808,6 +2049,27 @@ export interface components {
             /** Commands */
             commands: components["schemas"]["CommandRow"][];
         };
+        /**
+         * ConfigEvent
+         * @description `config`: a configuration was taken up, or refused.
+         */
+        ConfigEvent: {
+            /** By */
+            by: string;
+            /** Etag */
+            etag: string;
+            /** Ok */
+            ok: boolean;
+            /**
+             * Problems
+             * @default 0
+             */
+            problems: number;
+            /** Revision */
+            revision: number;
+            /** Summary */
+            summary: string;
+        };
         /** ConfigFile */
         ConfigFile: {
             /**
@@ -1976,6 +2238,21 @@ export interface components {
              */
             path?: string | null;
         };
+        /**
+         * EventShapes
+         * @description The data of each event, by its name. `clients` and `rates` have no id: only the latest counts.
+         */
+        EventShapes: {
+            approvals: components["schemas"]["ApprovalsEvent"];
+            call: components["schemas"]["CallEvent"];
+            catalog: components["schemas"]["CatalogEvent"];
+            clients: components["schemas"]["ClientsEvent"];
+            config: components["schemas"]["ConfigEvent"];
+            hello: components["schemas"]["Hello"];
+            rates: components["schemas"]["RatesEvent"];
+            reset: components["schemas"]["Reset"];
+            status: components["schemas"]["StatusEvent"];
+        };
         /** Exported */
         Exported: {
             /**
@@ -2003,6 +2280,11 @@ export interface components {
             calls_per_minute: number;
             /** In Flight */
             in_flight: number;
+            /**
+             * Menu Mode
+             * @description Of the menu: the configured one, or what `auto` may choose.
+             */
+            menu_mode?: string | null;
             /** Menu Tokens */
             menu_tokens?: number | null;
             /** Menu Tools */
@@ -2013,7 +2295,10 @@ export interface components {
             p95_ms?: number | null;
             /** Tools */
             tools: number;
-            /** Tools Tokens */
+            /**
+             * Tools Tokens
+             * @description Of all definitions, as `direct` lists them; estimated.
+             */
             tools_tokens: number;
             /** Url */
             url?: string | null;
@@ -2081,6 +2366,20 @@ export interface components {
             /** Server */
             server: string;
         };
+        /**
+         * Hello
+         * @description `hello`, first on every stream.
+         */
+        Hello: {
+            /** Etag */
+            etag: string;
+            /** Revision */
+            revision: number;
+            /** Run */
+            run: string;
+            /** Version */
+            version: string;
+        };
         /** History */
         History: {
             /**
@@ -2133,6 +2432,11 @@ export interface components {
             text: string;
             /** Time */
             time: string;
+        };
+        /** Login */
+        Login: {
+            /** Token */
+            token: string;
         };
         /** Logs */
         Logs: {
@@ -2572,6 +2876,23 @@ export interface components {
              */
             tool: string;
         };
+        /**
+         * RatesEvent
+         * @description `rates`: once a second while something is called, and once when nothing is any more. Servers and clients that are
+         *     not in it were not called for a minute.
+         */
+        RatesEvent: {
+            /** Calls Per Minute */
+            calls_per_minute: number;
+            /** Clients */
+            clients: components["schemas"]["ClientRow"][];
+            /** In Flight */
+            in_flight: number;
+            /** P95 Ms */
+            p95_ms: number | null;
+            /** Servers */
+            servers: components["schemas"]["ServerRate"][];
+        };
         /** RecentError */
         RecentError: {
             /** At */
@@ -2641,6 +2962,17 @@ export interface components {
              * @default
              */
             summary: string;
+        };
+        /**
+         * Reset
+         * @description `reset`: what happened meanwhile is not known any more; read everything again.
+         */
+        Reset: {
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
         };
         /**
          * Resolved
@@ -3155,6 +3487,18 @@ export interface components {
             /** Servers */
             servers: components["schemas"]["ServerRow"][];
         };
+        /** SessionTold */
+        SessionTold: {
+            /**
+             * By
+             * @example cookie
+             */
+            by?: string | null;
+            /** Signed In */
+            signed_in: boolean;
+            /** Version */
+            version?: string | null;
+        };
         /** SignIn */
         SignIn: {
             /** Auth Url */
@@ -3205,6 +3549,36 @@ export interface components {
              * @description Seconds.
              */
             step: number;
+        };
+        /**
+         * StatusEvent
+         * @description `status`: a server is in another state, came or went.
+         */
+        StatusEvent: {
+            /**
+             * Gone
+             * @default false
+             */
+            gone: boolean;
+            /**
+             * Last Error
+             * @default null
+             */
+            last_error: string | null;
+            /** Name */
+            name: string;
+            /** Since */
+            since: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "connecting" | "connected" | "degraded" | "sleeping" | "disconnected" | "needs_auth" | "disabled";
+            /**
+             * Tools Count
+             * @default 0
+             */
+            tools_count: number;
         };
         /** Toggle */
         Toggle: {
@@ -3692,6 +4066,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     show_call_api_activity__number__get: {
@@ -3741,6 +4124,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -3770,6 +4162,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3826,6 +4227,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The request did not arrive in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -3855,6 +4283,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4722,6 +5159,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4762,7 +5208,10 @@ export interface operations {
     };
     clients_api_clients_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Connect through this profile. */
+                profile?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4798,6 +5247,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6742,6 +7200,191 @@ export interface operations {
     };
     events_api_events_get: {
         parameters: {
+            query?: {
+                /** @description The same, where no header can be sent. */
+                last_event_id?: string | null;
+            };
+            header?: {
+                /** @description Resumes after this event. */
+                "last-event-id"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The data of each event, by its name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["EventShapes"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    log_in_api_login_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Login"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTold"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    log_out_api_logout_post: {
+        parameters: {
             query?: never;
             header?: never;
             path?: never;
@@ -6750,7 +7393,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Successful Response */
-            200: {
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8157,6 +8800,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     recognise_api_paste_post: {
@@ -8980,6 +9632,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     config_schema_api_schema_get: {
@@ -9072,6 +9733,7 @@ export interface operations {
             query: {
                 q: string;
                 limit?: number;
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
             };
             header?: never;
@@ -9087,6 +9749,98 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SearchResult"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    session_api_session_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTold"];
                 };
             };
             /** @description The request is not what it should be. */
@@ -9202,6 +9956,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9231,6 +9994,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9498,6 +10270,7 @@ export interface operations {
     list_tools_api_tools_get: {
         parameters: {
             query?: {
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
                 server?: string | null;
             };
@@ -9536,6 +10309,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9584,6 +10366,7 @@ export interface operations {
     show_tool_api_tools__name__get: {
         parameters: {
             query?: {
+                /** @description Through which view; absent: everything. */
                 profile?: string | null;
             };
             header?: never;
@@ -9623,6 +10406,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9683,13 +10475,14 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Successful Response */
+            /** @description The result; with `Accept: text/event-stream`, events while it runs and the result last. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CallResult"];
+                    "text/event-stream": components["schemas"]["CallEvents"];
                 };
             };
             /** @description The request is not what it should be. */
@@ -9712,6 +10505,33 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The request did not arrive in time. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
