@@ -25,6 +25,7 @@ def test_the_palette_goes_to_screens_by_keyboard_alone(browser: Browser, gateway
 
 def test_the_palette_finds_servers(browser: Browser, gateway: Gateway) -> None:
     with opened(browser, gateway, "/") as page:
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
         page.keyboard.press("Control+k")
         page.keyboard.type("broken server")
         page.get_by_role("option", name="broken").click()
