@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import logging
@@ -111,6 +112,9 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
         return start(_serve(run, environ, redactor))
     except asyncio.CancelledError:
         return 0  # a second signal cut the grace short; everything was ended all the same
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # nothing is left to cut short but the exit code
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _has_tokens(state: Path | None) -> bool:
@@ -272,9 +276,10 @@ class Upkeep:
         _say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
 
-    async def open_admin(self) -> None:
+    async def open_admin(self) -> bool:
+        """Whether to go on."""
         if self._office is None:
-            return
+            return True
         from mcpx.office import Room
 
         run = self._run
@@ -288,8 +293,17 @@ class Upkeep:
             state=run.state,
             env=run.env,
         )
-        await self._office.open(room)
+        try:
+            await self._office.open(room)
+        except ImportError as error:  # somebody installed other versions of what it is made of
+            _say(
+                run,
+                f"mcpx: the admin UI cannot be loaded: {error}. Install mcpx anew, or leave --admin out.",
+                logging.ERROR,
+            )
+            return False
         _say(run, f"  Admin {self._office.login_url()}")
+        return True
 
     async def start(self) -> None:
         config = self._run.config
@@ -462,11 +476,12 @@ async def _serve_http(
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
     _greet(run, upkeep.url)
-    await upkeep.open_admin()
-    await stop.wait()
+    ready = await upkeep.open_admin()
+    if ready:
+        await stop.wait()
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
-    return 0
+    return 0 if ready else 1
 
 
 def _greet(run: Run, url: str) -> None:
@@ -535,6 +550,7 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _say(run: Run, line: str, level: int = logging.INFO) -> None:
     """To whoever started it, whatever is logged."""
     if run.config.global_.log_format == "json":
-        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line,), None))
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+        line = logs.AsJson().format(logging.LogRecord("mcpx", level, "", 0, "%s", (line.strip(),), None))
+    with contextlib.suppress(OSError):  # a client that reads no stderr may have closed it
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

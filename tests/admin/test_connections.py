@@ -236,3 +236,19 @@ def test_requests_on_one_connection_are_answered_in_order() -> None:
         return await all_of(reader)
 
     assert run(work).count(b"HTTP/1.1 200 ") == 20
+
+
+def test_whoever_leaves_with_several_requests_unanswered_is_missed_by_none_of_them() -> None:
+    """Else one of them would be answered into a socket that is closed."""
+
+    async def work(state: State, connect: Connect) -> tuple[int, list[Any]]:
+        surprises: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: surprises.append(context))
+        _, writer = await connect()
+        writer.write((GET % b"wait") * 3)
+        await until(lambda: state.tasks)
+        writer.close()
+        await until(lambda: not state.tasks and not state.held)
+        return len(state.tasks), surprises
+
+    assert run(work) == (0, [])

@@ -11,6 +11,8 @@ WANTED = (
     "cross-origin-opener-policy",
     "permissions-policy",
     "x-frame-options",
+    "content-security-policy",
+    "cache-control",
 )
 CSRF = {"X-Mcpx-Csrf": "1"}
 

@@ -1,6 +1,7 @@
 """ADM-1: the admin port, beside HTTP and beside stdio; and nothing of it for who does not ask."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -197,6 +198,22 @@ def test_it_ends_with_the_gateway_whatever_is_open() -> None:
         sock.close()
     assert took < 6
     assert "Traceback" not in ending.stderr() and "ERROR" not in ending.stderr()
+
+
+def test_a_second_signal_cuts_it_short_while_events_are_watched() -> None:
+    with Gateway({"mcp_servers": []}, admin=True) as ending:
+        host = ending.admin_url.removeprefix("http://")
+        name, _, port = host.rpartition(":")
+        with socket.create_connection((name, int(port)), START) as watching:
+            head = f"GET /api/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ending.admin_token}\r\n\r\n"
+            watching.sendall(head.encode())
+            assert watching.recv(100).startswith(b"HTTP/1.1 200 ")
+            ending.process.send_signal(signal.SIGTERM)
+            ending.process.send_signal(signal.SIGTERM)
+            assert ending.process.wait(START) == 0
+            while watching.recv(65536):
+                pass
+    assert "Traceback" not in ending.stderr()
 
 
 def resident(pid: int) -> float:

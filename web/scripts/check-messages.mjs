@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { baseCompile } from "@intlify/message-compiler";
 
 const LANGUAGES = ["en", "zh-CN"];
-const folders = ["src/parts", "src/shell", ...readdirSync("src/screens").map((name) => join("src/screens", name))];
+const folders = ["src/parts", "src/schemaform", "src/shell", ...readdirSync("src/screens").map((name) => join("src/screens", name))];
 const faults = [];
 
 function flat(value, path = "", into = new Map()) {

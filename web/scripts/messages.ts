@@ -1,6 +1,6 @@
 /**
  * Collects the texts of one language: `src/screens/<screen>/<language>.json` stands under `<screen>.`, those of the
- * parts and of the shell under `parts.` and `shell.`. Each language becomes one chunk, loaded when it is chosen.
+ * parts, of the schema form and of the shell under `parts.`, `schemaform.` and `shell.`. Each language becomes one chunk, loaded when it is chosen.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ function folders(root: string): [string, string][] {
   const screens = join(root, "src/screens");
   return [
     ["parts", join(root, "src/parts")],
+    ["schemaform", join(root, "src/schemaform")],
     ["shell", join(root, "src/shell")],
     ...readdirSync(screens)
       .sort()

@@ -2,8 +2,8 @@
 
 Promise: rules, limits and the audit trail count as for anybody. A call ends with the connection it was asked for on, or
 when somebody cancels it by its id. Bounded are calls at a time, what a running one says, and what is answered. A server
-that asks something is declined, and whoever called is told; a server is only told that it could ask where it is known
-to do so, since others would have to be started anew for it.
+that asks something is declined, and whoever called is told. It is told that it may ask only where it is told so by
+clients already, or is known to ask: others would have to be started anew for it.
 """
 
 import asyncio
@@ -192,7 +192,7 @@ class Calling:
 
     def _askable(self, server: str) -> Json:
         upstream = self._desk.gateway.generation.upstreams.get(server)
-        return {"elicitation": {}} if upstream is not None and "elicitation" in upstream.asks else {}
+        return {"elicitation": {}} if upstream is not None and "elicitation" in upstream.may_ask else {}
 
     def _told(self, result: Json, ms: float, model: ModelSees | None) -> CallResult:
         failed = result.get("isError") is True

@@ -20,6 +20,7 @@ INSTALLERS = frozenset({"npx", "uvx", "bunx", "pnpx", "pnpm", "yarn", "pipx", "d
 """Programs that fetch what they run the first time."""
 LONGEST = 500
 """Characters of a line that are looked at."""
+MOST_FOLDERS = 8
 _HOMES = (
     *("/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"),
     *("~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.volta/bin", "~/.deno/bin", "~/.asdf/shims", "~/bin"),
@@ -120,12 +121,19 @@ def _missing(spec: Stdio, env: Mapping[str, str]) -> Cause:
     where = _elsewhere(command)
     if where is not None:
         return Cause(
-            f"{command} is not on the PATH that servers get ({path}), but it is at {where}.",
+            f"{command} is not on the PATH that servers get ({_told(path)}), but it is at {where}.",
             f"use {where} as the command, or add its folder to PATH where mcpx is started",
             {"connection.command": where},
         )
     get = _GET.get(command.lower(), f"install {command}, or give its whole path as `command`")
-    return Cause(f"{command} was not found. Looked for on the PATH that servers get: {path}", get)
+    return Cause(f"{command} was not found. Looked for on the PATH that servers get: {_told(path)}", get)
+
+
+def _told(path: str) -> str:
+    """The folders of a PATH, each once and not too many."""
+    folders = list(dict.fromkeys(filter(None, path.split(os.pathsep))))
+    more = len(folders) - MOST_FOLDERS
+    return ", ".join(folders[:MOST_FOLDERS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _found(command: str, env: Mapping[str, str], cwd: str | None) -> bool:
@@ -173,7 +181,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "check the name of the package in `args`",
     ),
     (
-        r"ENOTFOUND|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
+        r"\bENOTFOUND\b|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
         "It could not look up a name: no network, or no name server.",
         "check the network, or the proxy variables (HTTPS_PROXY) that mcpx was started with",
     ),

@@ -154,8 +154,11 @@ class Chronicle:
         if before is not None and (before.state, before.last_error) == (status.state, status.last_error):
             return
         error = None if upstream.problem is None else upstream.problem.removeprefix(f"{name}: ")[:LONGEST]
-        record.enter(status.state, error, status.since)
-        record.hear(_words(upstream, status.state, error).encode(), None, ours=True)
+        if status.state == "connecting" and error is not None:
+            record.hear(b"is tried again", None, ours=True)  # it is no better for that
+        elif not record.spans or (record.spans[-1].state, record.spans[-1].error) != (status.state, error):
+            record.enter(status.state, error, status.since)
+            record.hear(_words(upstream, status.state, error).encode(errors="replace"), None, ours=True)
 
 
 def _words(upstream: Upstream, state: State, error: str | None) -> str:
@@ -170,4 +173,4 @@ def _words(upstream: Upstream, state: State, error: str | None) -> str:
         "needs_auth": "waits for somebody to sign in",
         "disabled": "is switched off",
     }.get(state, state)
-    return words if error is None or state == "connecting" else f"{words}: {error}"
+    return words if error is None else f"{words}: {error}"

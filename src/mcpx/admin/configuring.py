@@ -200,10 +200,7 @@ def _picked(entries: Sequence[tuple[Section, Json]], pick: list[str] | None) -> 
         raise ApiError(422, None, f"there is no {unknown[0][:80]!r} in it", "pick", hint)
     chosen = [(section, entry) for section, entry in entries if section != "auth_configs" and entry["name"] in pick]
     needed = {name for _, entry in chosen for name in _auths_of(entry)}
-    return [
-        *((section, entry) for section, entry in entries if section == "auth_configs" and entry["name"] in needed),
-        *chosen,
-    ]
+    return [each for each in entries if each in chosen or (each[0] == "auth_configs" and each[1]["name"] in needed)]
 
 
 def _edits(

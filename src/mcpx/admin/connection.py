@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mcpx.admin.headers import PLAIN
@@ -100,6 +100,10 @@ class Connection(HttpToolsProtocol):
         self._stuck: float | None = None
         """Since when the client does not read what it is sent."""
         self._refused = False
+        self._cycles: list[RequestResponseCycle] = []
+        """Requests that are not answered yet, one after the other."""
+        self._last = False
+        """The client wants no more than this answer."""
 
     @property
     def _is_answering(self) -> bool:
@@ -119,6 +123,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.forget(self)
+        self._tell_all()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -144,6 +149,11 @@ class Connection(HttpToolsProtocol):
             raise _Enough
         self._enter("body")
         super().on_headers_complete()
+        # A socket that is closed before all was read resets: the answer to a body that was refused would be lost.
+        self._last = not self.cycle.keep_alive
+        self.cycle.keep_alive = True
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
+        self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._seen += len(body)
@@ -155,6 +165,15 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._enter("idle")
         super().on_message_complete()
+        self._close_if_over()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._last and self._phase == "idle" and not self._is_answering:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "bad_request", "this is not HTTP as it should be")
@@ -217,14 +236,22 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def end(self) -> None:
-        """Whatever is being answered is told that nobody is there any more."""
-        if self._is_answering:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        self.flow.resume_writing()
-        self.transport.close()
+    def wind_down(self) -> None:
+        """What is being answered is the last."""
+        self._last = True
+        if self._phase != "body" or not self._is_answering:
+            self._phase = "idle"
+        self._close_if_over()
 
     def abort(self) -> None:
-        self.end()
+        """Whatever is being answered is told that nobody is there any more."""
+        self._tell_all()
+        self.flow.resume_writing()
         self.transport.abort()
+
+    def _tell_all(self) -> None:
+        """uvicorn tells the latest request only; before it others may be waiting."""
+        for cycle in self._cycles:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.admin.bodies import LARGEST, LARGEST_UNKNOWN, Bodies, Gone, require_json
 from mcpx.admin.errors import ApiError
-from mcpx.admin.headers import EVERYWHERE, PLAIN, Headers, adding
+from mcpx.admin.headers import PLAIN, Headers, adding
 from mcpx.admin.keys import Keys, Session
 from mcpx.admin.visit import PREFLIGHT, Rules, Visit, values
 from mcpx.config import Admin
@@ -86,7 +86,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_api = _is_api(scope["path"])
-        send = adding(_logged(scope, send), PLAIN if is_api else EVERYWHERE)
+        send = adding(_logged(scope, send), PLAIN)
         try:
             visit = self._rules.judge(scope)
             if visit.foreign is not None:
@@ -102,7 +102,7 @@ class Door:
         except Gone:
             pass
         except ApiError as error:
-            await error.answer()(scope, receive, adding(send, PLAIN))
+            await error(scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
         session, body = entry.session, b""

@@ -72,6 +72,9 @@ class ApiError(Exception):
         self.errors = errors
         self.headers = headers
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.answer()(scope, receive, send)
+
     def answer(self) -> JSONResponse:
         told: dict[str, Any] = {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
         if self.errors is not None:
@@ -117,14 +120,17 @@ class Unexpected:
 
         try:
             await self._app(scope, receive, watched)
+        except RecursionError:
+            if begun:
+                raise
+            await ApiError(422, "too_deep", "what was sent is nested too deeply")(scope, receive, send)
         except Exception:
             id = secrets.token_hex(4)
             log.exception("admin: %s %s failed [%s]", scope.get("method"), scope.get("path"), id)
             if begun:
                 raise  # the connection is closed: an answer that ends early must not look whole
             hint = f"the log of the gateway says more: look for {id}"
-            error = ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)
-            await error.answer()(scope, receive, send)
+            await ApiError(500, None, f"something went wrong inside of mcpx [{id}]", hint=hint)(scope, receive, send)
 
 
 async def _own(_: Request, error: Exception) -> JSONResponse:

@@ -4,7 +4,7 @@ from starlette.types import Message, Send
 
 Headers = list[tuple[bytes, bytes]]
 
-EVERYWHERE: Headers = [
+PLAIN: Headers = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -15,13 +15,10 @@ EVERYWHERE: Headers = [
         b"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), microphone=(), midi=(), "
         b"payment=(), publickey-credentials-get=(), usb=()",
     ),
-]
-PLAIN: Headers = [
-    *EVERYWHERE,
     (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 ]
-"""Of whatever is no page: it is data, or a refusal."""
+"""Of every answer that does not say otherwise: it is data, or a refusal. The page and its files do."""
 
 
 def page_policy(nonce: str) -> bytes:

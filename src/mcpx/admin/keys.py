@@ -204,10 +204,14 @@ class Keys:
         if (None if token is None else _digest(token.encode("utf-8", "surrogateescape"))) == self._given:
             return
         self._set(token)
+        self.end_all()
+        self.changed = asyncio.Event()
+
+    def end_all(self) -> None:
+        """Whatever anybody was let in by is over."""
         self.sessions.end_all()
         self.passes.clear()
         self.changed.set()
-        self.changed = asyncio.Event()
 
     def wait(self, token: bytes, address: str) -> float | None:
         """None: it is the right one. Else how long to wait before another attempt; 0: it was only wrong."""

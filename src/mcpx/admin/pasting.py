@@ -19,7 +19,7 @@ from mcpx.config import Refused
 from mcpx.config.checks import MAX_NAME
 from mcpx.config.edits import EditError
 from mcpx.config.entries import RESERVED
-from mcpx.config.lines import EXPECTED
+from mcpx.config.lines import EXPECTED, RUNNERS
 from mcpx.config.masking import replaced
 from mcpx.config.pasted import Pasted, import_text
 from mcpx.config.tree import KeyPath, shorten, spell
@@ -33,6 +33,7 @@ NOUNS: dict[Section, str] = {"mcp_servers": "server", "commands": "command", "au
 UNDERSTOOD = f"This was not recognised. What is understood: {EXPECTED}, an OpenAPI document, a curl line"
 MOST = 500
 """Entries that are shown of one text; a configuration has a few dozen."""
+MOST_OPERATIONS = 5_000
 MOST_WARNINGS = 50
 LONGEST_LINE = 65_536
 _CURL = re.compile(r"(?:\$ ?)?curl(?:\.exe)?\s")
@@ -72,6 +73,8 @@ def read(text: str) -> Found:
     """Raises `Refused` and `EditError`, as `pasted.import_text`."""
     line = _of_code(text)
     pasted = import_text(text if line is None else line)
+    if pasted.kind == "command" and _is_prose(text):
+        raise EditError("invalid", "this was not recognised", hint=f"expected {EXPECTED}")
     entries: list[tuple[Section, Json]] = []
     warnings = list(pasted.warnings)
     given = {"mcp_servers": pasted.servers, "commands": pasted.commands, "auth_configs": pasted.auth_configs}
@@ -82,8 +85,24 @@ def read(text: str) -> Found:
             name = names.free(own if isinstance(own, str) else NOUNS[section].partition(" ")[0])
             if isinstance(own, str) and name != own:
                 warnings.append(f"{NOUNS[section]} {shorten(own)!r} is called {name!r} here")
-            entries.append((section, {"name": name, **{key: its for key, its in entry.items() if key != "name"}}))
+            entries.append((section, _in_order(entry, name)))
     return Found(pasted, entries, warnings)
+
+
+def _in_order(entry: Json, name: str) -> Json:
+    """As people write it: its name and the type of its connection first."""
+    made: Json = {"name": name, **{key: its for key, its in entry.items() if key != "name"}}
+    if "type" in (connection := as_object(entry.get("connection"))):
+        made["connection"] = {"type": connection["type"], **connection}
+    return made
+
+
+def _is_prose(text: str) -> bool:
+    """Whether it is words of a language rather than a program and its arguments."""
+    first, *rest = text.split(None, 30)
+    if not first.isascii() and not re.search(r"[/\\.=]", first):
+        return True
+    return first not in RUNNERS and bool(rest) and all(word.strip(",.!?").isalpha() for word in (first, *rest))
 
 
 class Names:
@@ -135,6 +154,7 @@ def _told(found: Found, written: Written) -> PasteResult:
         kind=kind,
         title=_title(found),
         entries=recognised(found.entries[:MOST], written),
+        operations=[],
         warnings=warnings[:MOST_WARNINGS],
     )
 
@@ -196,7 +216,7 @@ def _placed(refused: Refused, index: int) -> str:
 
 
 def _nothing(title: str, warnings: list[str]) -> PasteResult:
-    return PasteResult(kind="nothing", title=title, warnings=warnings[:MOST_WARNINGS])
+    return PasteResult(kind="nothing", title=title, operations=[], warnings=warnings[:MOST_WARNINGS])
 
 
 # Other people's descriptions of requests ----------------------------------------------------------------------------
@@ -210,13 +230,13 @@ async def _imported(desk: Desk, kind: Literal["openapi", "curl"], text: str) -> 
         problems = [line.removeprefix("error: ") for line in error.problems]
         return _nothing(f"This looks like {what}, but nothing can be made of it", problems)
     written = await desk.store.look()
-    entries: list[tuple[Section, Json]] = [("auth_configs", each) for each in made["auth_configs"]]
-    entries += [("commands", each) for each in made["commands"]]
-    operations = [Operation(**each) for each in made["operations"]]
-    title = "A curl line: one HTTP command"
+    sections: tuple[Section, ...] = ("auth_configs", "commands")
+    entries: list[tuple[Section, Json]] = [(section, as_object(each)) for section in sections for each in made[section]]
+    operations = [Operation(**each) for each in made["operations"][:MOST_OPERATIONS]]
+    title, number = "A curl line: one HTTP command", len(made["operations"])
     if kind == "openapi":
         called = f" “{made['title']}”" if made["title"] else ""
-        title = f"An OpenAPI document{called}: {len(operations)} operation{'s' * (len(operations) != 1)} to pick from"
+        title = f"An OpenAPI document{called}: {number} operation{'s' * (number != 1)} to pick from"
     told: list[Any] = made["warnings"]
     return PasteResult(
         kind=kind,

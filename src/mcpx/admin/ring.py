@@ -29,7 +29,7 @@ class Ring:
     def number(self, id: str) -> int | None:
         """Of an event of this run that may be resumed after; None: what came since is not known."""
         run, _, number = id.partition("-")
-        if run != self.run or not number.isdecimal() or len(number) > 15:
+        if run != self.run or not (number.isascii() and number.isdigit()) or len(number) > 15:
             return None
         return int(number) if self.knows(int(number)) else None
 

@@ -11,9 +11,11 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcpx.config import Admin, Config, is_loopback
+from mcpx.wire import memory
 
 if TYPE_CHECKING:
     from mcpx.admin.connection import State
@@ -40,9 +42,8 @@ class AdminServer:
         self._socket: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
-        self._state: State | None = None
-        self._door: Door | None = None
-        self._live: Live | None = None
+        self._served: _Served | None = None
+        self._closing = False
         self.url = ""
         """Where it is found, once bound."""
 
@@ -62,29 +63,29 @@ class AdminServer:
     async def start(self, furnish: "Callable[[], Desk]") -> None:
         """Serve. Connections that came since `bind` have waited. `furnish` is called in a thread."""
         assert self._socket is not None, "bind first"
-        door, self._live, self._state, protocol = await asyncio.to_thread(
-            lambda: _made(self._host, self._admin, self._token, furnish())
-        )
-        door.take_up(self._admin, self._token)  # they may have changed meanwhile
-        self._door = door
+        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, self._token, furnish()))
+        if self._closing:
+            return
+        made.door.take_up(self._admin, self._token)  # they may have changed meanwhile
+        self._served = made
         self._warn()
         self._listener = await asyncio.get_running_loop().create_server(
-            protocol,
+            made.protocol,
             sock=self._socket,
             ssl=self._context,
-            ssl_handshake_timeout=self._state.limits.head_timeout if self._context else None,
+            ssl_handshake_timeout=made.state.limits.head_timeout if self._context else None,
         )
 
     def login_url(self) -> str:
         """With a pass that is good once, for ten minutes."""
-        assert self._door is not None, "start first"
-        return f"{self.url}/login?token={self._door.keys.passes.make()}"
+        assert self._served is not None, "start first"
+        return f"{self.url}/login?token={self._served.door.keys.passes.make()}"
 
     def take_up(self, config: Config) -> None:
         """What a changed configuration says of who may come in."""
         self._admin, self._token = config.server.admin or Admin(), self._given or config.server.admin_token
-        if self._door is not None:
-            self._door.take_up(self._admin, self._token)
+        if self._served is not None:
+            self._served.door.take_up(self._admin, self._token)
 
     def _warn(self) -> None:
         if self._token is not None and len(self._token) < LONG:
@@ -93,34 +94,43 @@ class AdminServer:
             log.warning("the admin UI is reached from other machines without TLS: its token can be read on the way")
 
     async def close(self) -> None:
-        """No more connections; those that are open are told, then cut."""
+        """No more connections. What is being answered may end, streams are told that they are over; then all is cut."""
+        self._closing = True
         if self._listener is not None:
             self._listener.close()
         elif self._socket is not None:
             self._socket.close()
-        if self._state is None:
+        if self._served is None:
             return
-        if self._live is not None:
-            self._live.end_streams()
-        for connection in list(self._state.held):
-            connection.end()
-        tasks = set(self._state.tasks)
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=ENDING)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=ENDING)
-        for connection in list(self._state.held):
+        state, live = self._served.state, self._served.live
+        live.end_streams()
+        self._served.door.keys.end_all()
+        for connection in list(state.held):
+            connection.wind_down()
+        await _wait(state.tasks)
+        for connection in list(state.held):
             connection.abort()
-        self._state.close()
-        if self._live is not None:
-            await self._live.close()
+        for task in state.tasks:
+            task.cancel()
+        await _wait(state.tasks)
+        await live.close()
+        state.close()
 
 
-def _made(
-    host: str, admin: Admin, token: str | None, desk: "Desk"
-) -> "tuple[Door, Live, State, Callable[[], asyncio.Protocol]]":
+async def _wait(tasks: "set[asyncio.Task[None]]") -> None:
+    if tasks:
+        await asyncio.wait(set(tasks), timeout=ENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    door: "Door"
+    live: "Live"
+    state: "State"
+    protocol: Callable[[], asyncio.Protocol]
+
+
+def _made(host: str, admin: Admin, token: str | None, desk: "Desk") -> _Served:
     """All that is heavy is imported here, and nowhere before."""
     from uvicorn.config import Config as UvicornConfig
 
@@ -150,4 +160,5 @@ def _made(
     )
     settings.load()
     state = State(Limits())
-    return door, api.state.live, state, lambda: Connection(settings, state)
+    memory.give_back(surely=True)  # what loading took, and is not needed any more
+    return _Served(door, api.state.live, state, lambda: Connection(settings, state))

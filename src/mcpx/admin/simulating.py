@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
+from mcpx.admin.routes.given import refusal
 from mcpx.admin.shapes.common import Place
 from mcpx.admin.shapes.guarding import Question, Verdict
 from mcpx.config import Config, Policy
 from mcpx.config.edits import SetSection
 from mcpx.core.explaining import Several, assumed, found, near, outside
-from mcpx.model.errors import McpxError
+from mcpx.model.errors import ConfigError, McpxError
 from mcpx.model.offer import Offer
 from mcpx.policy.judging import judge
 from mcpx.policy.state import PolicyState
@@ -53,8 +54,12 @@ async def simulate(desk: Desk, question: Question) -> Verdict:
 
 
 async def _unsaved(desk: Desk, question: Question) -> Policy:
-    """Raises ConfigError for what is no policy."""
-    return (await desk.store.imagine(SetSection("policy", question.policy))).policy
+    """Raises a 422 for what is no policy, with every mistake."""
+    edit = SetSection("policy", question.policy)
+    try:
+        return (await desk.store.imagine(edit)).policy
+    except ConfigError as error:
+        raise await refusal(desk, error, edit) from None
 
 
 async def _meant(desk: Desk, config: Config, tool: str) -> tuple[Offer, str]:

@@ -61,6 +61,7 @@ def serve(
     level = (given or config.global_.log_level).upper()
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
+    admin = _admin(options, environ, config)
     run = app.Run(
         config=config,
         transport="stdio" if by_stdio else "http",
@@ -70,11 +71,11 @@ def serve(
         log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
-        fresh=(own_file(environ), reading(own_file(environ))) if path is None and options.admin else None,
+        fresh=(own_file(environ), reading(own_file(environ))) if path is None and admin is not None else None,
         env=env,
         profile=profile,
         itself=itself,
-        admin=_admin(options, environ, config),
+        admin=admin,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)

@@ -330,7 +330,7 @@ class _Editor:
             first = again.told[0]
             raise EditError("invalid", first.message, path=first.path, hint=first.hint)
         now = found(again)
-        if alike(now, wanted) or alike(now or None, wanted or None):
+        if alike(_meaning(now), _meaning(wanted)):
             return texts
         raise self._cannot_say(wanted, now)
 
@@ -361,6 +361,15 @@ def _read_only(sheet: Sheet) -> EditError:
 def _entry(written: Written, section: EntrySection, name: str) -> Any:
     index = next((index for index, its in written.names(section) if its == name), None)
     return None if index is None else written.native(section, index)
+
+
+def _meaning(value: Any) -> Any:
+    """Without what says no more than nothing: shapes differ in what they leave out."""
+    table = as_map(value)
+    if table is None:
+        return value
+    told = {key: _meaning(item) for key, item in table.items()}
+    return {key: item for key, item in told.items() if item not in (None, [], {}) and (key, item) != ("enabled", True)}
 
 
 def _unmasked(new: Any, old: Any, path: KeyPath) -> Any:

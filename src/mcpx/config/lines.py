@@ -17,7 +17,8 @@ from mcpx.model.redaction import words as these
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
-_RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
+RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
+"""Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|sh|bash)[\d.]*")
 _SKIPPED = these("run exec dlx tool x start")
 _WITH_VALUE = these(
@@ -147,7 +148,7 @@ def program_name(words: list[str]) -> str:
     """`filesystem` of `npx -y @modelcontextprotocol/server-filesystem /tmp`."""
     program, *rest = words
     base = re.sub(r"\.(?:exe|cmd)$", "", re.split(r"[\\/]", program)[-1])
-    if base not in _RUNNERS and not _INTERPRETERS.fullmatch(base):
+    if base not in RUNNERS and not _INTERPRETERS.fullmatch(base):
         return _name(base)
     skip = False
     for word in rest:

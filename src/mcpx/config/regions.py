@@ -67,7 +67,16 @@ def _own_start(text: str, piece: Piece, index: int) -> int:
 
 def _own_end(text: str, child: Child, piece: Piece) -> int:
     at = next_line(text, max(child.key_end, child.piece.end))
-    least = column(text, piece.children[0].start) + 1
+    return _past_comments(text, at, column(text, piece.children[0].start) + 1)
+
+
+def end_of_block(text: str, piece: Piece) -> int:
+    """Behind the last key of a map, and what is commented out there."""
+    end, depth = own_lines(text, piece, len(piece.children) - 1).end, column(text, piece.children[0].start)
+    return _past_comments(text, end, depth) if depth else end
+
+
+def _past_comments(text: str, at: int, least: int) -> int:
     while at < len(text):
         line = text[at : line_end(text, at)]
         depth = len(line) - len(line.lstrip())

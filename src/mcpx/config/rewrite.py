@@ -19,12 +19,14 @@ from mcpx.config.regions import (
     blank_between,
     blank_run,
     brackets,
+    end_of_block,
     indent_of,
     line_end,
     line_start,
     own_lines,
     without_own,
 )
+from mcpx.config.source import tree_of
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map
 
 Splice = tuple[int, int, str]
@@ -46,17 +48,39 @@ def rewritten(text: str, form: Form, wanted: Tree) -> str:
     for coarse in (_FINE, 3, 2, 1):
         try:
             new = _Rewriter(text, form, root, coarse).whole(wanted)
-            if alike(_read(new, form), wanted):
-                return new
-        except (ValueError, IndexError, KeyError):  # a text this module did not foresee: it is written more coarsely
+            for told in (new, f"{new}\n"):  # a text of several lines may need the end of the last
+                if _says(told, form, wanted):
+                    return told
+        except (ValueError, LookupError, TypeError):  # a text that was not foreseen is written more coarsely
             continue
     raise Unchangeable
 
 
-def _read(text: str, form: Form) -> Any:
-    from mcpx.config.source import tree_of
+def _says(text: str, form: Form, wanted: Tree) -> bool:
+    tree = tree_of(text, form)
+    return tree is not None and (alike(tree, wanted) or _reads(lay_out(text, form), wanted, ()))
 
-    return tree_of(text, form)
+
+def _reads(piece: Piece, wanted: Any, path: KeyPath) -> bool:
+    """The same, where what is text anyway may be spelled as a number."""
+    items, table = as_list(wanted), as_map(wanted)
+    if not piece.children or (piece.kind == "list" and items is None) or (piece.kind == "map" and table is None):
+        return alike(piece.value, wanted) or _spelled(piece, wanted, path)
+    if items is not None:
+        children = [child.piece for child in piece.children]
+        return len(children) == len(items) and all(
+            _reads(child, item, (*path, at)) for at, (child, item) in enumerate(zip(children, items, strict=True))
+        )
+    own = {str(child.key): child.piece for child in piece.children if not child.merge}
+    known = as_map(piece.value) or {}
+    return (
+        table is not None
+        and known.keys() == table.keys()
+        and all(
+            _reads(own[key], value, (*path, key)) if key in own else alike(known[key], value)
+            for key, value in table.items()
+        )
+    )
 
 
 class _Rewriter:
@@ -105,15 +129,15 @@ class _Rewriter:
         if not wanted:
             return self._emptied(piece, child)
         if kind == "map":
-            return self._map(piece, cast(Tree, wanted), path)
+            return self._map(piece, cast(Tree, wanted), path, child)
         return self._list(piece, cast("list[Any]", wanted), path)
 
     def _replaced(self, piece: Piece, wanted: Any, child: Child | None) -> list[Splice]:
         anchor = f"&{piece.anchor} " if piece.anchor else ""
-        if child is None:
-            raise ValueError("the whole text is not replaced")
         if self._form == "json":
             return [(piece.start, piece.end, in_json(wanted, indent_of(self._text, piece.start), self._manner))]
+        if child is None:
+            raise ValueError("a whole text is not replaced")
         parts = isinstance(wanted, dict | list)
         if child.flow or (not parts and "\n" not in str(wanted) and piece.kind == "scalar"):
             style = piece.style if piece.style in ("'", '"') and piece.alias is None else ""
@@ -144,9 +168,10 @@ class _Rewriter:
         if piece.flow or child is None or child.key is None or not begins_line(self._text, piece.children[0].start):
             return self._replaced(piece, {} if piece.kind == "map" else [], child)
         anchor = f"&{piece.anchor} " if piece.anchor else ""
+        until = piece.start + len(anchor.strip()) if anchor else child.key_end
         regions = [own_lines(self._text, piece, index) for index in range(len(piece.children))]
         gone = [(region.start, region.end, "") for region in regions]
-        return [(child.key_end, child.key_end, f" {anchor}{nothing}"), *gone]
+        return [(child.key_end, until, f" {anchor}{nothing}"), *gone]
 
     def _indent(self, child: Child) -> str:
         """The column of a key or a dash, as spaces."""
@@ -154,7 +179,7 @@ class _Rewriter:
 
     # Maps
 
-    def _map(self, piece: Piece, wanted: Tree, path: KeyPath) -> list[Splice]:
+    def _map(self, piece: Piece, wanted: Tree, path: KeyPath, holder: Child | None) -> list[Splice]:
         own = {str(child.key): child for child in piece.children if not child.merge}
         merges = [child for child in piece.children if child.merge]
         coming, merges_gone = self._merged(merges, wanted)
@@ -163,6 +188,12 @@ class _Rewriter:
         renamed = _renamed(own, gone, wanted, new)
         leaving = [own[key] for key in gone if key not in renamed] + (merges if merges_gone else [])
         added = {key: wanted[key] for key in new if key not in renamed.values()}
+        if (
+            len(leaving) == len(piece.children)
+            and not piece.flow
+            and not begins_line(self._text, piece.children[0].start)
+        ):
+            return self._replaced(piece, wanted, holder)  # behind a dash, where one must stand
         inner: dict[int, list[Splice]] = {}
         for child in piece.children:
             if any(child is each for each in leaving):
@@ -190,7 +221,9 @@ class _Rewriter:
                 if alias is not None and alias not in self._anchors:
                     return {}, True
                 table = self._anchors[alias] if alias is not None else each.piece.value
-                for one in cast("list[Tree]", table if isinstance(table, list) else [table]):
+                for one in as_list(table) or [table]:
+                    if as_map(one) is None:
+                        return {}, True
                     coming = {**one, **coming}
         return ({}, True) if coming.keys() - wanted.keys() else (coming, False)
 
@@ -205,7 +238,7 @@ class _Rewriter:
             indent = self._indent(piece.children[0])
             blank = "\n" * (depth == 0 and blank_between(text, piece))
             lines = [f"{blank}{indent}{pair(key, value, indent, self._manner)}\n" for key, value in added]
-            splices.append(self._inserted(own_lines(text, piece, len(piece.children) - 1).end, "".join(lines)))
+            splices.append(self._inserted(end_of_block(text, piece), "".join(lines)))
         return splices
 
     def _inserted(self, at: int, lines: str) -> Splice:
@@ -226,9 +259,14 @@ class _Rewriter:
                 splices = [splice for splice in splices if splice[1] <= region.start]
                 splices.append((region.start, end, ""))
                 return splices + self._removed(piece, [at for at in indices if at > following])
-            if text[: region.start].endswith(("\n\n", "\n\r\n")) or region.start == 0:
+            start = region.start
+            if not text[end:].strip() and index == len(piece.children) - 1:
+                start = (
+                    len(text[:start].rstrip()) + 1 if text[:start].strip() else start
+                )  # nothing is set apart at the end
+            elif text[:start].endswith("\n\n") or start == 0:
                 end = blank_run(text, end)
-            splices.append((region.start, end, ""))
+            splices.append((start, end, ""))
         return splices
 
     # Lists

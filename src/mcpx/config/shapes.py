@@ -18,7 +18,7 @@ _WORDS: dict[Dialect, dict[tuple[str, ...], str]] = {
         ("timeout",): "startup_timeout_sec",
         ("call_timeout",): "tool_timeout_sec",
     },
-    "opencode": {("connection", "env"): "environment"},
+    "opencode": {("connection", "env"): "environment", ("timeout",): "timeout"},
 }
 _OFF: tuple[Dialect, ...] = ("mcpServers", "vscode", "zed")
 """Shapes that say `disabled` rather than `enabled`."""
@@ -30,6 +30,8 @@ def entry_of(dialect: Dialect, native: Tree, before: Tree | None, was: Tree | No
     """`before`: the entry as it stands, and `was`, what it meant; None for a new one."""
     changes = _changes(was or {}, native)
     entry = dict(before or {})
+    if (older := as_map(entry.get("command"))) is not None:  # Zed's former way to say it
+        entry |= {"command" if key == "path" else key: value for key, value in older.items()}
     if dialect == "proxy" or as_list(entry.get("command")) is not None:
         _join_command(entry, changes, native, new=before is None)
     for target, value in changes.items():
@@ -84,7 +86,8 @@ def _say(entry: Tree, dialect: Dialect, target: tuple[str, ...], value: Any, *, 
         entry["timeouts"] = {key: item for key, item in pair.items() if item is not None}
         return
     if value is not None:
-        entry[_word(dialect, target)] = value
+        in_milliseconds = dialect == "opencode" and target == ("timeout",)
+        entry[_word(dialect, target)] = round(value * 1000) if in_milliseconds else value
 
 
 def _say_type(entry: Tree, dialect: Dialect, kind: Any, *, new: bool) -> None:

@@ -297,8 +297,12 @@ class Gateway:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
                         upstream.inherit(replaced)
                     upstream.start(self._solo)
-                # Not `settled`: with a snapshot or after a failed start the old process must not go yet.
-                coming = [u.came for u in fresh if u.server.enabled and not u.server.lazy]
+                # With a snapshot or after a failed start an old process must not go yet; a new server keeps nobody.
+                coming = [
+                    u.came if u.name in before.upstreams else u.settled
+                    for u in fresh
+                    if u.server.enabled and not u.server.lazy
+                ]
                 await all_set(coming, PUBLISH_AFTER)
             self._aside.difference_update(fresh)
             for server in config.mcp_servers:

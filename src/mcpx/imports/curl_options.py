@@ -3,6 +3,7 @@
 Promised: every option is taken, known to change nothing here, or refused by name with the reason; none is passed over.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus
@@ -73,15 +74,15 @@ class Line:
 
 def read(words: Sequence[str]) -> Line:
     """Raises `ConfigError`."""
-    rest = list(words)
+    rest = deque(words)
     if rest and rest[0].rpartition("/")[2] in ("curl", "curl.exe"):
-        rest.pop(0)
+        rest.popleft()
     if not rest:
         raise ConfigError(["error: no curl command line: mcpx import curl 'curl https://…'"])
     line = Line()
     only_urls = False
     while rest:
-        word = rest.pop(0)
+        word = rest.popleft()
         if word == "--" and not only_urls:
             only_urls = True
         elif only_urls or not word.startswith("-") or word == "-":
@@ -96,14 +97,12 @@ def read(words: Sequence[str]) -> Line:
     return line
 
 
-def _cluster(line: Line, word: str, rest: list[str]) -> None:
+def _cluster(line: Line, word: str, rest: deque[str]) -> None:
     """`-sSLXPOST`: options of one letter, the last of them perhaps with its value."""
-    letters = word[1:]
-    while letters:
-        letter, letters = letters[0], letters[1:]
+    for at, letter in enumerate(word[1:], 2):
         name = _SHORT.get(letter, letter)
         if _wants_value(name):
-            _option(line, name, letters or None, rest, f"-{letter}")
+            _option(line, name, word[at:] or None, rest, f"-{letter}")
             return
         _option(line, name, None, rest, f"-{letter}")
 
@@ -112,14 +111,14 @@ def _wants_value(name: str) -> bool:
     return name in _TAKEN or name in _NOTHING_WITH_A_VALUE
 
 
-def _option(line: Line, name: str, value: str | None, rest: list[str], written: str) -> None:
+def _option(line: Line, name: str, value: str | None, rest: deque[str], written: str) -> None:
     if name in _REFUSED:
         raise ConfigError([f"error: the option {one_line(written, 40)} cannot be imported: {_REFUSED[name]}"])
     if _wants_value(name):
         if value is None:
             if not rest:
                 raise ConfigError([f"error: the option {one_line(written, 40)} has no value"])
-            value = rest.pop(0)
+            value = rest.popleft()
         if name in _TAKEN:
             _take(line, name, value, written)
         elif name == "proxy":

@@ -5,6 +5,7 @@ configuration has them: a `$` of somebody else's text stays one.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +56,10 @@ async def openapi(
 def _openapi(text: str, url: str | None, wishes: Wishes, makes: bool) -> Json:
     document: Document = document_of(text, Path("document"), url)
     found = operations(document, wishes.prefix)
-    ids = [each.id for each in found]
+    ids = Counter(each.id for each in found)
     told = {
         "title": one_line(document.title, 200),
-        "operations": [_told(each, each.id if each.id and ids.count(each.id) == 1 else each.title) for each in found],
+        "operations": [_told(each, each.id if each.id and ids[each.id] == 1 else each.title) for each in found],
     }
     if not makes:
         return {**told, "commands": [], "auth_configs": [], "warnings": []}

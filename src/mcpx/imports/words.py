@@ -114,7 +114,11 @@ def _ansi(line: str, at: int) -> tuple[str, int]:
 
 
 def _backslashes(line: str, start: int, at: int) -> int:
-    return at - start - len(line[start:at].rstrip("\\"))
+    """How many stand right before a place."""
+    first = at
+    while first > start and line[first - 1] == "\\":
+        first -= 1
+    return at - first
 
 
 def _closing(line: str, at: int, quote: str) -> int:

@@ -82,13 +82,16 @@ class Recording:
             self._timer = self._loop.call_later(SOON, self._look)
 
     def _look(self) -> None:
-        fresh, until = self._fresh, time.perf_counter() + SLICE
+        self._look_for(SLICE)
+        self._timer = self._loop.call_later(0, self._look) if self._fresh else None
+
+    def _look_for(self, seconds: float) -> None:
+        fresh, until = self._fresh, time.perf_counter() + seconds
         first = last = 0
         while fresh and time.perf_counter() < until:
             last, event = fresh.popleft()
             first = first or last
             self._keep(last, self._made(event))
-        self._timer = self._loop.call_later(0, self._look) if fresh else None
         if last and self.heard is not None:
             self.heard(first, last)
 
@@ -131,6 +134,7 @@ class Recording:
 
     def rows(self, after: int = 0, limit: int = MOST) -> list[Json]:
         """The calls behind a number, the latest last."""
+        self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
         return [self._row(row) for row in self._activity.look(after, limit)["calls"]]
 
     @property
@@ -163,6 +167,7 @@ class Recording:
 
     def again(self, number: int) -> tuple[str, Json] | None:
         """The public name and the arguments of a call, exactly as they were; None: they are not known any more."""
+        self._look_for(5 * SLICE)
         kept = self._again(number)
         if kept is None or kept.public_name is None:
             return None

@@ -381,9 +381,10 @@ class Upstream:
         return alike and (traits.quiet or not caller.answers)
 
     @property
-    def asks(self) -> Collection[str]:
-        """The capabilities of clients that it has made use of."""
-        return self._connections.traits.asks
+    def may_ask(self) -> Collection[str]:
+        """By which capabilities its clients can be asked, or were: for one that has them no other link is needed."""
+        traits = self._connections.traits
+        return traits.asks | traits.declares.keys()
 
     def learn(self, caller: Caller) -> asyncio.Task[None] | None:
         """Find out what a client like this one is offered; None when that is known, or cannot be found out now."""

@@ -20,6 +20,7 @@ async function learnEtag(): Promise<void> {
 const house: Middleware = {
   async onRequest({ request }) {
     request.headers.set("X-Mcpx-Csrf", "1");
+    request.headers.set("X-Mcpx-Via", "ui");
     if (!SAFE.has(request.method) && !request.headers.has("If-Match")) {
       if (configEtag.value === null) await learnEtag();
       if (configEtag.value !== null) request.headers.set("If-Match", configEtag.value);

@@ -1,3 +1,9 @@
+/** One of several mistakes, with the place it is at. */
+export interface Mistake {
+  path: string | null;
+  message: string;
+}
+
 /** The one error that screens meet: what the gateway answered, or that it could not be reached (status 0). */
 export class ApiError extends Error {
   override readonly name = "ApiError";
@@ -8,6 +14,7 @@ export class ApiError extends Error {
     message: string,
     readonly path: string | null = null,
     readonly hint: string | null = null,
+    readonly errors: readonly Mistake[] = [],
   ) {
     super(message);
   }
@@ -19,13 +26,14 @@ export class ApiError extends Error {
 
   static async from(response: Response): Promise<ApiError> {
     const body: unknown = await response.clone().json().catch(() => null);
-    const told = (body as { error?: Partial<Record<"code" | "message" | "path" | "hint", string | null>> } | null)?.error;
+    const told = (body as { error?: Partial<Record<"code" | "message" | "path" | "hint", string | null>> & { errors?: Mistake[] } } | null)?.error;
     return new ApiError(
       response.status,
       told?.code ?? `http_${response.status}`,
       told?.message ?? `${response.status} ${response.statusText}`.trim(),
       told?.path ?? null,
       told?.hint ?? null,
+      told?.errors ?? [],
     );
   }
 

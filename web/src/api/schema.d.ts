@@ -182,7 +182,7 @@ export interface paths {
         get: operations["show_auth_config_api_auth_configs__name__get"];
         /**
          * Change Auth Config
-         * @description Replace it; a masked secret stays what it is.
+         * @description Replace it; a masked secret stays what it is. Another `name` in it renames it, once nothing refers to it.
          */
         put: operations["change_auth_config_api_auth_configs__name__put"];
         post?: never;
@@ -334,7 +334,7 @@ export interface paths {
         get: operations["show_command_api_commands__name__get"];
         /**
          * Change Command
-         * @description Replace its entry.
+         * @description Replace its entry; another `name` in it renames it.
          */
         put: operations["change_command_api_commands__name__put"];
         post?: never;
@@ -1006,7 +1006,7 @@ export interface paths {
         get?: never;
         /**
          * Change Profile
-         * @description Replace it.
+         * @description Replace it; another `name` in it renames it.
          */
         put: operations["change_profile_api_profiles__name__put"];
         post?: never;
@@ -1900,6 +1900,11 @@ export interface components {
              * @default
              */
             prefix: string;
+            /**
+             * Server
+             * @description Where the API is, instead of what the document says.
+             */
+            server?: string | null;
             /** Text */
             text?: string | null;
             /**
@@ -2006,11 +2011,16 @@ export interface components {
             dry: boolean;
             /**
              * Entry
-             * @description Absent: as it is saved.
+             * @description Absent: as it is saved under `stored`.
              */
             entry?: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Stored
+             * @description The saved one whose masked values are meant.
+             */
+            stored?: string | null;
         };
         /** CommandTrialResult */
         CommandTrialResult: {
@@ -2170,6 +2180,11 @@ export interface components {
         /** DefinitionDecision */
         DefinitionDecision: {
             /**
+             * Fingerprints
+             * @description Exactly these, as they were shown: what has changed since is not approved.
+             */
+            fingerprints?: string[] | null;
+            /**
              * Names
              * @description Of tools and prompts; absent: all that is held of the server.
              */
@@ -2273,6 +2288,12 @@ export interface components {
             placeholders: string[];
             /** Text */
             text: string;
+            /**
+             * Warnings
+             * @description What the format cannot say.
+             * @default []
+             */
+            warnings: string[];
         };
         /** GatewayRow */
         GatewayRow: {
@@ -2347,10 +2368,22 @@ export interface components {
             change: "new" | "changed" | "gone";
             /**
              * Diff
-             * @description Unified, of the definitions as text.
+             * @description Unified, of the definitions as text; nothing in it is unseen.
              * @default
              */
             diff: string;
+            /**
+             * Fingerprint
+             * @description Of exactly this definition, to approve it by; empty: a server.
+             * @default
+             */
+            fingerprint: string;
+            /**
+             * For Some
+             * @description Only some clients are offered it.
+             * @default false
+             */
+            for_some: boolean;
             /**
              * Kind
              * @enum {string}
@@ -2924,6 +2957,11 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
+             * Free Name
+             * @description If it is taken: one like it that is not.
+             */
+            free_name?: string | null;
+            /**
              * Section
              * @enum {string}
              */
@@ -3254,6 +3292,11 @@ export interface components {
             /** Last Error */
             last_error?: string | null;
             /**
+             * Latency Ms
+             * @description Of the last probe.
+             */
+            latency_ms?: number | null;
+            /**
              * Lazy
              * @default false
              */
@@ -3306,6 +3349,16 @@ export interface components {
              */
             quarantined: boolean;
             /**
+             * Repair
+             * @description Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.
+             * @example {
+             *       "connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"
+             *     }
+             */
+            repair?: {
+                [key: string]: unknown;
+            } | null;
+            /**
              * Restarts
              * @default 0
              */
@@ -3335,7 +3388,7 @@ export interface components {
              * Transport
              * @enum {string}
              */
-            transport: "stdio" | "http" | "sse" | "websocket";
+            transport: "stdio" | "http" | "sse" | "websocket" | "other";
             /**
              * Trust
              * @default open
@@ -3418,6 +3471,11 @@ export interface components {
             /** Last Error */
             last_error?: string | null;
             /**
+             * Latency Ms
+             * @description Of the last probe.
+             */
+            latency_ms?: number | null;
+            /**
              * Lazy
              * @default false
              */
@@ -3474,7 +3532,7 @@ export interface components {
              * Transport
              * @enum {string}
              */
-            transport: "stdio" | "http" | "sse" | "websocket";
+            transport: "stdio" | "http" | "sse" | "websocket" | "other";
             /**
              * Trust
              * @default open
@@ -3778,6 +3836,11 @@ export interface components {
             entry: {
                 [key: string]: unknown;
             };
+            /**
+             * Stored
+             * @description The saved one whose masked values are meant, if renamed.
+             */
+            stored?: string | null;
         };
         /** TrialResult */
         TrialResult: {
@@ -3798,6 +3861,13 @@ export interface components {
             prompts: number;
             /** Protocol */
             protocol?: string | null;
+            /**
+             * Repair
+             * @description As in the detail of a server.
+             */
+            repair?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Resources
              * @default 0
@@ -3832,6 +3902,11 @@ export interface components {
             effect: "allow" | "deny" | "ask";
             /** Name */
             name: string;
+            /**
+             * Outside
+             * @description Why this caller never comes there over HTTP, as far as tokens tell.
+             */
+            outside?: string | null;
             /**
              * Rule
              * @description The number of the rule that decided.
@@ -4435,6 +4510,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4522,6 +4606,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4551,6 +4653,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4652,7 +4763,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4670,6 +4781,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -4706,6 +4826,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4726,6 +4873,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4791,6 +4947,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4838,7 +5003,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4894,6 +5059,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -4921,6 +5113,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -4941,7 +5142,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -4991,6 +5192,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5011,6 +5239,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5393,7 +5630,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5411,6 +5648,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -5447,6 +5693,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5467,6 +5740,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5570,6 +5852,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     try_command_api_commands_test_post: {
@@ -5614,6 +5905,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5706,6 +6015,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5753,7 +6071,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5809,6 +6127,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5836,6 +6181,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -5856,7 +6210,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -5906,6 +6260,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -5926,6 +6307,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5995,6 +6385,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6042,7 +6450,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6096,6 +6504,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6116,6 +6551,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6226,7 +6670,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6278,6 +6722,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6298,6 +6769,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6358,6 +6838,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6443,6 +6932,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6620,6 +7118,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6667,7 +7174,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6719,6 +7226,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6739,6 +7273,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6799,6 +7342,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6889,6 +7450,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -6936,7 +7506,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -6988,6 +7558,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7008,6 +7605,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7068,6 +7674,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7556,7 +8180,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7574,6 +8198,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -7610,6 +8243,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7630,6 +8290,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7690,6 +8359,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7782,6 +8469,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7829,7 +8525,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7885,6 +8581,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -7912,6 +8635,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -7932,7 +8664,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -7982,6 +8714,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8002,6 +8761,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8067,6 +8835,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8108,6 +8885,7 @@ export interface operations {
     server_logs_api_mcp_servers__name__logs_get: {
         parameters: {
             query?: {
+                /** @description The number of the last line that is known. */
                 after?: number;
                 limit?: number;
             };
@@ -8148,6 +8926,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8240,6 +9027,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8318,6 +9123,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8410,6 +9224,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8495,6 +9327,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8542,7 +9392,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -8596,6 +9446,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -8616,6 +9493,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8674,6 +9560,15 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8990,7 +9885,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -9042,6 +9937,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9062,6 +9984,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9122,6 +10053,24 @@ export interface operations {
             };
             /** @description Not from this address, host, page, or without the CSRF header. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9259,7 +10208,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -9277,6 +10226,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
             /** @description Successful Response */
             201: {
                 headers: {
@@ -9313,6 +10271,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9340,6 +10325,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -9360,7 +10354,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -9416,6 +10410,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9443,6 +10464,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description If-Match is missing. */
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
                 headers: {
@@ -9463,7 +10493,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description The `ETag` of the configuration the change was made to. */
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
                 "if-match"?: string | null;
                 /** @description Where it comes from. */
                 "x-mcpx-via"?: string;
@@ -9513,6 +10543,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -9533,6 +10590,15 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10093,6 +11159,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description Not now. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     make_token_api_tokens_post: {
@@ -10144,6 +11219,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -10173,6 +11257,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10229,6 +11322,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description The body is larger than 4 MiB. */
             413: {
                 headers: {
@@ -10258,6 +11369,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

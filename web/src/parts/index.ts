@@ -15,6 +15,7 @@ export { default as EmptyState } from "./EmptyState.vue";
 export { default as ErrorPanel } from "./ErrorPanel.vue";
 export { default as FormField } from "./FormField.vue";
 export { default as IconButton } from "./IconButton.vue";
+export { default as JsonTree } from "./JsonTree.vue";
 export { default as Kbd } from "./Kbd.vue";
 export { default as Menu, type MenuItem } from "./Menu.vue";
 export { default as MiddleCut } from "./MiddleCut.vue";

@@ -21,7 +21,7 @@ async def profiles(desk: Desk, written: Written) -> Profiles:
 async def _profile(desk: Desk, name: str | None, entry: Json, place: Place | None) -> ProfileRow:
     gateway = desk.gateway
     catalog = await gateway.catalogs.seen(gateway.sight(Caller(profile=name)))
-    seen = [source.name for source in gateway.generation.sources if source.enabled and catalog.knows(source.name)]
+    seen = [source for source in gateway.generation.sources if source.enabled and catalog.knows(source.name)]
     path = "/mcp" if name is None else f"/p/{quote(name, safe='')}/mcp"
     mode = entry.get("mode") if name is not None else gateway.generation.config.mode
     tokens = entry.get("tokens")
@@ -30,8 +30,8 @@ async def _profile(desk: Desk, name: str | None, entry: Json, place: Place | Non
         path=path,
         url=_url(desk.about().url, path),
         mode=mode if isinstance(mode, str) else None,
-        servers=len(seen),
-        tools=sum(catalog.count(each, "tools") for each in seen),
+        servers=sum(not source.local for source in seen),
+        tools=sum(catalog.count(source.name, "tools") for source in seen),
         tokens=[str(each) for each in as_list(tokens)] if tokens is not None else None,
         entry=entry,
         source=place,

@@ -18,7 +18,8 @@ from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
 from mcpx.config import Config, Plan, Refused
-from mcpx.config.edits import Edit, EditError, PutEntry, RemoveEntry, SetFields
+from mcpx.config.edits import Change as Edits
+from mcpx.config.edits import EditError, PutEntry, RemoveEntry, SetFields
 from mcpx.config.problems import Told
 from mcpx.config.written import EntrySection
 from mcpx.config.written import Written as Files
@@ -113,7 +114,7 @@ async def toggle(
     return await write(desk, response, given, SetFields(section, name, {"enabled": enabled}))
 
 
-async def write(desk: Desk, response: Response, given: Change, edit: Edit) -> Written | Preview:
+async def write(desk: Desk, response: Response, given: Change, edit: Edits) -> Written | Preview:
     """Make a change, or tell what it would do."""
     try:
         if given.dry_run:
@@ -153,7 +154,7 @@ async def _expected(desk: Desk, if_match: str) -> str | None:
     return now if now in tags else tags[0]
 
 
-async def _preview(desk: Desk, response: Response, given: Change, edit: Edit) -> Preview:
+async def _preview(desk: Desk, response: Response, given: Change, edit: Edits) -> Preview:
     seen = await desk.store.preview(edit)
     if given.if_match is not None and await _expected(desk, given.if_match) not in (None, seen.etag):
         raise Stale(seen.etag)
@@ -205,7 +206,7 @@ def plan_told(plan: Plan) -> PlanTold:
 STATUSES: dict[str, Literal[404, 409, 422]] = {"not_found": 404, "exists": 409, "invalid": 422, "not_possible": 409}
 
 
-async def refusal(desk: Desk, error: Exception, edit: Edit | None = None) -> ApiError:
+async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> ApiError:
     """What a change that was not made is answered with."""
     match error:
         case Stale():
@@ -218,7 +219,9 @@ async def refusal(desk: Desk, error: Exception, edit: Edit | None = None) -> Api
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
-            path = _relative(error.path, await _index_of(desk, edit)) or None
+            at = await _index_of(desk, edit)
+            own = error.path if at is None else re.sub(rf"^{at.section}\[\d+\]\.?", "", error.path)  # it names no other
+            path = "name" if error.code == "exists" else _relative(own, at) or None
             return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
         case ConfigError():
             return invalid(error, await _index_of(desk, edit))
@@ -244,7 +247,7 @@ class _Spot:
     name: str
 
 
-async def _index_of(desk: Desk, edit: Edit | None) -> _Spot | None:
+async def _index_of(desk: Desk, edit: Edits | None) -> _Spot | None:
     if not isinstance(edit, PutEntry | SetFields):
         return None
     names = [each.name for each in (await desk.store.look()).entries(edit.section)]

@@ -1,0 +1,270 @@
+"""The configuration over the admin API, through the real program (ADM-2, CFG-6, CFG-8)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from admin.api import Api
+from behaviour.raw import Json, Session, eventually, everything
+from fixtures.gateway import Gateway
+
+MASK = "••••••••"
+SECRET = "canary-5f7e3d19aa"
+YAML = f"""\
+# The servers of the team
+mcp_servers:
+  - name: one  # the first
+    enabled: false
+    connection:
+      type: http
+      url: http://127.0.0.1:9/mcp
+      headers: {{Authorization: "Bearer {SECRET}", X-Team: a}}
+  - name: two
+    enabled: false
+    connection: {{type: stdio, command: two, env: {{API_KEY: "${{TWO_KEY}}"}}}}
+"""
+
+
+class Yaml(Gateway):
+    """With a file as people write it."""
+
+    def __init__(self, text: str = YAML, **more: Any) -> None:
+        super().__init__({}, admin=True, **more)
+        self.text = text
+
+    def _start(self) -> None:
+        self.file = self.folder / "config.yaml"
+        self.file.write_text(self.text, encoding="utf-8")
+        self.file.chmod(0o600)
+        super()._start()
+
+
+@pytest.fixture
+def gateway() -> Any:
+    with Yaml() as started:
+        yield started
+
+
+def text_of(api: Api) -> str:
+    (file,) = api.get("/api/config")["files"]
+    return file["text"]
+
+
+def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Yaml) -> None:
+    """CFG-6: a masked value sent back keeps the stored one; comments, order and references stay."""
+    api = Api(gateway)
+    told = api.get("/api/config")
+    assert told["path"] == str(gateway.file) and told["dialect"] == "native" and told["revision"] == 1
+    (file,) = told["files"]
+    assert file["format"] == "yaml" and file["writable"]
+    assert file["text"] == YAML.replace(SECRET, MASK)
+    changed = file["text"].replace("X-Team: a", "X-Team: b")
+    done = api.post("/api/config", {"text": changed, "message": "other team"}, If_Match=api.etag)
+    assert done["revision"] == 2 and done["etag"] in api.etag
+    assert gateway.file.read_text() == YAML.replace("X-Team: a", "X-Team: b")
+    assert gateway.file.stat().st_mode & 0o777 == 0o600
+    (latest, first) = api.get("/api/config/history")["revisions"]
+    assert (latest["number"], latest["message"], latest["via"]) == (2, "other team", "api")
+    assert first["via"] == "start" and first["restorable"]
+
+
+def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:
+    api = Api(gateway)
+    before, text = api.etag, text_of(api)
+    assert api.refused("POST", "/api/config", {"text": text}) == (428, "precondition_required")
+    gateway.file.write_text(YAML + "\n# by hand\n")
+    assert api.refused("POST", "/api/config", {"text": text + "# mine\n"}, If_Match=before) == (412, "stale")
+    assert gateway.file.read_text().endswith("# by hand\n")
+
+
+def test_a_dry_run_and_a_plan_change_nothing(gateway: Yaml) -> None:
+    api = Api(gateway)
+    text = text_of(api).replace("enabled: false", "enabled: true", 1).replace("127.0.0.1:9", "127.0.0.1:7")
+    for path in ("/api/config/plan", "/api/config?dry_run=true"):
+        seen = api.post(path, {"text": text})
+        assert seen["ok"] and seen["plan"]["started"] == ["one"]
+        assert "-    enabled: false\n+    enabled: true\n" in seen["diff"]
+        assert SECRET not in json.dumps(seen) and MASK in seen["text"]
+    assert gateway.file.read_text() == YAML and api.get("/api/config")["revision"] == 1
+
+
+def test_every_mistake_is_told_with_its_place(gateway: Yaml) -> None:
+    api = Api(gateway)
+    text = text_of(api).replace("url: http", "ulr: http").replace("name: two", "name: one")
+    told = api.post("/api/config/validate", {"text": text})
+    assert not told["ok"]
+    places = {(each["line"], each["column"]): each for each in told["problems"]}
+    assert places[7, 7]["path"] == "mcp_servers[0].connection.ulr" and "did you mean" in places[7, 7]["hint"]
+    assert "two servers are named" in places[9, 11]["message"]
+    assert all(each["file"] == str(gateway.file) and each["severity"] == "error" for each in told["problems"])
+    answer = api.ask("POST", "/api/config", {"text": text}, If_Match=api.etag)
+    assert (answer.status, answer.code) == (422, "invalid_config") and len(answer.error["errors"]) == 2
+    assert api.post("/api/config/validate", {"text": text_of(api)}) == {"ok": True, "problems": []}
+
+
+def test_any_text_is_judged(gateway: Yaml) -> None:
+    api = Api(gateway)
+    for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
+        assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
+        assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422), text[:20]
+    assert gateway.file.read_text() == YAML
+
+
+def test_a_mask_that_stands_for_nothing_is_a_mistake(gateway: Yaml) -> None:
+    api = Api(gateway)
+    text = text_of(api) + f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: '{MASK}'}}}}}}\n"
+    told = api.post("/api/config/validate", {"text": text})
+    assert not told["ok"] and "A_TOKEN" in told["problems"][0]["path"]
+    assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag) == (422, "invalid")
+
+
+def test_another_file_is_none_of_the_configuration(gateway: Yaml) -> None:
+    api = Api(gateway)
+    for file in ("/etc/passwd", "../x.yaml", "\0"):
+        assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (404, "not_found")
+    assert api.post("/api/config/validate", {"text": text_of(api), "file": str(gateway.file)})["ok"]
+
+
+def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Yaml) -> None:
+    """CFG-5."""
+    api = Api(gateway)
+    gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
+    answer = api.post("/api/config/reload")
+    assert not answer["ok"] and answer["problems"][0]["line"] == 6
+    told = api.get("/api/config")
+    assert [each["line"] for each in told["problems"]] == [6] and told["last_reload"]["ok"] is False
+    gateway.file.write_text(YAML.replace("name: two", "name: zwei"))
+    assert eventually(lambda: api.post("/api/config/reload")["ok"])
+    assert api.get("/api/config")["problems"] == []
+
+
+def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Yaml) -> None:
+    """CFG-6: secrets are masked in history and differences, and restored all the same."""
+    api = Api(gateway)
+    changed = text_of(api).replace(f"Bearer {MASK}", "Bearer another-9f9f9f9f9f").replace("name: two", "name: second")
+    api.post("/api/config", {"text": changed}, If_Match=api.etag, X_Mcpx_Via="ui", X_Mcpx_Author="ada")
+    latest = api.get("/api/config/history?limit=1")["revisions"]
+    assert [(each["number"], each["author"], each["via"]) for each in latest] == [(2, "ada", "ui")]
+    first = api.get("/api/config/history/1")
+    assert first["files"][0]["text"] == YAML.replace(SECRET, MASK) and not first["files"][0]["writable"]
+    there, back = (api.post("/api/config/diff", body) for body in ({"before": 1}, {"after": 1}))
+    assert "-  - name: two\n" in there["diff"] and "+  - name: two\n" in back["diff"] and not there["same"]
+    assert SECRET not in json.dumps([there, back]) and "another-" not in json.dumps([there, back])
+    assert api.post("/api/config/diff", {"before": 2}) == {"diff": "", "same": True}
+    seen = api.post("/api/config/rollback?dry_run=true", {"revision": 1})
+    assert "+  - name: two\n" in seen["diff"]
+    done = api.post("/api/config/rollback", {"revision": 1}, If_Match=api.etag)
+    assert done["revision"] == 3 and gateway.file.read_text() == YAML
+    for method, path, body in (
+        ("GET", "/api/config/history/77", None),
+        ("POST", "/api/config/diff", {"before": 77}),
+        ("POST", "/api/config/rollback", {"revision": 77}),
+    ):
+        assert api.refused(method, path, body, If_Match=api.etag) == (404, "not_found")
+
+
+def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Yaml) -> None:
+    api, client = Api(gateway), Session(gateway.port)
+    connection = everything("any")["connection"]
+    command, args = connection["command"], connection["args"]
+    file = {"mcpServers": {"one": {"command": command, "args": args}, "not-this": {"command": "y"}}}
+    seen = api.post("/api/config/import", {"text": json.dumps(file)})
+    assert seen["ok"] and seen["plan"]["started"] == ["one-2", "not-this"]
+    assert api.get("/api/config")["revision"] == 1
+    body = {"text": json.dumps(file), "pick": ["one"], "message": "from my client"}
+    assert api.refused("POST", "/api/config/import", body) == (428, "precondition_required")
+    done = api.post("/api/config/import", body, If_Match=api.etag)
+    assert done["plan"]["started"] == ["one-2"]
+    assert gateway.file.read_text().startswith("# The servers of the team\n")
+    assert eventually(lambda: client.tools())
+    again = api.post("/api/config/import", {**body, "on_conflict": "skip"}, If_Match=api.etag)
+    assert again["plan"]["started"] == []
+    missing = {**body, "pick": ["nobody"]}
+    assert api.refused("POST", "/api/config/import", missing, If_Match=api.etag) == (422, "invalid")
+    nothing = {**body, "text": "well, well"}
+    assert api.refused("POST", "/api/config/import", nothing, If_Match=api.etag) == (422, "invalid")
+
+
+def test_auth_configs_come_with_the_servers_that_refer_to_them(gateway: Yaml) -> None:
+    native = """
+auth_configs:
+  - {name: key, type: bearer_token, bearer_token: {token: "${KEY:-k}"}}
+  - {name: other, type: bearer_token, bearer_token: {token: "${OTHER:-o}"}}
+mcp_servers:
+  - {name: x, enabled: false, auth: {ref: key}, connection: {type: http, url: "http://127.0.0.1:9/"}}
+"""
+    api = Api(gateway)
+    body = {"text": native, "pick": ["x"]}
+    api.post("/api/config/import", body, If_Match=api.etag)
+    api.post("/api/config/import", body, If_Match=api.etag)
+    text = text_of(api)
+    assert text.count("${KEY:-") == 2 and "other" not in text
+    assert "name: x-2" in text and "name: key-2" in text and "ref: key-2" in text
+
+
+def test_what_is_exported_has_variables_in_the_place_of_secrets(gateway: Yaml) -> None:
+    api = Api(gateway)
+    for form in ("yaml", "mcp-json"):
+        told = api.get(f"/api/config/export?format={form}")
+        assert SECRET not in told["text"] and MASK not in told["text"]
+        assert told["placeholders"] and all(f"${{{name}}}" in told["text"] for name in told["placeholders"])
+    assert "mcpServers" in json.loads(told["text"])
+    assert api.refused("GET", "/api/config/export?format=xml") == (422, "invalid")
+
+
+def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(gateway: Yaml) -> None:
+    """CFG-8."""
+    schema = Api(gateway).get("/api/schema")
+    jsonschema_rs.meta.validate(schema)
+    server: Json = {"name": "a", "connection": {"type": "stdio", "command": "x"}}
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    assert validator.is_valid({"mcp_servers": [server]})
+    assert not validator.is_valid({"mcp_servers": [{**server, "conection": {}}]})
+
+
+def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name(tmp_path: Path) -> None:
+    """CFG-7."""
+    folder = tmp_path / "conf.d"
+    folder.mkdir(mode=0o700)
+    for name in ("a", "b"):
+        file = folder / f"{name}.yaml"
+        entry = f"  - name: {name}\n    enabled: false\n    connection: {{type: stdio, command: x}}\n"
+        file.write_text(f"# {name}\nmcp_servers:\n{entry}")
+        file.chmod(0o600)
+
+    class Folder(Gateway):
+        def _start(self) -> None:
+            self.file = folder
+            super()._start()
+
+    with Folder({}, admin=True) as gateway:
+        api = Api(gateway)
+        files = api.get("/api/config")["files"]
+        assert [Path(file["path"]).name for file in files] == ["a.yaml", "b.yaml"]
+        text = files[1]["text"].replace("command: x", "command: y")
+        done = api.post("/api/config", {"text": text, "file": files[1]["path"]}, If_Match=api.etag)
+        assert done["file"] == files[1]["path"] and (folder / "b.yaml").read_text() == text
+        assert "command: x" in (folder / "a.yaml").read_text()
+
+
+def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "MCPX_CONFIG": ""}
+
+    class Demo(Gateway):
+        @property
+        def _program(self) -> list[str]:
+            return super()._program[:-1]
+
+    monkeypatch.chdir(tmp_path)
+    with Demo({}, env=home, admin=True) as gateway:
+        api = Api(gateway)
+        told = api.get("/api/config")
+        assert told["path"] is None and told["files"] == [] and told["would_be"]
+        text = "mcp_servers:\n  - name: a\n    enabled: false\n    connection: {type: stdio, command: x}\n"
+        assert api.post("/api/config/validate", {"text": text})["ok"]
+        done = api.post("/api/config", {"text": text}, If_Match=api.etag)
+        assert done["file"] == told["would_be"] and Path(done["file"]).read_text() == text
+        assert api.get("/api/config")["path"] == told["would_be"]

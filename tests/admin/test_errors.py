@@ -1,0 +1,136 @@
+"""ADM-2: whatever goes wrong, one shape; never a traceback, never what was sent."""
+
+import logging
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from mcpx.admin import application
+from mcpx.admin.errors import ApiError
+from mcpx.model.errors import SERVER_DOWN, ConfigError, Unavailable
+
+
+class Part(BaseModel):
+    name: str
+    port: int
+
+
+class Whole(BaseModel):
+    parts: list[Part]
+
+
+def deep(level: int = 0) -> int:
+    return deep(level + 1)
+
+
+def routes() -> APIRouter:
+    router = APIRouter(prefix="/api/test")
+
+    @router.post("/whole")
+    async def whole(whole: Whole, size: Annotated[int, Query(ge=1)] = 1) -> str:
+        return "good"
+
+    @router.get("/raise/{what}")
+    async def raises(what: str) -> str:
+        raise {
+            "own": ApiError(409, "exists", "there is one already", "mcp_servers.x", "name it otherwise"),
+            "half": ApiError(404, None, "there is no \ud800"),
+            "config": ConfigError(["first mistake", "second mistake"]),
+            "down": Unavailable(SERVER_DOWN, "files", "server 'files' is down"),
+            "bug": ValueError("sesame"),
+        }[what]
+
+    @router.get("/deep")
+    async def goes_deep() -> int:
+        return deep()
+
+    return router
+
+
+@pytest.fixture
+def app() -> Any:
+    made = application.make(None)  # type: ignore[arg-type]
+    made.include_router(routes())
+    return made
+
+
+async def told(app: Any, method: str, path: str, **more: Any) -> httpx.Response:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        return await client.request(method, path, **more)
+
+
+def ask(app: Any, method: str, path: str, **more: Any) -> tuple[int, dict[str, Any]]:
+    import asyncio
+
+    answer = asyncio.run(told(app, method, path, **more))
+    assert set(answer.json()) == {"error"}
+    return answer.status_code, answer.json()["error"]
+
+
+def test_mistakes_in_what_was_sent_are_all_told_with_their_places(app: Any) -> None:
+    body = {"parts": [{"name": "a", "port": 1}, {"name": 5, "port": "sesame"}]}
+    status, error = ask(app, "POST", "/api/test/whole?size=0", json=body)
+    assert (status, error["code"]) == (422, "invalid")
+    assert [each["path"] for each in error["errors"]] == ["query.size", "parts[1].name", "parts[1].port"]
+    assert error["path"] == "query.size" and error["message"] == error["errors"][0]["message"]
+    assert "sesame" not in str(error)
+
+
+def test_an_error_of_a_route_is_told_as_it_is(app: Any) -> None:
+    assert ask(app, "GET", "/api/test/raise/own") == (
+        409,
+        {
+            "code": "exists",
+            "message": "there is one already",
+            "path": "mcp_servers.x",
+            "hint": "name it otherwise",
+        },
+    )
+    assert ask(app, "GET", "/api/test/raise/half")[1]["message"] == "there is no ?"
+
+
+def test_what_is_wrong_with_a_configuration_is_told_as_its_reader_said_it(app: Any) -> None:
+    status, error = ask(app, "GET", "/api/test/raise/config")
+    assert (status, error["code"], error["message"]) == (422, "invalid_config", "first mistake")
+    assert [each["message"] for each in error["errors"]] == ["first mistake", "second mistake"]
+
+
+def test_a_server_that_is_down_is_not_our_mistake(app: Any) -> None:
+    status, error = ask(app, "GET", "/api/test/raise/down")
+    assert (status, error["code"]) == (502, "server_unavailable") and "files" in error["message"]
+
+
+def test_unknown_paths_and_methods_have_the_same_shape(app: Any) -> None:
+    assert ask(app, "GET", "/api/no-such")[1]["code"] == "not_found"
+    assert ask(app, "DELETE", "/api/test/whole")[1]["code"] == "method_not_allowed"
+
+
+def test_what_nobody_expected_has_an_id_that_stands_in_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        status, error = ask(app, "GET", "/api/test/raise/bug")
+    id = error["message"].partition("[")[2].partition("]")[0]
+    assert (status, error["code"]) == (500, "internal") and "sesame" not in str(error)
+    assert len(id) == 8 and id in caplog.text and "Traceback" in caplog.text
+
+
+def test_what_is_nested_too_deeply_is_the_senders_mistake(app: Any) -> None:
+    assert ask(app, "GET", "/api/test/deep")[1]["code"] == "too_deep"
+
+
+def test_every_route_documents_the_errors_of_the_door() -> None:
+    document = application.make(None).openapi()  # type: ignore[arg-type]
+    missing = [
+        (verb, path, status)
+        for path, verbs in document["paths"].items()
+        for verb, operation in verbs.items()
+        for status in ("400", "401", "403", "413", "415", "422", "429")
+        if status not in operation["responses"]
+    ]
+    assert missing == []
+    shape = document["paths"]["/api/session"]["get"]["responses"]["401"]["content"]["application/json"]["schema"]
+    assert shape == {"$ref": "#/components/schemas/ErrorAnswer"}
+    assert "HTTPValidationError" not in document["components"]["schemas"]

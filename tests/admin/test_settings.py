@@ -1,0 +1,124 @@
+"""ADM-6: what `server.admin` says of who may come, by which names, from which pages, and over TLS."""
+
+import json
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.control import reloaded
+from fixtures.gateway import Gateway
+from fixtures.process import mcpx
+from fixtures.web import ask, cookie_of
+
+PAGE = "https://app.example"
+
+
+def config(**admin: Any) -> dict[str, Any]:
+    return {"mcp_servers": [], "server": {"admin": admin}}
+
+
+def test_only_the_addresses_that_are_named_come_in_and_a_change_counts_at_once() -> None:
+    with Gateway(config(allowed_ips=["192.0.2.0/24", "2001:db8::/32"]), admin=True) as gateway:
+        for path in ("/", "/login", "/api/session", "/api/about"):
+            answer = ask(gateway.admin_url, path, headers=gateway.admin_headers)
+            assert (answer.status, answer.code) == (403, "forbidden_address")
+        forged = {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
+        assert ask(gateway.admin_url, "/api/session", headers=forged).status == 403
+        assert "server.admin.allowed_ips" in reloaded(gateway, config(allowed_ips=["127.0.0.0/8"]))["plan"]
+        assert ask(gateway.admin_url, "/api/session").status == 200
+
+
+def test_names_it_is_called_by_are_told_and_a_proxy_before_it_may_speak_tls() -> None:
+    with Gateway(config(allowed_hosts=["mcpx.example", "*.lan.example"]), admin=True) as gateway:
+        for host in ("mcpx.example", "MCPX.example:8443", "a.lan.example", "a.b.lan.example:1"):
+            for scheme in ("http", "https"):
+                headers = {"Host": host, "Origin": f"{scheme}://{host.lower()}"}
+                assert ask(gateway.admin_url, "/api/session", headers=headers).status == 200
+        for host in ("lan.example", ".lan.example", "xlan.example", "mcpx.example.evil.example"):
+            assert ask(gateway.admin_url, "/api/session", headers={"Host": host}).status in (400, 403)
+        mixed = {"Host": "mcpx.example", "Origin": "https://a.lan.example"}
+        assert ask(gateway.admin_url, "/api/session", headers=mixed).code == "forbidden_origin"
+
+
+def test_another_page_that_is_named_uses_the_api_with_the_token_and_never_with_a_session() -> None:
+    with Gateway(config(cors_origins=[PAGE]), admin=True) as gateway:
+        asked = {"Origin": PAGE, "Access-Control-Request-Method": "PUT", "Sec-Fetch-Site": "cross-site"}
+        before = ask(gateway.admin_url, "/api/config", "OPTIONS", headers=asked)
+        assert (before.status, before.headers["access-control-allow-origin"]) == (204, PAGE)
+        assert "PUT" in before.headers["access-control-allow-methods"]
+        assert "authorization" in before.headers["access-control-allow-headers"]
+        assert before.headers["access-control-allow-credentials"] is None and before.headers["vary"] == "origin"
+
+        page = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}
+        told = ask(gateway.admin_url, "/api/session", headers={**page, **gateway.admin_headers})
+        assert told.json["by"] == "token" and told.headers["access-control-allow-origin"] == PAGE
+        assert ask(gateway.admin_url, "/api/about", headers=page).headers["access-control-allow-origin"] == PAGE
+
+        cookie = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
+        with_cookie = {**page, "Cookie": cookie, "X-Mcpx-Csrf": "1"}
+        assert ask(gateway.admin_url, "/api/about", headers=with_cookie).status == 401
+        assert ask(gateway.admin_url, "/api/config/reload", "POST", headers=with_cookie).status == 401
+        for other in ("https://app.example:444", "http://app.example", "https://evil.example", "null"):
+            answer = ask(gateway.admin_url, "/api/session", headers={**page, "Origin": other})
+            assert answer.status == 403 and answer.headers["access-control-allow-origin"] is None
+        login = gateway.login_url.removeprefix(gateway.admin_url)
+        assert ask(gateway.admin_url, login, headers=page).headers["set-cookie"] is None
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl")
+    return cert, key
+
+
+def test_over_tls_the_cookie_is_for_tls_only(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    with Gateway(config(tls={"cert": str(cert), "key": str(key)}), admin=True) as gateway:
+        assert gateway.admin_url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(cert))
+        origin = {"Origin": gateway.admin_url}
+        body = {"token": gateway.admin_token}
+        login = ask(gateway.admin_url, "/api/login", "POST", headers=origin, body=body, context=context)
+        assert login.headers["set-cookie"].startswith("__Host-mcpx-admin-")
+        assert "; Secure" in login.headers["set-cookie"]
+        cookie = {"Cookie": cookie_of(login)}
+        assert ask(gateway.admin_url, "/api/session", headers=cookie, context=context).json["by"] == "cookie"
+        plain = {"Origin": gateway.admin_url.replace("https", "http")}
+        assert ask(gateway.admin_url, "/api/session", headers=plain, context=context).status == 403
+
+
+@pytest.mark.parametrize("made", [{}, {"cert": "", "key": ""}, {"cert": "no certificate", "key": "no key"}])
+def test_certificates_that_cannot_be_used_are_told(tmp_path: Path, made: dict[str, str]) -> None:
+    for name, text in made.items():
+        (tmp_path / f"{name}.pem").write_text(text, encoding="ascii")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config(tls={"cert": "cert.pem", "key": "key.pem"})), encoding="utf-8")
+    done = mcpx(tmp_path, str(file), "--port", "0", "--admin-port", "0")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "the certificate of the admin UI cannot be used" in done.stderr and "server.admin.tls" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("admin", "place"),
+    [
+        ({"allowed_ips": ["example.com"]}, "server.admin.allowed_ips"),
+        ({"allowed_hosts": ["http://x"]}, "server.admin.allowed_hosts"),
+        ({"cors_origins": ["*"]}, "server.admin.cors_origins"),
+        ({"cors_origins": ["https://x/path"]}, "server.admin.cors_origins"),
+        ({"host": ""}, "server.admin.host"),
+        ({"hosts": ["x"]}, "hosts"),
+    ],
+)
+def test_mistakes_in_it_are_told_with_their_place(tmp_path: Path, admin: dict[str, Any], place: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config(**admin)), encoding="utf-8")
+    done = mcpx(tmp_path, "check", str(file))
+    assert done.returncode == 2 and place in done.stderr

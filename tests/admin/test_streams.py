@@ -1,0 +1,211 @@
+"""Streams and bodies through the door, over a real socket, with an application that stands for the API."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from fixtures.parts import until
+from mcpx.admin import bodies
+from mcpx.admin.door import Door
+from mcpx.admin.server import AdminServer
+from mcpx.config import Config
+
+TOKEN = "a-token-that-cannot-be-guessed"
+BOUND = 20.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Api:
+    """`/api/events` says one thing and goes on; anything else tells how large its body was."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/api/events":
+            body = (await receive())["body"]
+            await PlainTextResponse(str(len(body)))(scope, receive, send)
+            return
+        self.open += 1
+        try:
+            await StreamingResponse(self._events(), media_type="text/event-stream")(scope, receive, send)
+        finally:
+            self.open -= 1
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        yield b"data: hello\n\n"
+        await asyncio.Event().wait()
+
+
+class House:
+    def __init__(self, server: AdminServer, api: Api) -> None:
+        self.server = server
+        self.api = api
+        self.door: Door = vars(server)["_served"].door
+        self._opened: list[asyncio.StreamWriter] = []
+
+    async def send(self, head: str, *more: str, body: bytes = b"") -> Streams:
+        host = self.server.url.removeprefix("http://")
+        name, _, port = host.rpartition(":")
+        reader, writer = await asyncio.open_connection(name, int(port))
+        self._opened.append(writer)
+        writer.write("\r\n".join([head, f"Host: {host}", *more, "", ""]).encode() + body)
+        return reader, writer
+
+    async def stream(self, *more: str) -> asyncio.StreamReader:
+        reader, _ = await self.send("GET /api/events HTTP/1.1", *more)
+        await reader.readuntil(b"hello\n\n")
+        return reader
+
+    def close(self) -> None:
+        for writer in self._opened:
+            writer.close()
+
+
+@asynccontextmanager
+async def house() -> AsyncIterator[House]:
+    server = AdminServer("127.0.0.1", 0, TOKEN, Config())
+    server.bind()
+    await server.start(lambda: None)  # type: ignore[arg-type, return-value]
+    made = House(server, Api())
+    made.door.api = made.api
+    try:
+        async with asyncio.timeout(BOUND):
+            yield made
+    finally:
+        made.close()
+        await server.close()
+
+
+def run(work: Callable[[House], Awaitable[Any]]) -> Any:
+    async def within() -> Any:
+        async with house() as made:
+            return await work(made)
+
+    return asyncio.run(within())
+
+
+BEARER = f"Authorization: Bearer {TOKEN}"
+
+
+def session_of(made: House) -> tuple[str, Any]:
+    id, session = made.door.keys.sessions.begin()
+    return f"Cookie: mcpx-admin-{made.server.url.rpartition(':')[2]}={id}", session
+
+
+def test_a_session_that_ends_takes_its_streams_along_and_no_others() -> None:
+    async def work(made: House) -> int:
+        cookie, session = session_of(made)
+        mine, by_token = await made.stream(cookie), await made.stream(BEARER)
+        assert session.open == 1
+        made.door.keys.sessions.end(session)
+        await mine.read()
+        await until(lambda: made.api.open == 1)
+        assert not by_token.at_eof()
+        return session.open
+
+    assert run(work) == 0
+
+
+def test_another_token_ends_every_stream() -> None:
+    async def work(made: House) -> int:
+        cookie, _ = session_of(made)
+        streams = [await made.stream(cookie), await made.stream(BEARER)]
+        made.door.keys.take_up("another-token-that-cannot-be-guessed")
+        for reader in streams:
+            await reader.read()
+        await until(lambda: not made.api.open)
+        return made.api.open
+
+    assert run(work) == 0
+
+
+def test_a_client_that_leaves_ends_its_stream() -> None:
+    async def work(made: House) -> int:
+        await made.stream(BEARER)
+        made.close()
+        await until(lambda: not made.api.open)
+        return made.api.open
+
+    assert run(work) == 0
+
+
+def test_the_end_of_the_gateway_ends_streams_at_once() -> None:
+    async def work(made: House) -> float:
+        streams = [await made.stream(BEARER) for _ in range(20)]
+        begun = asyncio.get_running_loop().time()
+        await made.server.close()
+        for reader in streams:
+            await reader.read()
+        assert made.api.open == 0
+        return asyncio.get_running_loop().time() - begun
+
+    assert run(work) < 0.9  # the second that is waited for those that do not hear is not needed
+
+
+def post(*more: str) -> tuple[str, ...]:
+    return ("POST /api/x HTTP/1.1", BEARER, "Content-Type: application/json", "Connection: close", *more)
+
+
+def test_a_body_of_four_mebibytes_is_taken_and_one_byte_more_is_not() -> None:
+    async def work(made: House) -> list[bytes]:
+        told: list[bytes] = []
+        for size in (bodies.LARGEST, bodies.LARGEST + 1):
+            text = b'"' + b"x" * (size - 2) + b'"'
+            reader, writer = await made.send(*post(f"Content-Length: {size}"), body=text)
+            told.append(await reader.read())
+            writer.close()
+        return told
+
+    taken, refused = run(work)
+    assert taken.endswith(str(bodies.LARGEST).encode()) and refused.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
+    async def work(made: House) -> bytes:
+        chunk = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+        reader, _ = await made.send(*post("Transfer-Encoding: chunked"), body=chunk * 5 + b"0\r\n\r\n")
+        return await reader.read()
+
+    assert run(work).startswith(b"HTTP/1.1 413 ")
+
+
+def test_somebody_unknown_is_refused_before_the_body_is_read() -> None:
+    async def work(made: House) -> bytes:
+        reader, _ = await made.send("POST /api/x HTTP/1.1", "Content-Length: 4000000", "Expect: 100-continue")
+        return await reader.readuntil(b"\r\n\r\n")
+
+    assert run(work).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_body_that_does_not_come_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "SECONDS", 0.2)
+
+    async def work(made: House) -> bytes:
+        reader, _ = await made.send(*post("Content-Length: 10"), body=b"12")
+        return await reader.read()
+
+    assert run(work).startswith(b"HTTP/1.1 408 ")
+
+
+def test_bodies_of_all_together_are_bounded_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "ALL", 10_000)
+
+    async def work(made: House) -> tuple[bytes, bytes]:
+        first, writer = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 5000)
+        await until(lambda: vars(vars(made.door)["_bodies"])["_held"] > 5000)
+        second, _ = await made.send(*post("Content-Length: 9000"), body=b'"' + b"x" * 8998 + b'"')
+        refused = await second.read()
+        writer.write(b"x" * 3998 + b'"')
+        taken = await first.read()
+        assert vars(vars(made.door)["_bodies"])["_held"] == 0
+        return refused, taken
+
+    refused, taken = run(work)
+    assert refused.startswith(b"HTTP/1.1 503 ") and taken.startswith(b"HTTP/1.1 200 ")

@@ -1,0 +1,181 @@
+"""What was said in calls is kept in bounds, made short at a bounded cost, and told without secrets."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.events import Bus, CallFinished, Outcome, Passage
+from mcpx.model.offer import Offer
+from mcpx.model.redaction import Redactor
+from mcpx.telemetry import recording as module
+from mcpx.telemetry.activity import MOST, Activity
+from mcpx.telemetry.recording import Recording
+from mcpx.telemetry.shortening import ROOM, shorten
+
+SECRET = "hunter2-but-longer"
+
+
+class Kept:
+    """A recording, and a way to have calls in it."""
+
+    def __init__(self) -> None:
+        self.bus, self.redactor = Bus(), Redactor()
+        self.redactor.learn("config", [SECRET])
+        self.recording = Recording(Activity(self.bus), self.redactor)
+
+    def call(
+        self, arguments: Any = None, answer: Json | None = None, outcome: Outcome = "ok", error: str | None = None
+    ) -> int:
+        offer = Offer("tools", "one", "echo", "one_echo", {})
+        params = {"name": "echo"} if arguments is None else {"name": "echo", "arguments": arguments}
+        passage = Passage("one", "echo", offer, Call("tools/call", params, Caller()), params)
+        passage.answer, passage.error = answer, error
+        self.bus.publish(CallFinished(passage, 0.01, outcome))
+        return self.recording.last
+
+    def detail(self, number: int) -> Json:
+        found = self.recording.detail(number)
+        assert found is not None
+        return found
+
+
+def said(text: str) -> Json:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def run(test: Callable[[Kept], None]) -> None:
+    async def begin() -> None:
+        kept = Kept()
+        test(kept)
+        kept.recording.end()
+
+    asyncio.run(begin())
+
+
+def test_arguments_and_result_are_told_without_secrets() -> None:
+    def test(kept: Kept) -> None:
+        number = kept.call({"q": f"x {SECRET}", "token": "abc", "deep": [{"password": 1}]}, said(SECRET))
+        told = kept.detail(number)
+        assert told["arguments"] == {"q": "x ***", "token": "***", "deep": [{"password": "***"}]}
+        assert told["result"] == said("***") and told["kept"] and not told["shortened"]
+
+    run(test)
+
+
+def test_a_secret_that_is_learnt_later_is_not_told_either() -> None:
+    def test(kept: Kept) -> None:
+        number = kept.call({"q": "the-later-secret"}, said("x"))
+        kept.redactor.learn("late", ["the-later-secret"])
+        assert kept.detail(number)["arguments"] == {"q": "***"}
+
+    run(test)
+
+
+def test_a_secret_on_the_edge_of_what_is_cut_is_not_told_in_part() -> None:
+    redactor = Redactor()
+    redactor.learn("config", [SECRET])
+    for before in range(3_980, 4_010):
+        short = shorten({"a": "x" * before + SECRET + "y" * 20_000}, redactor.redact)
+        assert SECRET[:8] not in short.text.decode()
+
+
+def test_a_call_is_made_again_with_what_was_really_said() -> None:
+    def test(kept: Kept) -> None:
+        assert kept.recording.again(kept.call({"token": SECRET})) == ("one_echo", {"token": SECRET})
+        assert kept.recording.again(kept.call()) == ("one_echo", {})
+        large = kept.call({"text": "x" * 100_000})
+        assert kept.recording.again(large) is None and not kept.detail(large)["replayable"]
+        assert kept.recording.again(12345) is None
+
+    run(test)
+
+
+def test_an_error_is_told_in_one_line() -> None:
+    def test(kept: Kept) -> None:
+        refused = kept.call(outcome="error", error=f"first\n\tsecond \x1b[31m{SECRET} " + "z" * 1000)
+        error = kept.detail(refused)["error"]
+        assert error.startswith("first second [31m*** zzz") and len(error) == 300
+        failed = kept.call(answer={**said("it\nfailed"), "isError": True}, outcome="tool_error")
+        assert kept.detail(failed)["error"] == "it failed"
+        odd = kept.call(answer={"content": [7], "isError": True}, outcome="tool_error")
+        assert kept.detail(odd)["error"] is None
+
+    run(test)
+
+
+def test_the_latest_are_kept_and_rows_outlive_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 50_000)
+
+    def test(kept: Kept) -> None:
+        for number in range(MOST + 20):
+            kept.call({"q": "x" * 1000}, said(str(number)))
+        rows = kept.recording.rows()
+        assert len(rows) == MOST and rows[0]["number"] == 21
+        assert not kept.detail(21)["kept"] and kept.detail(21)["arguments"] is None
+        assert kept.detail(MOST + 20)["kept"]
+        assert kept.recording._size <= 50_000
+        assert kept.recording.detail(20) is None
+
+    run(test)
+
+
+def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
+    async def begin() -> None:
+        kept = Kept()
+        heard: list[tuple[int, int]] = []
+        came = asyncio.Event()
+
+        def hear(first: int, last: int) -> None:
+            heard.append((first, last))
+            came.set()
+
+        kept.recording.heard = hear
+        for _ in range(3):
+            kept.bus.publish(_finished())
+        async with asyncio.timeout(5):
+            await came.wait()
+        assert heard == [(1, 3)]
+        kept.recording.end()
+        assert not kept.bus.listeners
+
+    asyncio.run(begin())
+
+
+def _finished() -> CallFinished:
+    offer = Offer("tools", "one", "echo", "one_echo", {})
+    return CallFinished(Passage("one", "echo", offer, Call("tools/call", {}, Caller()), {}), 0.01, "ok")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"rows": [{"a": number, "text": "x" * 50} for number in range(100_000)]},
+        "x" * 10_000_000,
+        {f"key {number}": number for number in range(200_000)},
+        [[[[[[[[[[[[[[[["deep"]]]]]]]]]]]]]]]] * 1000,
+        {"x": "漢" * 100_000},
+        {"cut": "\ud83d" * 10, "big": 10**30, "many": ["\ud83d"] * 5_000},
+        ["\x00" * 10_000] * 50,
+    ],
+)
+def test_however_large_it_is_little_is_kept_and_little_is_looked_at(value: Any) -> None:
+    began = time.perf_counter()
+    short = shorten(value, lambda text: text)
+    assert time.perf_counter() - began < 0.5
+    assert len(short.text) <= ROOM and not short.whole
+    json.loads(short.text)
+
+
+@pytest.mark.parametrize("value", [{}, [], "x", 0, None, {"a": [1, 2.5, True, None, "é"]}, 10**30, "\ud83d"])
+def test_what_is_short_is_kept_as_it_is(value: Any) -> None:
+    short = shorten(value, lambda text: text)
+    assert short.whole and json.loads(short.text) == value and short.size == len(short.text)
+
+
+def test_what_no_json_can_say_is_left_out() -> None:
+    assert shorten({"a": object()}, lambda text: text).text == b"null"

@@ -1,0 +1,71 @@
+/** The servers that are about to be added: recognised in a paste or begun by hand, each edited on its own. */
+import { computed, onScopeDispose, ref, shallowRef, watch } from "vue";
+import { api, ApiError, take, type components } from "@/api";
+import type { Entry } from "@/screens/entry/entry";
+import { withTransport, type Transport } from "./form-fields";
+
+export interface Draft {
+  id: number;
+  entry: Entry;
+  /** An entry of this name is there already. */
+  taken: boolean;
+  picked: boolean;
+}
+export type PasteResult = components["schemas"]["PasteResult"];
+
+const AFTER_TYPING = 300;
+let count = 0;
+
+export function usePaste() {
+  const text = ref("");
+  const result = shallowRef<PasteResult | null>(null);
+  const fault = shallowRef<ApiError | null>(null);
+  const looking = ref(false);
+  const drafts = ref<Draft[]>([]);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let round = 0;
+
+  async function look(): Promise<void> {
+    const mine = ++round;
+    try {
+      const told = await take(api.POST("/api/paste", { body: { text: text.value } }));
+      if (mine !== round) return;
+      result.value = told;
+      fault.value = null;
+      drafts.value = (told.entries ?? [])
+        .filter((one) => one.section === "mcp_servers")
+        .map((one) => ({ id: ++count, entry: one.entry, taken: one.taken ?? false, picked: true }));
+    } catch (thrown) {
+      if (mine !== round) return;
+      result.value = null;
+      fault.value = ApiError.of(thrown);
+      drafts.value = [];
+    }
+    looking.value = false;
+  }
+
+  watch(text, (now) => {
+    clearTimeout(timer);
+    round++;
+    if (!now.trim()) {
+      looking.value = false;
+      result.value = null;
+      fault.value = null;
+      drafts.value = [];
+      return;
+    }
+    looking.value = true;
+    timer = setTimeout(() => void look(), AFTER_TYPING);
+  });
+  onScopeDispose(() => {
+    clearTimeout(timer);
+    round++;
+  });
+
+  function begin(transport: Transport): void {
+    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), taken: false, picked: true }];
+  }
+
+  const others = computed(() => (result.value?.entries ?? []).filter((one) => one.section !== "mcp_servers"));
+  return { text, result, fault, looking, drafts, begin, others };
+}
