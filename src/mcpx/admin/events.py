@@ -32,6 +32,7 @@ from mcpx.admin.streaming import BEAT, COMMENT, EventStream, frame
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import ApprovalChanged, ConfigApplied, Noted, OffersChanged, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
+from mcpx.model.slices import Work, in_slices
 from mcpx.wire.tasks import Tasks
 
 MOST_STREAMS = 64
@@ -149,7 +150,7 @@ class Events:
             self._desk.recording.heard = self._calls_heard
         self._told = {name: status_of(self._desk.gateway, name) for name in self._desk.gateway.generation.upstreams}
         self._pending = waiting.count(self._desk.gateway)
-        self._look_at_catalog()
+        self._catalog = None
         self._tasks.start(self._tick(), apart=True)
 
     def _rest(self) -> None:
@@ -183,12 +184,13 @@ class Events:
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
+        await self._look_at_catalog()
         while self._on:
             await asyncio.sleep(TICK)
             if not self._listeners and loop.time() - self._left > LINGER:
                 self._rest()
                 return
-            self._look_at_catalog()
+            await self._look_at_catalog()
             self._calls.catch_up()
             if self._listeners:
                 self._look_at_rates()
@@ -233,7 +235,7 @@ class Events:
         )
         self._ring.add("config", told)
         self._servers.update(gateway.generation.upstreams, self._told)
-        self._look_at_catalog()
+        await self._look_at_catalog()
         self._tell()
 
     def _tell(self) -> None:
@@ -261,16 +263,19 @@ class Events:
 
     # What is looked at -------------------------------------------------------------------------------------------
 
-    def _look_at_catalog(self) -> None:
+    async def _look_at_catalog(self) -> None:
         """Clients that were shown nothing are told of no change: whether there is one is seen by looking."""
         catalog = self._desk.gateway.catalog
         if catalog is self._catalog:
             return
         first, self._catalog = self._catalog is None, catalog
-        before, self._shapes = self._shapes, _shapes_of(catalog)
+        shapes = await in_slices(_shaping(catalog))
+        if catalog is not self._catalog:
+            return  # somebody looks at a later one
+        before, self._shapes = self._shapes, shapes
         if first:
             return
-        for key in {key for key, _ in before.items() ^ self._shapes.items()}:
+        for key in {key for key, _ in before.items() ^ shapes.items()}:
             self._offers.setdefault(key[0], set()).add(key[1])
             self._servers.add(key[0])
 
@@ -341,14 +346,16 @@ class _Calls:
             self._passed = 0
 
 
-def _shapes_of(catalog: Catalog) -> dict[tuple[str, Kind], int]:
+def _shaping(catalog: Catalog) -> Work[dict[tuple[str, Kind], int]]:
     """By server and kind: something that differs when what is offered does."""
     shapes: dict[tuple[str, Kind], int] = {}
     for kind in KINDS:
-        for offer in catalog.offers[kind]:
+        for at, offer in enumerate(catalog.offers[kind]):
             key = (offer.server, kind)
             about = offer.definition.get("description")
             shapes[key] = hash((shapes.get(key, 0), offer.public, about if isinstance(about, str) else None))
+            if at % 100 == 99:
+                yield
     return shapes
 
 

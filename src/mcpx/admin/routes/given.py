@@ -69,10 +69,6 @@ def _change(
 Writing = Annotated[Change, Depends(_change)]
 
 
-def not_yet() -> ApiError:
-    return ApiError(503, "not_yet", "this part of the API is not there yet")
-
-
 # Reading -----------------------------------------------------------------------------------------------------------
 
 

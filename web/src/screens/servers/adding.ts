@@ -1,7 +1,7 @@
 /** The servers that are about to be added: recognised in a paste or begun by hand, each edited on its own. */
 import { computed, onScopeDispose, ref, shallowRef, watch } from "vue";
 import { api, ApiError, take, type components } from "@/api";
-import type { Entry } from "@/screens/entry/entry";
+import { asEntry, type Entry } from "@/screens/entry/entry";
 import { withTransport, type Transport } from "./form-fields";
 
 export interface Draft {
@@ -14,6 +14,14 @@ export interface Draft {
 export type PasteResult = components["schemas"]["PasteResult"];
 
 const AFTER_TYPING = 300;
+
+/** As people write it: the name and how it is reached first. */
+function orderly(entry: Entry): Entry {
+  const { name, description, connection, ...rest } = entry;
+  const { type, command, args, ...more } = asEntry(connection);
+  const begins = Object.entries({ type, command, args }).filter(([, value]) => value !== undefined);
+  return { name, ...(description ? { description } : {}), connection: { ...Object.fromEntries(begins), ...more }, ...rest };
+}
 let count = 0;
 
 export function usePaste() {
@@ -34,7 +42,7 @@ export function usePaste() {
       fault.value = null;
       drafts.value = (told.entries ?? [])
         .filter((one) => one.section === "mcp_servers")
-        .map((one) => ({ id: ++count, entry: one.entry, taken: one.taken ?? false, picked: true }));
+        .map((one) => ({ id: ++count, entry: orderly(one.entry), taken: one.taken ?? false, picked: true }));
     } catch (thrown) {
       if (mine !== round) return;
       result.value = null;
