@@ -103,18 +103,21 @@ class Events:
         yield frame("hello", await self._hello(), at)
         if lost:
             yield frame("reset", Reset(reason="what happened since is not known any more"), at)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + BEAT
         while not listener.ended:
             listener.news.clear()
             if not self._ring.knows(listener.read):
                 return  # too slow; when it comes again it is told to begin anew
-            if (found := self._next(listener)) is not None:
-                yield found
-                continue
-            try:
-                async with asyncio.timeout(BEAT):
-                    await listener.news.wait()
-            except TimeoutError:
-                yield COMMENT
+            if (found := self._next(listener)) is None:
+                try:
+                    async with asyncio.timeout_at(due):
+                        await listener.news.wait()
+                    continue
+                except TimeoutError:
+                    found = COMMENT
+            yield found
+            due = loop.time() + BEAT
 
     def _next(self, listener: _Listener) -> bytes | None:
         if listener.read < self._ring.last:
@@ -191,7 +194,8 @@ class Events:
                 self._rest()
                 return
             await self._look_at_catalog()
-            self._calls.catch_up()
+            if self._calls.catch_up():
+                self._wake()
             if self._listeners:
                 self._look_at_rates()
                 self._look_at_clients()
@@ -234,6 +238,7 @@ class Events:
             problems=0 if event.ok else max(1, _leading_number(event.plan)),
         )
         self._ring.add("config", told)
+        self._wake()
         self._servers.update(gateway.generation.upstreams, self._told)
         await self._look_at_catalog()
         self._tell()
@@ -241,7 +246,7 @@ class Events:
     def _tell(self) -> None:
         """All that was noted, in words."""
         self._timer = None
-        gateway = self._desk.gateway
+        gateway, last = self._desk.gateway, self._ring.last
         servers, self._servers = self._servers, set[str]()
         for name in servers:
             told = status_of(gateway, name)
@@ -259,7 +264,8 @@ class Events:
         if pending != self._pending:
             self._pending = pending
             self._ring.add("approvals", ApprovalsEvent(pending=pending))
-        self._wake()
+        if self._ring.last != last:
+            self._wake()
 
     # What is looked at -------------------------------------------------------------------------------------------
 
@@ -323,11 +329,13 @@ class _Calls:
         if room:
             self._tell(max(first - 1, last - room))
 
-    def catch_up(self) -> None:
-        """Tell at least of the last one, now that nothing else comes."""
-        if self._passed and self._room():
-            self._passed -= 1
-            self._tell(self._last - 1)
+    def catch_up(self) -> bool:
+        """Tell at least of the last one, now that nothing else comes; whether there was any."""
+        if not self._passed or not self._room():
+            return False
+        self._passed -= 1
+        self._tell(self._last - 1)
+        return True
 
     def _room(self) -> int:
         second = int(asyncio.get_running_loop().time())
