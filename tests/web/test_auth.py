@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from fixtures.browser import Language, Size, opened, serious, text
 from fixtures.gateway import Gateway
 
-SECRET = "ghp-0123456789abcdef"  # noqa: S105
+SECRET = "ghp-0123456789abcdef"
 JUDGED = [r"status of 4\d\d"]
 
 

@@ -13,7 +13,7 @@ from fixtures.gateway import Gateway
 from fixtures.process import stdio_command
 from fixtures.web import ask
 
-SECRET = "sk-live-0123456789abcdef"  # noqa: S105
+SECRET = "sk-live-0123456789abcdef"
 HOSTILE = "<img src=x onerror=alert(1)> \u202egnp.exe"
 JUDGED = [r"status of 4\d\d"]
 """Chromium logs every answer that is no success; what is typed is judged while it is incomplete."""
@@ -153,7 +153,8 @@ def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, house: Gatewa
         page.get_by_role("button", name=re.compile("OpenAPI document")).click()
         expect(page.get_by_text("/pets/{id}", exact=True)).to_be_visible()
         page.get_by_role("button", name="Choose operations").click()
-        expect(page).to_have_url(re.compile(r"#/commands\?import=openapi"))
+        expect(page).to_have_url(re.compile(r"#/commands/import\?kind=openapi"))
+        expect(page.get_by_text("/pets/{id}").first).to_be_visible()
 
 
 def test_an_entry_is_edited_with_a_review_and_its_secret_stays(
@@ -235,9 +236,7 @@ def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, house: 
         ("/servers/edit/steady", "form"),
     ],
 )
-def test_it_fits_and_reads_well_everywhere(
-    browser: Browser, house: Gateway, size: Size, path: str, shows: str
-) -> None:
+def test_it_fits_and_reads_well_everywhere(browser: Browser, house: Gateway, size: Size, path: str, shows: str) -> None:
     with opened(browser, house, path, size=size, dark=size == "tablet", forgiven=JUDGED) as page:
         expect(page.locator(shows).first).to_be_visible()
         wide = "() => document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth"
