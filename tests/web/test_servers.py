@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from auth.authserver import AuthServer
 from fixtures.browser import Language, Size, opened, serious, text
 from fixtures.gateway import Gateway
 from fixtures.process import stdio_command
@@ -153,7 +154,8 @@ def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, house: Gatewa
         page.get_by_role("button", name=re.compile("OpenAPI document")).click()
         expect(page.get_by_text("/pets/{id}", exact=True)).to_be_visible()
         page.get_by_role("button", name="Choose operations").click()
-        expect(page).to_have_url(re.compile(r"#/commands\?import=openapi"))
+        expect(page).to_have_url(re.compile(r"#/commands/import\?kind=openapi"))
+        expect(page.get_by_text("/pets/{id}").first).to_be_visible()
 
 
 def test_an_entry_is_edited_with_a_review_and_its_secret_stays(
@@ -207,6 +209,25 @@ def test_the_second_of_two_who_edit_is_told_and_may_decide(browser: Browser, hou
         second.get_by_role("button", name=re.compile("Apply")).click()
         expect(second.get_by_role("complementary", name="contested").get_by_text("the second")).to_be_visible()
     assert _written(house, "contested")["description"] == "the second"
+
+
+def test_who_has_to_sign_in_does_it_in_a_tab_of_its_own_and_the_page_notices(browser: Browser) -> None:
+    with AuthServer() as site:
+        server = {"name": "guarded", "connection": {"type": "http", "url": site.url}}
+        with (
+            Gateway({"mcp_servers": [server]}, admin=True) as gateway,
+            opened(browser, gateway, "/servers") as page,
+        ):
+            row = _row(page, "guarded")
+            row.get_by_role("button", name="Sign in").click()
+            way = page.get_by_role("dialog").get_by_role("link", name=re.compile("^Open "))
+            assert "noopener" in (way.get_attribute("rel") or "")
+            with page.context.expect_page() as begun:
+                way.click()
+            begun.value.wait_for_load_state()
+            expect(row).to_contain_text("Ready")
+            expect(page.get_by_role("dialog")).to_have_count(0)
+            expect(page.get_by_text("guarded is signed in")).to_be_visible()
 
 
 def test_removing_says_what_it_means_and_can_be_undone(browser: Browser, house: Gateway) -> None:

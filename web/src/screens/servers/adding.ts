@@ -7,8 +7,8 @@ import { withTransport, type Transport } from "./form-fields";
 export interface Draft {
   id: number;
   entry: Entry;
-  /** An entry of this name is there already. */
-  taken: boolean;
+  /** The name it came with, where an entry of that name is there already and it was given another. */
+  renamed: string | null;
   picked: boolean;
 }
 export type PasteResult = components["schemas"]["PasteResult"];
@@ -42,7 +42,10 @@ export function usePaste() {
       fault.value = null;
       drafts.value = (told.entries ?? [])
         .filter((one) => one.section === "mcp_servers")
-        .map((one) => ({ id: ++count, entry: orderly(one.entry), taken: one.taken ?? false, picked: true }));
+        .map((one) => {
+          const own = one.taken && one.free_name ? { ...one.entry, name: one.free_name } : one.entry;
+          return { id: ++count, entry: orderly(own), renamed: own === one.entry ? null : String(one.entry.name), picked: true };
+        });
     } catch (thrown) {
       if (mine !== round) return;
       result.value = null;
@@ -71,7 +74,7 @@ export function usePaste() {
   });
 
   function begin(transport: Transport): void {
-    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), taken: false, picked: true }];
+    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), renamed: null, picked: true }];
   }
 
   const others = computed(() => (result.value?.entries ?? []).filter((one) => one.section !== "mcp_servers"));
