@@ -42,7 +42,7 @@ export default defineConfig({
           groups: [
             { name: "base", test: /node_modules[\\/](@?vue|vue-router|vue-i18n|@intlify|@tanstack[\\/](vue-query|query-core)|openapi-fetch)[\\/]/ },
             { name: "icons", test: /node_modules[\\/]@lucide[\\/]/, minShareCount: 2 },
-            { name: "parts", test: /src[\\/](parts|api)[\\/](?!ChartInside|CodeEditorInside|editor-look|VirtualList|DiffView|diff|Drawer|Table|table|Dialog|ConfirmDialog|Popover|Gallery)/ },
+            { name: "parts", test: /src[\\/](parts|api)[\\/](?!ChartInside|CodeEditorInside|MenuInside|editor-look|VirtualList|DiffView|diff|Drawer|Table|table|Dialog|ConfirmDialog|Popover|Gallery)/ },
           ],
         },
       },
