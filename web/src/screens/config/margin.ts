@@ -1,6 +1,6 @@
 /** What stands beside the lines of the editor: the mistake of a line behind it, and a bar before lines that changed. */
 import { forEachDiagnostic, setDiagnosticsEffect } from "@codemirror/lint";
-import { RangeSet, StateEffect, StateField, type Extension, type Range } from "@codemirror/state";
+import { Prec, RangeSet, StateEffect, StateField, type Extension, type Range } from "@codemirror/state";
 import { Decoration, EditorView, gutter, GutterMarker, ViewPlugin, WidgetType, type DecorationSet, type ViewUpdate } from "@codemirror/view";
 import { diffLines } from "@/parts";
 
@@ -23,11 +23,14 @@ class Said extends WidgetType {
   }
 }
 
+const MOST = 90;
+const shortened = (text: string) => (text.length > MOST ? `${text.slice(0, MOST)}…` : text);
+
 function saidBehind(view: EditorView): DecorationSet {
   const byLine = new Map<number, Range<Decoration>>();
   forEachDiagnostic(view.state, (one, from) => {
     const line = view.state.doc.lineAt(from);
-    if (!byLine.has(line.to)) byLine.set(line.to, Decoration.widget({ widget: new Said(one.message, one.severity), side: 1 }).range(line.to));
+    if (!byLine.has(line.to)) byLine.set(line.to, Decoration.widget({ widget: new Said(shortened(one.message), one.severity), side: 1 }).range(line.to));
   });
   return Decoration.set([...byLine.values()], true);
 }
@@ -77,4 +80,4 @@ const look = EditorView.theme({
   ".config-explained p + p": { marginTop: "4px", color: "var(--text-2)" },
 });
 
-export const margin: Extension = [behindLines, changedLines, gutter({ class: "cm-changed-gutter", markers: (view) => view.state.field(changedLines) }), look];
+export const margin: Extension = [behindLines, changedLines, Prec.highest(gutter({ class: "cm-changed-gutter", markers: (view) => view.state.field(changedLines) })), look];

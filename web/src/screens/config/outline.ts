@@ -16,6 +16,8 @@ export function outlineOf(text: string, format: string): Section[] {
   return sections;
 }
 
+/** Maps of settings, not of entries. */
+const SETTINGS = new Set(["server", "naming", "policy", "global"]);
 const plain = (name: string) => name.trim().replace(/^(["'])(.*)\1$/, "$2");
 
 function ofYaml(text: string): Section[] {
@@ -26,7 +28,7 @@ function ofYaml(text: string): Section[] {
     const found = /^(\s*)(-\s+)?((?:"[^"]*"|'[^']*'|[^\s#:[\]{},-][^:#]*))\s*:(?:\s+(.*))?$/.exec(line);
     const dash = /^(\s*)-(\s|$)/.exec(line);
     const section = sections.at(-1);
-    if (dash && section && (indent === null || dash[1]!.length === indent)) {
+    if (dash && section && !SETTINGS.has(section.name) && (indent === null || dash[1]!.length === indent)) {
       indent = dash[1]!.length;
       section.entries.push((item = { name: "", line: at + 1 }));
     }
@@ -40,7 +42,7 @@ function ofYaml(text: string): Section[] {
     else if (section && !item && !mark && (indent === null || column === indent)) {
       indent = column;
       // A map of entries by name: what other programs write.
-      if (value === undefined || value.trim() === "" || value.trim().startsWith("{")) section.entries.push({ name: plain(key!), line: at + 1 });
+      if (!SETTINGS.has(section.name) && (value === undefined || value.trim() === "" || value.trim().startsWith("{"))) section.entries.push({ name: plain(key!), line: at + 1 });
     }
   });
   return sections.map((section) => ({ ...section, entries: section.entries.filter((entry) => entry.name) }));
@@ -75,7 +77,7 @@ function ofJson(text: string): Section[] {
       key = word;
       const section = sections.at(-1);
       if (stack.length === 1 && key !== null) sections.push({ name: key, line, entries: [], end: line });
-      else if (stack.length === 2 && !stack[1]!.list && section && key !== null && /^\s*\{/.test(text.slice(at + 1, at + 40))) section.entries.push({ name: key, line });
+      else if (stack.length === 2 && !stack[1]!.list && section && !SETTINGS.has(section.name) && key !== null && /^\s*\{/.test(text.slice(at + 1, at + 40))) section.entries.push({ name: key, line });
     } else if (letter === "{" || letter === "[") {
       stack.push({ list: letter === "[", start: line });
       key = null;
