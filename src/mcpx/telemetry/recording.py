@@ -23,8 +23,8 @@ from mcpx.wire import codec
 SOON = 0.05
 """Seconds after which a call is looked at."""
 AT_ONCE = 25
-"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays most for holding on to
-what it would let go at once."""
+"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays most for holding on
+to what it would let go at once."""
 SLICE = 0.002
 """Seconds for which calls are looked at in one go."""
 MOST_BYTES = 4 << 20
