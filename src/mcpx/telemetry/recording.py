@@ -2,8 +2,9 @@
 
 Stands beside `activity`, which has the calls themselves: here is what was given and answered, by the same numbers, of
 as many of them. Promised: a call only leaves a note behind; a moment later, in slices, what is large is made short, and
-what is small is left as it is until somebody looks. All of it is bounded in bytes: the oldest go first, their rows
-stay. What is told of it has no secrets in it: those that are known, and what stands under a name that says so.
+what is small is left as it is until somebody looks; of a storm of calls only the latest are kept. All of it is bounded
+in bytes: the oldest go first, their rows stay. What is told of it has no secrets in it: those that are known, and what
+stands under a name that says so.
 """
 
 import asyncio
@@ -21,6 +22,9 @@ from mcpx.wire import codec
 
 SOON = 0.05
 """Seconds after which a call is looked at."""
+AT_ONCE = 25
+"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays most for holding on
+to what it would let go at once."""
 SLICE = 0.002
 """Seconds for which calls are looked at in one go."""
 MOST_BYTES = 4 << 20
@@ -56,7 +60,9 @@ class Recording:
     def __init__(self, activity: Activity, redactor: Redacts) -> None:
         self._activity = activity
         self._redactor = redactor
-        self._fresh: deque[tuple[int, CallFinished]] = deque(maxlen=MOST)
+        self._fresh: deque[tuple[int, CallFinished]] = deque(maxlen=AT_ONCE)
+        self._heard = 0
+        """The number of the last call that somebody could hear of."""
         self._kept: dict[int, _Kept | CallFinished] = {}
         """In the order of their numbers; what is small, as it came."""
         self._size = 0
@@ -89,13 +95,14 @@ class Recording:
 
     def _look_for(self, seconds: float) -> None:
         fresh, until = self._fresh, time.perf_counter() + seconds
-        first = last = 0
+        last = 0
         while fresh and time.perf_counter() < until:
             last, event = fresh.popleft()
-            first = first or last
             self._keep(last, event if _is_small(event.passage) else self._made(event))
-        if last and self.heard is not None:
-            self.heard(first, last)
+        if last:
+            first, self._heard = self._heard + 1, last
+            if self.heard is not None:
+                self.heard(first, last)
 
     def _made(self, event: CallFinished) -> _Kept:
         passage, redact = event.passage, self._redactor.redact
