@@ -105,6 +105,7 @@ def test_form_and_yaml_are_two_views_of_one_entry(browser: Browser, gateway: Gat
         expect(page.locator(".cm-content")).to_contain_text("url: https://example.com/{id}")
         page.locator(".cm-content").click()
         page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
         page.keyboard.insert_text("{name: made, type: script, script: {path: a.py}}")
         page.get_by_text(text("en", "schemaform.form"), exact=True).click()
         expect(page.get_by_label(text("en", "commands.path"))).to_have_value("a.py")
