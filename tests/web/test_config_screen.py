@@ -88,7 +88,9 @@ def test_a_mistake_is_told_at_its_line_mended_reviewed_and_applied(
         problems.get_by_role("button", name=text(language, "config.problems.rename", name="timeout")).click()
         expect(review).to_be_enabled()
         review.click()
-        expect(page.get_by_role("region", name=text(language, "config.review.title")).last).to_contain_text("timeout: 20")
+        expect(page.get_by_role("region", name=text(language, "config.review.title")).last).to_contain_text(
+            "timeout: 20"
+        )
         assert serious(page) == []
         page.get_by_label(text(language, "entry.review.message")).fill("patience")
         button(page, text(language, "entry.review.applyAs", n=2)).click()
@@ -181,7 +183,9 @@ def test_an_earlier_revision_is_compared_and_restored(browser: Browser, own: Gat
     put = ask(own.admin_url, "/api/mcp-servers/second?message=gone", "DELETE", own.admin_headers | {"If-Match": "*"})
     assert put.status == 200, put.body
     with opened(browser, own, "/config/history", language=language) as page:
-        expect(page.get_by_label(text(language, "config.revision", n=2)).first).to_contain_text("no-such-program-of-mcpx")
+        expect(page.get_by_label(text(language, "config.revision", n=2)).first).to_contain_text(
+            "no-such-program-of-mcpx"
+        )
         page.get_by_role("button", name=re.compile(r"^1 ")).click()
         button(page, text(language, "config.history.restore", n=1)).click()
         dialog = page.get_by_role("dialog")
@@ -200,6 +204,7 @@ def test_servers_of_a_client_are_picked_and_imported(browser: Browser, own: Gate
         page.get_by_role("checkbox", name="far").uncheck()
         assert serious(page) == []
         button(page, text(language, "entry.review.applyAs", n=2)).click()
+        page.wait_for_url("**/#/servers")
         expect(page.get_by_role("row").filter(has_text="everything-2")).to_be_visible()
     assert "everything-2" in own.file.read_text(encoding="utf-8")
     assert "far" not in own.file.read_text(encoding="utf-8")
@@ -222,6 +227,8 @@ def test_it_fits_and_reads_well_everywhere(browser: Browser, shared: Gateway, si
         expect(editor(page)).to_contain_text("name: everything")
         for path in ("", "/history", "/import", "/export"):
             page.goto(f"{shared.admin_url}/#/config{path}")
-            page.wait_for_load_state("networkidle") if path else None
-            assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+            expect(page.get_by_role("tab", selected=True)).to_be_visible()
+            assert page.evaluate(
+                "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
+            )
             assert serious(page) == []
