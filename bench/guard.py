@@ -165,12 +165,14 @@ def tables(found: Json) -> str:
 
 
 def _cells(row: Json, base: Json) -> list[Any]:
+    return [row["era"], row["name"], *ratios(row, base), "; ".join(row["errors"][:1])]
+
+
+def ratios(row: Json, base: Json) -> list[float | None]:
+    """The time of a call at one in flight and its CPU at sixteen, each with how many times that of the base it is."""
     p50, cpu = median_of(row["turns"]["1"], "p50_ms"), _cpu(row)
     first, least = median_of(base["turns"]["1"], "p50_ms"), _cpu(base)
-    return [
-        *(row["era"], row["name"], p50, p50 / first if p50 and first else None),
-        *(cpu, cpu / least if least else None, "; ".join(row["errors"][:1])),
-    ]
+    return [p50, p50 / first if p50 and first else None, cpu, cpu / least if least else None]
 
 
 def _cpu(row: Json) -> float:

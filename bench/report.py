@@ -191,6 +191,10 @@ Streamable HTTP in front of one stdio upstream. *Guarded*: three profiles, fifty
 arguments and the last lets the call pass, a pinned server, limits for the client, the profile and the server, a bearer
 token, `/metrics` and an audit trail. *Plain*: none of them.
 """,
+    "admin": """\
+Streamable HTTP in front of one stdio upstream. *Plain* was started without `--admin`, *admin* with it and nobody looks,
+*watched* has ten streams of `/api/events` open. *Idle MB* is before the first call.
+""",
     "faults": """\
 Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
 answers again, the server's own start included. *Error in flight*: until the caller of that call knows. *Runs*: how

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench import commands, faults, growth, guard, hot, listing, memory, start
+from bench import admin, commands, faults, growth, guard, hot, listing, memory, start
 from bench.turns import Plan
 from bench.upstream import Json
 
@@ -23,5 +23,6 @@ SECTIONS = {
     "growth": Section("Growth", growth.measure, growth.tables),
     "commands": Section("Local commands", commands.measure, commands.tables),
     "guard": Section("The guard", guard.measure, guard.tables),
+    "admin": Section("The admin UI", admin.measure, admin.tables),
     "faults": Section("A server is killed", faults.measure, faults.tables),
 }

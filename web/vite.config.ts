@@ -37,8 +37,13 @@ export default defineConfig({
     chunkSizeWarningLimit: 700,
     rolldownOptions: {
       output: {
-        advancedChunks: {
-          groups: [{ name: "base", test: /node_modules[\\/](@?vue|vue-router|vue-i18n|@intlify|@tanstack[\\/](vue-query|query-core)|openapi-fetch)[\\/]/ }],
+        // Few, well-packed files for the first load: what seldom changes, what every screen uses, icons in common use.
+        codeSplitting: {
+          groups: [
+            { name: "base", test: /node_modules[\\/](@?vue|vue-router|vue-i18n|@intlify|@tanstack[\\/](vue-query|query-core)|openapi-fetch)[\\/]/ },
+            { name: "icons", test: /node_modules[\\/]@lucide[\\/]/, minShareCount: 2 },
+            { name: "parts", test: /src[\\/](parts|api)[\\/](?!ChartInside|CodeEditorInside|MenuInside|editor-look|VirtualList|DiffView|diff|Drawer|Table|table|Dialog|ConfirmDialog|Popover|Gallery)/ },
+          ],
         },
       },
     },

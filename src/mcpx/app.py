@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx import __version__
 from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
-from mcpx.config.edits import Where
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
+from mcpx.core.proposals import Proposals, Read
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.store import ConfigStore, Fresh, Read
 from mcpx.front.control import Control, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json
@@ -39,6 +38,7 @@ from mcpx.wire.logs import OURS
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
+    from mcpx.core.store import ConfigStore
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
     from mcpx.office import AdminPlace, Office
@@ -73,8 +73,8 @@ class Run:
     """Folder for what is not configuration; None writes nothing."""
     reload: Read | None = None
     """Reads the configuration again; None where there is no file."""
-    fresh: tuple[Path, Read] | None = None
-    """Without a file: where the first write of the admin API makes one, and what reads it."""
+    fresh: tuple[Path, Read, Path] | None = None
+    """Without a file: the one that the first write of the admin API makes, what reads it, and its state folder."""
     env: str | None = None
     """The overlay that is laid over the file (`--env`)."""
     profile: str | None = None
@@ -253,7 +253,8 @@ class Upkeep:
         self._gateway = gateway
         self._tasks = tasks
         self._control: Control | None = None
-        self.store = self._make_store(gateway, environ)
+        self._writable = self._make_store(environ) if run.admin is not None else None
+        self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
         self._office: Office | None = None
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
@@ -270,7 +271,8 @@ class Upkeep:
         office = Office(run.admin, run.config)
         if (problem := office.bind()) is None:
             self._office = office
-            self.store.keep_history(run.state)
+            if self._writable is not None:
+                self._writable.keep_history(run.state)
             office.watch(self._gateway)
             return True
         _say(run, f"mcpx: {problem}", logging.ERROR)
@@ -278,14 +280,14 @@ class Upkeep:
 
     async def open_admin(self) -> bool:
         """Whether to go on."""
-        if self._office is None:
+        if self._office is None or self._writable is None:
             return True
         from mcpx.office import Room
 
         run = self._run
         room = Room(
             gateway=self._gateway,
-            store=self.store,
+            store=self._writable,
             telemetry=self._telemetry,
             audience=self._dispatcher.audience,
             transport=run.transport,
@@ -311,24 +313,27 @@ class Upkeep:
         if config.path is None:
             return
         if self._run.state is not None:
-            path = socket_path(self._run.state, config.path, self._run.env)
-            sign_ins = SignIns(self._gateway)
-            pins = {verb: self._pins(verb) for verb in ("pins", "pins.waiting", "pins.approve")}
-            self._control = Control(
-                path,
-                {
-                    "status": lambda _: self.status(),
-                    "reload": lambda _: self.store.asked(),
-                    **sign_ins.verbs,
-                    **PendingCalls(self._gateway).verbs,
-                    **pins,
-                    "admin": self._tell_login,
-                    "activity": self._telemetry.tell_activity,
-                },
-            )
-            await self._control.start()
+            await self._listen(self._run.state, config.path)
         if self._run.reload is not None:
             self._watch()
+
+    async def _listen(self, state: Path, config: Path) -> None:
+        """To `mcpx status` and its kin."""
+        sign_ins = SignIns(self._gateway)
+        pins = {verb: self._pins(verb) for verb in ("pins", "pins.waiting", "pins.approve")}
+        self._control = Control(
+            socket_path(state, config, self._run.env),
+            {
+                "status": lambda _: self.status(),
+                "reload": lambda _: self.store.asked(),
+                **sign_ins.verbs,
+                **PendingCalls(self._gateway).verbs,
+                **pins,
+                "admin": self._tell_login,
+                "activity": self._telemetry.tell_activity,
+            },
+        )
+        await self._control.start()
 
     def _watch(self) -> None:
         watcher = Watcher(
@@ -338,15 +343,25 @@ class Upkeep:
         )
         self._tasks.start(watcher.run())
 
-    def _make_store(self, gateway: Gateway, environ: Mapping[str, str]) -> ConfigStore:
+    def _make_store(self, environ: Mapping[str, str]) -> "ConfigStore":
+        from mcpx.config.edits import Where
+        from mcpx.core.store import ConfigStore, Fresh
+
         run, path = self._run, self._run.config.path
         where = None if path is None else Where(path, environ, run.env)
         fresh = None
         if run.fresh is not None:
-            file, read = run.fresh
-            fresh = Fresh(Where(file, environ, run.env), self._judging(read), self._watch)
-        read = None if run.reload is None else self._judging(run.reload)
-        return ConfigStore(gateway, read, self._applied, self._coming, where=where, fresh=fresh)
+            file, read, state = run.fresh
+
+            def begin() -> None:
+                self._watch()
+                self._tasks.start(self._listen(state, file))
+
+            fresh = Fresh(Where(file, environ, run.env), self._judging(read), begin, state)
+        return ConfigStore(self._gateway, self._reading(), self._applied, self._coming, where=where, fresh=fresh)
+
+    def _reading(self) -> Read | None:
+        return None if self._run.reload is None else self._judging(self._run.reload)
 
     async def _tell_login(self, request: Json) -> Json:
         if self._office is None:
@@ -418,7 +433,7 @@ class Upkeep:
         self._follow(config)
 
     async def status(self) -> Json:
-        about = {"version": __version__, "config": str(self._run.config.path), "url": self.url}
+        about = {"version": __version__, "config": str(self._gateway.generation.config.path), "url": self.url}
         told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 from mcpx import __version__
 from mcpx.config import Config
 from mcpx.core.gateway import Gateway
-from mcpx.core.store import ConfigStore
 from mcpx.model.call import Json
 
 if TYPE_CHECKING:
     from mcpx.admin.chronicle import Chronicle
     from mcpx.admin.desk import Desk
+    from mcpx.core.store import ConfigStore
     from mcpx.front.audience import Audience
     from mcpx.telemetry.telemetry import Telemetry
 
@@ -41,7 +41,7 @@ class Room:
     """What stays the same while it runs, of the gateway that is looked after."""
 
     gateway: Gateway
-    store: ConfigStore
+    store: "ConfigStore"
     telemetry: "Telemetry"
     audience: "Audience"
     transport: Literal["stdio", "http"]

@@ -1,6 +1,7 @@
 """The configuration over the admin API, through the real program (ADM-2, CFG-6, CFG-8)."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,14 @@ class Yaml(Gateway):
 
 
 @pytest.fixture
-def gateway() -> Any:
+def gateway() -> Iterator[Yaml]:
+    with Yaml() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def still() -> Iterator[Yaml]:
+    """One for tests that leave it as it was."""
     with Yaml() as started:
         yield started
 
@@ -80,52 +88,52 @@ def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:
     assert gateway.file.read_text().endswith("# by hand\n")
 
 
-def test_a_dry_run_and_a_plan_change_nothing(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_a_dry_run_and_a_plan_change_nothing(still: Yaml) -> None:
+    api = Api(still)
     text = text_of(api).replace("enabled: false", "enabled: true", 1).replace("127.0.0.1:9", "127.0.0.1:7")
     for path in ("/api/config/plan", "/api/config?dry_run=true"):
         seen = api.post(path, {"text": text})
         assert seen["ok"] and seen["plan"]["started"] == ["one"]
         assert "-    enabled: false\n+    enabled: true\n" in seen["diff"]
         assert SECRET not in json.dumps(seen) and MASK in seen["text"]
-    assert gateway.file.read_text() == YAML and api.get("/api/config")["revision"] == 1
+    assert still.file.read_text() == YAML and api.get("/api/config")["revision"] == 1
 
 
-def test_every_mistake_is_told_with_its_place(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_every_mistake_is_told_with_its_place(still: Yaml) -> None:
+    api = Api(still)
     text = text_of(api).replace("url: http", "ulr: http").replace("name: two", "name: one")
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"]
     places = {(each["line"], each["column"]): each for each in told["problems"]}
     assert places[7, 7]["path"] == "mcp_servers[0].connection.ulr" and "did you mean" in places[7, 7]["hint"]
     assert "two servers are named" in places[9, 11]["message"]
-    assert all(each["file"] == str(gateway.file) and each["severity"] == "error" for each in told["problems"])
+    assert all(each["file"] == str(still.file) and each["severity"] == "error" for each in told["problems"])
     answer = api.ask("POST", "/api/config", {"text": text}, If_Match=api.etag)
     assert (answer.status, answer.code) == (422, "invalid_config") and len(answer.error["errors"]) == 2
     assert api.post("/api/config/validate", {"text": text_of(api)}) == {"ok": True, "problems": []}
 
 
-def test_any_text_is_judged(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_any_text_is_judged(still: Yaml) -> None:
+    api = Api(still)
     for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
         assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
         assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag)[0] in (409, 422), text[:20]
-    assert gateway.file.read_text() == YAML
+    assert still.file.read_text() == YAML
 
 
-def test_a_mask_that_stands_for_nothing_is_a_mistake(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Yaml) -> None:
+    api = Api(still)
     text = text_of(api) + f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: '{MASK}'}}}}}}\n"
     told = api.post("/api/config/validate", {"text": text})
     assert not told["ok"] and "A_TOKEN" in told["problems"][0]["path"]
     assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag) == (422, "invalid")
 
 
-def test_another_file_is_none_of_the_configuration(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_another_file_is_none_of_the_configuration(still: Yaml) -> None:
+    api = Api(still)
     for file in ("/etc/passwd", "../x.yaml", "\0"):
         assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (404, "not_found")
-    assert api.post("/api/config/validate", {"text": text_of(api), "file": str(gateway.file)})["ok"]
+    assert api.post("/api/config/validate", {"text": text_of(api), "file": str(still.file)})["ok"]
 
 
 def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Yaml) -> None:
@@ -205,8 +213,8 @@ mcp_servers:
     assert "name: x-2" in text and "name: key-2" in text and "ref: key-2" in text
 
 
-def test_what_is_exported_has_variables_in_the_place_of_secrets(gateway: Yaml) -> None:
-    api = Api(gateway)
+def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Yaml) -> None:
+    api = Api(still)
     for form in ("yaml", "mcp-json"):
         told = api.get(f"/api/config/export?format={form}")
         assert SECRET not in told["text"] and MASK not in told["text"]
@@ -215,9 +223,9 @@ def test_what_is_exported_has_variables_in_the_place_of_secrets(gateway: Yaml) -
     assert api.refused("GET", "/api/config/export?format=xml") == (422, "invalid")
 
 
-def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(gateway: Yaml) -> None:
+def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(still: Yaml) -> None:
     """CFG-8."""
-    schema = Api(gateway).get("/api/schema")
+    schema = Api(still).get("/api/schema")
     jsonschema_rs.meta.validate(schema)
     server: Json = {"name": "a", "connection": {"type": "stdio", "command": "x"}}
     validator = jsonschema_rs.Draft202012Validator(schema)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -279,6 +280,45 @@ def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gate
     eventually(lambda: api.status("second") == "connected")
     names = Session(gateway.port).tools()
     assert names and "error" not in Session(gateway.port).call("second_whoami")
+
+
+def test_a_call_that_runs_while_its_server_is_connected_anew_is_answered_all_the_same(
+    api: Api, gateway: Gateway
+) -> None:
+    session = Session(gateway.port)
+    with session.start_call("second_sleep", seconds=60) as stream:
+        eventually(lambda: any(link["calls"] for link in api.server("second")["links"]))
+        assert api.ask("POST", "/api/mcp-servers/second/reconnect").status == 200
+        told = stream.reply().message
+        assert "second" in json.dumps(told)
+    eventually(lambda: api.status("second") == "connected")
+    assert "error" not in session.call("second_whoami")
+
+
+def test_one_that_pauses_or_sleeps_is_tried_at_once(api: Api, tmp_path: Path) -> None:
+    code = f"open({str(tmp_path / 'tries')!r}, 'a').write('x'); raise SystemExit(1)"
+    api.changed("POST", "/api/mcp-servers", script("down", code, retry_delay=50, max_retries=9))
+    api.changed("POST", "/api/mcp-servers", raw_server("lazy", lazy=True, idle_timeout=0.2))
+
+    def tries() -> int:
+        return len((tmp_path / "tries").read_text()) if (tmp_path / "tries").exists() else 0
+
+    eventually(lambda: api.status("down") == "disconnected")
+    assert api.server("down")["next_try"] is not None
+    before = tries()
+    api.ask("POST", "/api/mcp-servers/down/reconnect")
+    eventually(lambda: tries() > before)
+    eventually(lambda: api.status("lazy") == "sleeping")
+    api.ask("POST", "/api/mcp-servers/lazy/reconnect")
+    woken = api.get("/api/mcp-servers/lazy/logs")["last"]
+
+    def is_woken() -> bool:
+        lines = api.get(f"/api/mcp-servers/lazy/logs?after={woken - 1}")["lines"]
+        return any(line["text"].startswith("connected") for line in lines)
+
+    eventually(is_woken)
+    for name in ("down", "lazy"):
+        api.changed("DELETE", f"/api/mcp-servers/{name}")
 
 
 def test_a_server_that_is_off_is_not_connected_anew(api: Api) -> None:

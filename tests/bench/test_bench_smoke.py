@@ -194,3 +194,15 @@ def test_a_guarded_call_is_measured_beside_a_plain_one(tmp_path: Path) -> None:
         assert (row["errors"], row["problem"]) == ([], "")
         assert all(turn["calls"] for turns in row["turns"].values() for turn in turns)
     assert "× plain" in printed
+
+
+def test_a_call_is_measured_with_and_without_the_admin_ui(tmp_path: Path) -> None:
+    sections, printed = measured(tmp_path / "numbers.json", "--only", "admin")
+
+    rows = {(row["era"], row["name"]): row for row in sections["admin"]["rows"]}
+    assert rows.keys() == {(era, name) for era in ("older", "modern") for name in ("plain", "admin", "watched")}
+    for (_, name), row in rows.items():
+        assert (row["errors"], row["problem"]) == ([], "")
+        assert all(turn["calls"] for turns in row["turns"].values() for turn in turns)
+        assert row["idle_mb"] > 10 and row["streams_alive"] == (10 if name == "watched" else 0)
+    assert "× plain" in printed

@@ -457,6 +457,7 @@ def test_without_a_file_the_first_write_makes_one(tmp_path: Path) -> None:
         assert os.listdir(tmp_path) == [] and not begun
         done = await store.commit(PutEntry("mcp_servers", "new", NEW), if_match=written.etag, author="", via="ui")
         assert store.destination is None and begun == ["watch"] and done.revision.number == 2
+        assert (store.keeps(1), store.keeps(2)) == (False, True)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert store.sources[0] == path and [server.name for server in load(path, {}).mcp_servers] == ["new"]
         with pytest.raises(Stale):

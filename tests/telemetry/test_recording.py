@@ -36,6 +36,7 @@ class Kept:
         passage = Passage("one", "echo", offer, Call("tools/call", params, Caller()), params)
         passage.answer, passage.error = answer, error
         self.bus.publish(CallFinished(passage, 0.01, outcome))
+        self.recording.rows(limit=1)
         return self.recording.last
 
     def detail(self, number: int) -> Json:
@@ -144,6 +145,18 @@ def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
         assert not kept.bus.listeners
 
     asyncio.run(begin())
+
+
+def test_of_a_storm_of_calls_only_the_latest_are_kept_with_what_was_said() -> None:
+    def test(kept: Kept) -> None:
+        heard: list[tuple[int, int]] = []
+        kept.recording.heard = lambda first, last: heard.append((first, last))
+        for _ in range(100):
+            kept.bus.publish(_finished())
+        assert len(kept.recording.rows()) == 100 and heard == [(1, 100)]
+        assert [number for number in range(1, 101) if kept.detail(number)["kept"]] == list(range(76, 101))
+
+    run(test)
 
 
 def _finished() -> CallFinished:

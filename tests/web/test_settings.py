@@ -40,7 +40,7 @@ def test_a_second_token_of_the_same_name_is_refused_where_it_was_typed(browser: 
         dialog = page.get_by_role("dialog")
         dialog.get_by_label(text("en", "settings.tokens.name")).fill("twice")
         dialog.get_by_role("button", name=text("en", "settings.tokens.create")).click()
-        expect(dialog.get_by_role("alert")).to_contain_text("twice")
+        expect(dialog.get_by_role("alert")).to_contain_text("there is a token of this name")
 
 
 def test_diagnostics_come_as_a_file_without_the_admin_token(browser: Browser, gateway: Gateway) -> None:

@@ -227,7 +227,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "put it into `env` of its connection; a child gets only a few variables of the gateway's own",
     ),
     (
-        r"(?:usage|error): [^\n]*(?:required|missing|expected)|the following arguments are required: ([^\n]+)",
+        r"(?:usage|error): (?:the following arguments are required: ([^\n]+)|[^\n]*(?:required|missing|expected))",
         "It was started without an argument it needs. {it}",
         "run it with `--help` in a terminal, and complete `args`",
     ),

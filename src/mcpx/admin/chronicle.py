@@ -89,11 +89,6 @@ class Chronicle:
         gateway.bus.subscribe(self._applied, ConfigApplied)
         self._look()
 
-    def close(self) -> None:
-        self._gateway.overhear = lambda server: None
-        self._gateway.bus.unsubscribe(self._changed)
-        self._gateway.bus.unsubscribe(self._applied)
-
     # For whoever asks ------------------------------------------------------------------------------------------
 
     def lines(self, server: str, after: int = 0, limit: int = 200) -> tuple[list[Line], int]:

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import moment
 from mcpx.admin.errors import ApiError
 from mcpx.admin.pasting import Names, Section, read
 from mcpx.admin.routes import given
@@ -31,6 +30,7 @@ from mcpx.admin.shapes.config import (
     RevisionRow,
     RevisionTold,
 )
+from mcpx.admin.wording import told_at
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.source import Source
@@ -54,7 +54,7 @@ async def tell(desk: Desk, response: Response) -> ConfigTold:
         files=files,
         etag=written.etag,
         revision=desk.store.revision,
-        loaded=str(status["at"]) if status.get("ok") else moment(desk.about().started) or "",
+        loaded=str(status["at"]) if status.get("ok") else told_at(desk.about().started),
         dialect=config.dialect,
         mode=config.mode,
         warnings=list(config.warnings),

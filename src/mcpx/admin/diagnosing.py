@@ -87,10 +87,7 @@ async def diagnostics(desk: Desk, people: People) -> Json:
 
 async def _files(desk: Desk) -> list[Json]:
     """The configuration as it is written; secrets are masked."""
-    look = getattr(desk.store, "look", None)
-    if look is None:
-        return []
-    written = await look()
+    written = await desk.store.look()
     return [{"path": str(document.path), "text": document.text} for document in written.documents]
 
 

@@ -32,6 +32,7 @@ from mcpx.admin.streaming import BEAT, COMMENT, EventStream, frame
 from mcpx.catalog.catalog import Catalog
 from mcpx.model.events import ApprovalChanged, ConfigApplied, Noted, OffersChanged, UpstreamChanged
 from mcpx.model.offer import KINDS, Kind
+from mcpx.model.slices import Work, in_slices
 from mcpx.wire.tasks import Tasks
 
 MOST_STREAMS = 64
@@ -102,18 +103,21 @@ class Events:
         yield frame("hello", await self._hello(), at)
         if lost:
             yield frame("reset", Reset(reason="what happened since is not known any more"), at)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + BEAT
         while not listener.ended:
             listener.news.clear()
             if not self._ring.knows(listener.read):
                 return  # too slow; when it comes again it is told to begin anew
-            if (found := self._next(listener)) is not None:
-                yield found
-                continue
-            try:
-                async with asyncio.timeout(BEAT):
-                    await listener.news.wait()
-            except TimeoutError:
-                yield COMMENT
+            if (found := self._next(listener)) is None:
+                try:
+                    async with asyncio.timeout_at(due):
+                        await listener.news.wait()
+                    continue
+                except TimeoutError:
+                    found = COMMENT
+            yield found
+            due = loop.time() + BEAT
 
     def _next(self, listener: _Listener) -> bytes | None:
         if listener.read < self._ring.last:
@@ -149,7 +153,7 @@ class Events:
             self._desk.recording.heard = self._calls_heard
         self._told = {name: status_of(self._desk.gateway, name) for name in self._desk.gateway.generation.upstreams}
         self._pending = waiting.count(self._desk.gateway)
-        self._look_at_catalog()
+        self._catalog = None
         self._tasks.start(self._tick(), apart=True)
 
     def _rest(self) -> None:
@@ -183,13 +187,15 @@ class Events:
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
+        await self._look_at_catalog()
         while self._on:
             await asyncio.sleep(TICK)
             if not self._listeners and loop.time() - self._left > LINGER:
                 self._rest()
                 return
-            self._look_at_catalog()
-            self._calls.catch_up()
+            await self._look_at_catalog()
+            if self._calls.catch_up():
+                self._wake()
             if self._listeners:
                 self._look_at_rates()
                 self._look_at_clients()
@@ -232,14 +238,15 @@ class Events:
             problems=0 if event.ok else max(1, _leading_number(event.plan)),
         )
         self._ring.add("config", told)
+        self._wake()
         self._servers.update(gateway.generation.upstreams, self._told)
-        self._look_at_catalog()
+        await self._look_at_catalog()
         self._tell()
 
     def _tell(self) -> None:
         """All that was noted, in words."""
         self._timer = None
-        gateway = self._desk.gateway
+        gateway, last = self._desk.gateway, self._ring.last
         servers, self._servers = self._servers, set[str]()
         for name in servers:
             told = status_of(gateway, name)
@@ -257,20 +264,24 @@ class Events:
         if pending != self._pending:
             self._pending = pending
             self._ring.add("approvals", ApprovalsEvent(pending=pending))
-        self._wake()
+        if self._ring.last != last:
+            self._wake()
 
     # What is looked at -------------------------------------------------------------------------------------------
 
-    def _look_at_catalog(self) -> None:
+    async def _look_at_catalog(self) -> None:
         """Clients that were shown nothing are told of no change: whether there is one is seen by looking."""
         catalog = self._desk.gateway.catalog
         if catalog is self._catalog:
             return
         first, self._catalog = self._catalog is None, catalog
-        before, self._shapes = self._shapes, _shapes_of(catalog)
+        shapes = await in_slices(_shaping(catalog))
+        if catalog is not self._catalog:
+            return  # somebody looks at a later one
+        before, self._shapes = self._shapes, shapes
         if first:
             return
-        for key in {key for key, _ in before.items() ^ self._shapes.items()}:
+        for key in {key for key, _ in before.items() ^ shapes.items()}:
             self._offers.setdefault(key[0], set()).add(key[1])
             self._servers.add(key[0])
 
@@ -318,11 +329,13 @@ class _Calls:
         if room:
             self._tell(max(first - 1, last - room))
 
-    def catch_up(self) -> None:
-        """Tell at least of the last one, now that nothing else comes."""
-        if self._passed and self._room():
-            self._passed -= 1
-            self._tell(self._last - 1)
+    def catch_up(self) -> bool:
+        """Tell at least of the last one, now that nothing else comes; whether there was any."""
+        if not self._passed or not self._room():
+            return False
+        self._passed -= 1
+        self._tell(self._last - 1)
+        return True
 
     def _room(self) -> int:
         second = int(asyncio.get_running_loop().time())
@@ -341,14 +354,16 @@ class _Calls:
             self._passed = 0
 
 
-def _shapes_of(catalog: Catalog) -> dict[tuple[str, Kind], int]:
+def _shaping(catalog: Catalog) -> Work[dict[tuple[str, Kind], int]]:
     """By server and kind: something that differs when what is offered does."""
     shapes: dict[tuple[str, Kind], int] = {}
     for kind in KINDS:
-        for offer in catalog.offers[kind]:
+        for at, offer in enumerate(catalog.offers[kind]):
             key = (offer.server, kind)
             about = offer.definition.get("description")
             shapes[key] = hash((shapes.get(key, 0), offer.public, about if isinstance(about, str) else None))
+            if at % 100 == 99:
+                yield
     return shapes
 
 

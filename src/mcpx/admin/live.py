@@ -40,8 +40,7 @@ class Live:
 
     async def etag(self) -> str:
         """Of the configuration as it is written."""
-        look = getattr(self._desk.store, "look", None)
-        return "" if look is None else (await look()).etag
+        return (await self._desk.store.look()).etag
 
     def end_streams(self) -> None:
         """The end is near: whoever listens is let go, in order."""

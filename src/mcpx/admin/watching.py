@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterable
 
-from mcpx.admin import waiting
+from mcpx.admin import configuring, waiting
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import People
 from mcpx.admin.rows import in_flight, server_rates
 from mcpx.admin.shapes.common import Outcome
-from mcpx.admin.shapes.config import RevisionRow
 from mcpx.admin.shapes.watching import (
     ClientSaving,
     GatewayRow,
@@ -70,7 +69,7 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
     statistics = needed(desk.statistics)
     calls, p95 = statistics.minute()
     clients = people.rows()
-    history = revisions(desk)
+    history = [configuring.row(desk, revision) for revision in desk.store.revisions()[:MOST_REVISIONS]]
     return Overview(
         clients=clients,
         sessions=people.sessions,
@@ -91,22 +90,11 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
         waiting=waiting.everything(gateway),
         errors=recent_errors(kept(desk.recording)),
         errors_last_hour=statistics.errors_last_hour(),
-        revisions=history[:MOST_REVISIONS],
+        revisions=history,
         config_loaded=history[0].at if history else told_at(about.started),
         config_path=None if about.config is None else plain(str(about.config)),
         first_run=about.config is None,
     )
-
-
-def revisions(desk: Desk) -> list[RevisionRow]:
-    """The latest first."""
-    rows: list[RevisionRow] = []
-    for told in reversed(desk.store.status()["history"]):
-        via = told.get("via") or ("start" if told["by"] == "start" else "file")
-        plan = desk.gateway.redactor.redact(told["plan"])
-        words = {"author": told.get("author", ""), "message": told.get("message", ""), "plan": plan}
-        rows.append(RevisionRow(number=told["number"], at=told["at"], via=via, **plain(words)))
-    return rows
 
 
 def recent_errors(recording: Recording) -> list[RecentError]:

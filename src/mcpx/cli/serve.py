@@ -17,7 +17,7 @@ from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import own_file
 from mcpx.config.problems import nearest
-from mcpx.core.store import Read
+from mcpx.core.proposals import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
 from mcpx.processes.environment import running_inside
@@ -71,7 +71,7 @@ def serve(
         log_level_given=bool(given),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
-        fresh=(own_file(environ), reading(own_file(environ))) if path is None and admin is not None else None,
+        fresh=(own_file(environ), reading(own_file(environ)), state) if path is None and admin is not None else None,
         env=env,
         profile=profile,
         itself=itself,

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +101,7 @@ class Written:
         self.layers = layers
         self.told = tuple(told)
         """Why it cannot be read; then there are no entries."""
+        self._entries: dict[EntrySection, tuple[Entry, ...]] = {}
         self.etag = etag_of({sheet.path: sheet.data for sheet in sheets})
 
     @cached_property
@@ -115,14 +116,18 @@ class Written:
         return next((each.text for each in self.documents if file in (None, each.path)), "")
 
     def entries(self, section: EntrySection) -> list[Entry]:
-        found: list[Entry] = []
+        """Made once; what is in them is not to be changed."""
+        if section not in self._entries:
+            self._entries[section] = tuple(self._found(section))
+        return list(self._entries[section])
+
+    def _found(self, section: EntrySection) -> Iterator[Entry]:
         for index, name in self.names(section):
             file, path = self.layers.whole.origins.trace((section, index)) if self.layers else (None, ())
             if isinstance(file, Source):
                 place: Place | None = file.place(path, "key")
                 value = cast(Json, mask({section: [self.native(section, index)]})[section][0])
-                found.append(Entry(section, name, value, absolute(file.path), place.line if place else None))
-        return found
+                yield Entry(section, name, value, absolute(file.path), place.line if place else None)
 
     def entry(self, section: EntrySection, name: str) -> Entry | None:
         return next((entry for entry in self.entries(section) if entry.name == name), None)

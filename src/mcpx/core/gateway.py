@@ -299,7 +299,7 @@ class Gateway:
                     upstream.start(self._solo)
                 # With a snapshot or after a failed start an old process must not go yet; a new server keeps nobody.
                 coming = [
-                    u.came if u.name in before.upstreams else u.settled
+                    u.came if (old := before.upstreams.get(u.name)) is not None and old.server.enabled else u.settled
                     for u in fresh
                     if u.server.enabled and not u.server.lazy
                 ]

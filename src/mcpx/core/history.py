@@ -88,7 +88,7 @@ class Archive(History):
         for file in self._files():
             if (revision := _outline(file)) is not None:
                 self.revisions.append(revision)
-                self._sizes[revision.number] = file.stat().st_size
+                self._sizes[revision.number] = file.stat().st_size if revision.etag else 0
 
     def texts(self, number: int) -> Kept | None:
         try:
@@ -113,7 +113,7 @@ class Archive(History):
             private_folder(self._folder.parent)
             private_folder(self._folder)
             replace_private(self._folder / _name(revision.number), data)
-            self._sizes[revision.number] = len(data)
+            self._sizes[revision.number] = len(data) if texts else 0
         except OSError as error:
             super()._keep(revision, texts)
             if self._works:

@@ -59,6 +59,11 @@ class Proposals:
         """The newest first."""
         return self._history.revisions[::-1]
 
+    async def close(self) -> None:
+        """Waits for what is under way."""
+        async with self._turn:
+            pass
+
     async def file_changed(self) -> None:
         """For the watcher."""
         await self.propose(by="the file changed")

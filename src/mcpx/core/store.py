@@ -62,6 +62,8 @@ class Fresh:
     read: Read
     begun: Callable[[], None]
     """Called once the file is there."""
+    state: Path | None = None
+    """Where its history is kept from then on; None: where that of others is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ class ConfigStore(Proposals):
         if self._where is not None:
             self._open_history(self._where)
 
-    def _open_history(self, where: Where) -> None:
+    def _open_history(self, where: Where, *, begun: bool = False) -> None:
+        """`begun`: the file was made just now, and what it says is about to be kept."""
         before = self._history.revisions[-1]
         history = History()
         if self._state is not None:
@@ -151,7 +154,7 @@ class ConfigStore(Proposals):
             history = Archive(self._state / "history" / name)
         known = history.revisions[-1] if history.revisions else None
         self._history = history
-        if not os.path.exists(where.path):
+        if begun or not os.path.exists(where.path):
             if known is None:
                 history.add(before, {})  # it begins with the next
             return
@@ -163,7 +166,6 @@ class ConfigStore(Proposals):
             self._keep(Revision(known.number + 1, now(), "the file changed", told, "file"), written)
 
     async def close(self) -> None:
-        """Waits for a commit that is under way."""
         async with self._turn:
             await self._tasks.close()
 
@@ -342,8 +344,9 @@ class ConfigStore(Proposals):
     def _begin(self, fresh: Fresh) -> None:
         """There is a file now."""
         self._fresh, self._read, self._where = None, fresh.read, fresh.where
+        self._state = self._state or fresh.state
         if self._keeps:
-            self._open_history(fresh.where)
+            self._open_history(fresh.where, begun=True)
         fresh.begun()
 
     def _keep(self, revision: Revision, written: "Written") -> None:

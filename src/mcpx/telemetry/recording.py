@@ -1,9 +1,10 @@
 """What was said in the latest calls: arguments and results, for people who look (`--admin` only).
 
 Stands beside `activity`, which has the calls themselves: here is what was given and answered, by the same numbers, of
-as many of them. Promised: a call only leaves a note behind; what is kept of it is made a moment later, in slices, and
-of calls that others have pushed out by then nothing is. All of it is bounded in bytes: the oldest go first, their rows
-stay. What is told of it has no secrets in it: those that are known, and what stands under a name that says so.
+as many of them. Promised: a call only leaves a note behind; a moment later, in slices, what is large is made short, and
+what is small is left as it is until somebody looks; of a storm of calls only the latest are kept. All of it is bounded
+in bytes: the oldest go first, their rows stay. What is told of it has no secrets in it: those that are known, and what
+stands under a name that says so.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mcpx.model.call import Json, as_list, as_object
-from mcpx.model.events import CallFinished
+from mcpx.model.call import Json, as_list, as_object, is_array, is_object
+from mcpx.model.events import CallFinished, Passage
 from mcpx.telemetry.activity import MOST, Activity
 from mcpx.telemetry.shortening import shorten
 from mcpx.telemetry.trail import Redacts
@@ -21,9 +22,14 @@ from mcpx.wire import codec
 
 SOON = 0.05
 """Seconds after which a call is looked at."""
+AT_ONCE = 25
+"""Calls of which what was said is kept in that time, the latest: 500 a second. A busy gateway pays most for holding on
+to what it would let go at once."""
 SLICE = 0.002
 """Seconds for which calls are looked at in one go."""
 MOST_BYTES = 4 << 20
+SMALL = 6 << 10
+"""Bytes that are reckoned for what is kept as it came."""
 LONGEST_ERROR = 300
 """Characters."""
 _BEHIND = 1_024
@@ -54,9 +60,11 @@ class Recording:
     def __init__(self, activity: Activity, redactor: Redacts) -> None:
         self._activity = activity
         self._redactor = redactor
-        self._fresh: deque[tuple[int, CallFinished]] = deque(maxlen=MOST)
-        self._kept: dict[int, _Kept] = {}
-        """In the order of their numbers."""
+        self._fresh: deque[tuple[int, CallFinished]] = deque(maxlen=AT_ONCE)
+        self._heard = 0
+        """The number of the last call that somebody could hear of."""
+        self._kept: dict[int, _Kept | CallFinished] = {}
+        """In the order of their numbers; what is small, as it came."""
         self._size = 0
         self._bare = 0
         """Up to this number what was said is not kept any more."""
@@ -87,13 +95,14 @@ class Recording:
 
     def _look_for(self, seconds: float) -> None:
         fresh, until = self._fresh, time.perf_counter() + seconds
-        first = last = 0
+        last = 0
         while fresh and time.perf_counter() < until:
             last, event = fresh.popleft()
-            first = first or last
-            self._keep(last, self._made(event))
-        if last and self.heard is not None:
-            self.heard(first, last)
+            self._keep(last, event if _is_small(event.passage) else self._made(event))
+        if last:
+            first, self._heard = self._heard + 1, last
+            if self.heard is not None:
+                self.heard(first, last)
 
     def _made(self, event: CallFinished) -> _Kept:
         passage, redact = event.passage, self._redactor.redact
@@ -118,17 +127,29 @@ class Recording:
             offer is not None and offer.kind == "tools" and passage.call.method == "tools/call",
         )
 
-    def _keep(self, number: int, kept: _Kept) -> None:
+    def _keep(self, number: int, kept: _Kept | CallFinished) -> None:
         self._kept[number] = kept
-        self._size += kept.size
-        while self._kept and (oldest := next(iter(self._kept))) <= number - MOST:
-            self._size -= self._kept.pop(oldest).size
-            self._bare = max(self._bare, oldest)
+        self._size += _size(kept)
+        self._forget(number - MOST)
         while self._size > MOST_BYTES and self._bare < number:
             self._bare += 1
             if (full := self._kept.get(self._bare)) is not None:
-                self._size -= full.size
-                self._kept[self._bare] = full._replace(arguments=None, result=None)
+                self._size -= _size(full)
+                bare = self._made(full) if isinstance(full, CallFinished) else full
+                self._kept[self._bare] = bare._replace(arguments=None, result=None)
+
+    def _forget(self, until: int) -> None:
+        while self._kept and (oldest := next(iter(self._kept))) <= until:
+            self._size -= _size(self._kept.pop(oldest))
+            self._bare = max(self._bare, oldest)
+
+    def _of(self, number: int) -> _Kept | None:
+        kept = self._kept.get(number)
+        if isinstance(kept, CallFinished):
+            self._size -= SMALL
+            kept = self._kept[number] = self._made(kept)
+            self._size += kept.size
+        return kept
 
     # What is asked -----------------------------------------------------------------------------------------------
 
@@ -142,7 +163,7 @@ class Recording:
         return self._activity.look(limit=0)["last"]
 
     def _row(self, row: Json) -> Json:
-        kept = self._kept.get(row["number"])
+        kept = self._of(row["number"])
         if kept is None:
             return row
         told = {**row, "public_name": kept.public_name, "error": kept.error}
@@ -153,7 +174,7 @@ class Recording:
         rows = self.rows(number - 1)
         if not rows or rows[0]["number"] != number:
             return None
-        kept = self._kept.get(number)
+        kept = self._of(number)
         is_kept = kept is not None and number > self._bare
         return {
             **rows[0],
@@ -174,13 +195,42 @@ class Recording:
         return kept.public_name, {} if kept.arguments is None else codec.load(kept.arguments)
 
     def _again(self, number: int) -> _Kept | None:
-        kept = self._kept.get(number)
+        kept = self._of(number)
         if kept is None or number <= self._bare or not kept.callable or not kept.whole_arguments:
             return None
         return kept
 
     def _told(self, text: bytes | None) -> Any:
         return None if text is None else self._redactor.redact_json(codec.load(text))
+
+
+def _size(kept: _Kept | CallFinished) -> int:
+    return SMALL if isinstance(kept, CallFinished) else kept.size
+
+
+def _is_small(passage: Passage) -> bool:
+    """Whether what was said is certainly short: a few short arguments, a short text. Most calls are so."""
+    given, answer = passage.params.get("arguments"), passage.answer
+    if given is not None:
+        if not is_object(given) or len(given) > 8:
+            return False
+        for name, value in given.items():
+            if type(value) is str:
+                if len(value) + len(name) > 400:
+                    return False
+            elif type(value) not in _PLAIN or len(name) > 400:
+                return False
+    if answer is None:
+        return True
+    content = answer.get("content")
+    if len(answer) > 2 or "structuredContent" in answer or not is_array(content) or len(content) != 1:
+        return False
+    block = content[0]
+    text = block.get("text") if is_object(block) and len(block) == 2 else None
+    return isinstance(text, str) and len(text) <= 2_000 and (len(answer) == 1 or "isError" in answer)
+
+
+_PLAIN = frozenset((int, float, bool, type(None)))
 
 
 def _first_text(result: Json) -> str | None:

@@ -20,6 +20,11 @@ EDGES = tuple(0.0001 * 1.25**n for n in range(63))
 _SLOTS = len(EDGES) + 1
 
 
+def slot_of(seconds: float) -> int:
+    """Of the histogram."""
+    return bisect_left(EDGES, seconds)
+
+
 class Tally:
     """What happened in one step."""
 
@@ -30,13 +35,13 @@ class Tally:
         self.errors = 0
         self.counts = [0] * _SLOTS
 
-    def add(self, seconds: float | None, failed: bool) -> None:
-        """`seconds` None: it was refused, so it took no time that would tell anything."""
+    def add(self, slot: int | None, failed: bool) -> None:
+        """`slot`: where the time it took belongs (`slot_of`); None: it was refused, so that tells nothing."""
         self.calls += 1
         if failed:
             self.errors += 1
-        if seconds is not None:
-            self.counts[bisect_left(EDGES, seconds)] += 1
+        if slot is not None:
+            self.counts[slot] += 1
 
     def take(self, other: "Tally") -> None:
         self.calls += other.calls
@@ -105,11 +110,11 @@ class Series:
         """What is not over on each level, less what is still open on the finer ones."""
         self._kept: list[deque[_Packed]] = [deque(maxlen=kept) for kept in KEPT]
 
-    def add(self, now: float, seconds: float | None, failed: bool) -> None:
-        step = int(now) // FINEST
+    def add(self, second: int, slot: int | None, failed: bool) -> None:
+        step = second // FINEST
         if step > self._now:
             self._turn(step)
-        self._open[0].add(seconds, failed)
+        self._open[0].add(slot, failed)
 
     def _turn(self, step: int) -> None:
         """Another step begins; what is over on one level goes up to the next. A clock that was put back begins none."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from mcpx.model.call import Caller
 from mcpx.model.events import Bus, CallFinished, ToolsListed
-from mcpx.telemetry.series import FINEST, KEPT, STEPS, Rate, Series, Tally
+from mcpx.telemetry.series import FINEST, KEPT, STEPS, Rate, Series, Tally, slot_of
 
 Range = Literal["15m", "1h", "24h", "7d"]
 LEVELS: dict[Range, int] = {"15m": 0, "1h": 1, "24h": 2, "7d": 3}
@@ -20,6 +20,8 @@ HOUR = LEVELS["1h"]
 MOST_SERVERS = 1_000
 MOST_CLIENTS = 200
 MOST_TOOLS = 2_000
+MOST_SESSIONS = 1_000
+"""Whose client is remembered."""
 LONGEST = 100
 """Characters of what a client says of itself."""
 
@@ -119,6 +121,8 @@ class Statistics:
         self._servers: dict[str, _Server] = {}
         self._tools: dict[tuple[str, str], _Tool] = {}
         self._clients: dict[ClientKey, _Client] = {}
+        self._by_session: dict[str | None, _Client] = {}
+        """The same by the session they call in, so that who calls again is found at once."""
         self.changes = 0
         """How often a client came that was not known."""
         bus.subscribe(self._finished, CallFinished)
@@ -134,24 +138,27 @@ class Statistics:
         passage, seconds, outcome, _ = event
         now = self._clock()
         second, failed = int(now), outcome in _FAILED
-        timed = seconds if outcome != "denied" else None
-        self._all.add(now, timed, failed)
+        slot = None if outcome == "denied" else slot_of(seconds)
+        self._all.add(second, slot, failed)
         self._rate.add(second)
-        client = self._client(passage.call.caller)
+        caller = passage.call.caller
+        client = self._by_session.get(caller.session) or self._client(caller)
         client.calls += 1
         client.rate.add(second)
         client.last = now
-        if timed is None:
+        if slot is None:
             return
-        server = self._servers.get(passage.server) or self._server(passage.server)
+        name = passage.server
+        server = self._servers.get(name) or self._server(name)
         if server is not None:
-            server.series.add(now, timed, failed)
+            server.series.add(second, slot, failed)
             server.rate.add(second)
             server.last = now
         if passage.offer is not None:
-            tool = self._tools.get((passage.server, passage.name)) or self._tool((passage.server, passage.name))
+            key = (name, passage.name)
+            tool = self._tools.get(key) or self._tool(key)
             if tool is not None:
-                tool.tally.add(timed, failed)
+                tool.tally.add(slot, failed)
                 tool.rate.add(second)
                 tool.last = now
 
@@ -164,11 +171,16 @@ class Statistics:
         if found is None:
             if len(self._clients) >= MOST_CLIENTS:
                 del self._clients[min(self._clients, key=lambda one: self._clients[one].last)]
+                self._by_session.clear()
             found = self._clients[key] = _Client()
             version = caller.client.get("version")
             found.version = version[:LONGEST] if isinstance(version, str) else None
             found.protocol, found.modern = caller.version, caller.modern
             self.changes += 1
+        if caller.session is not None:
+            if len(self._by_session) >= MOST_SESSIONS:
+                self._by_session.clear()
+            self._by_session[caller.session] = found
         return found
 
     def _server(self, name: str) -> _Server | None:

@@ -1,4 +1,4 @@
-/** The words for an error: the page's own for codes it knows (`parts.faults.<code>`), else the gateway's. */
+/** The words for an error: the page's own for codes it knows (`parts.faults.<code>`, with the gateway's as `{message}`), else the gateway's. */
 import { useI18n } from "vue-i18n";
 import { ApiError } from "@/api/errors";
 import { toast } from "./toasts";
@@ -8,7 +8,7 @@ export function useFaultText(): (fault: unknown) => string {
   return (fault) => {
     const error = ApiError.of(fault);
     const key = `parts.faults.${error.code}`;
-    return te(key) ? t(key) : error.message;
+    return te(key) ? t(key, { message: error.message }) : error.message;
   };
 }
 

@@ -45,6 +45,8 @@ watch(signedOut, (out) => {
   if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
 });
 
+const GROUPS: readonly NavGroup[] = ["main", "watch", "setup"];
+
 export interface NavItem extends NavEntry {
   name: string;
 }
@@ -52,5 +54,5 @@ export interface NavItem extends NavEntry {
 export const navItems: NavItem[] = router
   .getRoutes()
   .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
-  .sort((a, b) => a.order - b.order);
-export const navGroups = (["main", "watch", "setup"] as const).filter((group) => navItems.some((item) => item.group === group));
+  .sort((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) || a.order - b.order);
+export const navGroups = GROUPS.filter((group) => navItems.some((item) => item.group === group));

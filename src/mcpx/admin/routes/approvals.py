@@ -4,7 +4,6 @@ What is approved is what was shown: by its fingerprints. What has changed since 
 """
 
 import asyncio
-from datetime import UTC, datetime
 
 from fastapi import APIRouter
 
@@ -14,6 +13,7 @@ from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes.given import AtDesk
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
+from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
 
 router = APIRouter(prefix="/api/approvals", tags=["Approvals"])
@@ -94,10 +94,6 @@ def _call(told: Json) -> PendingCall:
         rule=told["rule"],
         reason=told["reason"],
         arguments=told["arguments"],
-        asked=_moment(told["asked_at"]),
-        expires=_moment(told["expires_at"]),
+        asked=told_at(told["asked_at"]),
+        expires=told_at(told["expires_at"]),
     )
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

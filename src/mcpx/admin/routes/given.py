@@ -4,6 +4,7 @@ Promise: every write goes through `write`: it needs the `ETag` it was made to (4
 quicker (412), only looks where it is asked to (`dry_run`), and tells mistakes with their places (422).
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,18 +69,21 @@ def _change(
 Writing = Annotated[Change, Depends(_change)]
 
 
-def not_yet() -> ApiError:
-    return ApiError(503, "not_yet", "this part of the API is not there yet")
-
-
 # Reading -----------------------------------------------------------------------------------------------------------
 
 
 async def look(desk: Desk, response: Response) -> Files:
     """The configuration as it is written; the answer carries its `ETag`."""
     written = await desk.store.look()
+    await asyncio.to_thread(_prepare, written)
     response.headers["ETag"] = quoted(written.etag)
     return written
+
+
+def _prepare(written: Files) -> None:
+    """Beside calls: hundreds of entries take their time the first time."""
+    for section in NOUNS:
+        written.entries(section)
 
 
 def quoted(etag: str) -> str:
@@ -217,6 +221,9 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
             return ApiError(409, "unwritable", str(error))
         case EditError():
             if error.code == "not_found" and isinstance(edit, PutEntry | SetFields | RemoveEntry):
+                if edit.section == "mcp_servers" and edit.name in desk.gateway.generation.upstreams:
+                    told = f"{edit.name} stands in no file, so nothing can be changed about it"
+                    return ApiError(409, "not_possible", told, hint="it goes with the first server of your own")
                 names = [each.name for each in (await desk.store.look()).entries(edit.section)]
                 return unknown(edit.section, edit.name, names)
             at = await _index_of(desk, edit)

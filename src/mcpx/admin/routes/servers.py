@@ -98,8 +98,10 @@ async def toggle_server(
 @router.post("/{name}/test", responses=responses(404, 409))
 async def try_server(desk: AtDesk, name: Name) -> TrialResult:
     """Connect to it once more, beside what runs."""
-    entry = entry_of(await desk.store.look(), SECTION, name)
-    return await _try(desk, name, entry.value)
+    written = await desk.store.look()
+    if written.entry(SECTION, name) is None and name in desk.gateway.generation.upstreams:
+        raise ApiError(409, "not_possible", f"{name} stands in no file: there is nothing to try it by")
+    return await _try(desk, name, entry_of(written, SECTION, name).value)
 
 
 async def _try(desk: AtDesk, stored: str, entry: Json) -> TrialResult:

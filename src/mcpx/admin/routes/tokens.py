@@ -8,16 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 
 from mcpx.admin.desk import Desk, StoredToken
 from mcpx.admin.desk import Tokens as Kept
 from mcpx.admin.errors import ApiError, responses
-from mcpx.admin.routes.given import AtDesk
+from mcpx.admin.routes.given import AtDesk, Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
+from mcpx.admin.wording import moment
 from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import MAX_NAME
 from mcpx.model.errors import McpxError
@@ -67,7 +68,7 @@ async def make_token(desk: AtDesk, wanted: NewToken, response: Response) -> Made
 
 
 @router.delete("/{name:path}", responses=responses(404, 409, 503))
-async def revoke_token(desk: AtDesk, name: Annotated[str, Path(min_length=1, max_length=200)]) -> Done:
+async def revoke_token(desk: AtDesk, name: Name) -> Done:
     """Revoke one; its sessions end."""
     store, auth = _store(desk), _auth(desk)
     if not await _asked(lambda: store.revoke(name)):
@@ -102,7 +103,7 @@ def _of_config(token: Token, now: float) -> TokenRow:
     return TokenRow(
         name=token.name,
         profile=token.profile,
-        expires=None if expires is None else _moment(expires),
+        expires=moment(expires),
         kept_in="config",
         expired=expires is not None and expires <= now,
     )
@@ -112,8 +113,8 @@ def _of_store(token: StoredToken, now: float) -> TokenRow:
     return TokenRow(
         name=token.name,
         profile=token.profile,
-        created=_moment(token.created),
-        expires=None if token.expires is None else _moment(token.expires),
+        created=moment(token.created),
+        expires=moment(token.expires),
         kept_in="state",
         expired=token.expires is not None and token.expires <= now,
     )
@@ -123,7 +124,3 @@ def _seconds(text: str) -> float:
     """As the configuration has it, which was checked; without a zone it is UTC."""
     read = datetime.fromisoformat(text)
     return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

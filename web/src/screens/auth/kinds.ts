@@ -42,7 +42,7 @@ export function fieldsOf(kind: AuthType, words: (key: string) => { label?: strin
         path: `${kind.type}.${key}`,
         kind: own,
         label: known.label ?? key,
-        hint: known.hint ?? schema.description,
+        hint: known.label ? known.hint : schema.description,
         type: key,
         required: required?.includes(key),
         fallback: schema.default === undefined ? undefined : String(schema.default),

@@ -12,7 +12,8 @@ export function useRemoving() {
   const tell = useFaultToast();
   const written = useWritten();
 
-  return async (row: AuthRow): Promise<boolean> => {
+  /** `leave` closes what shows it, before it is gone. */
+  return async (row: AuthRow, leave?: () => unknown): Promise<void> => {
     const users = row.used_by ?? [];
     if (users.length) {
       const names = users.map((one) => one.slice(one.indexOf(":") + 1)).join(", ");
@@ -23,16 +24,15 @@ export function useRemoving() {
         hue: "warn",
         action: first ? { label: t("auth.editUser", { name: first }), run: () => void router.push({ name: "servers-edit", params: { server: first } }) } : undefined,
       });
-      return false;
+      return;
     }
     const file = row.source?.file.split("/").at(-1) ?? "config.yaml";
-    if (!(await confirm({ title: t("auth.remove.title", { name: row.name }), text: t("auth.remove.text", { file }), verb: t("auth.remove.verb"), danger: true }))) return false;
+    if (!(await confirm({ title: t("auth.remove.title", { name: row.name }), text: t("auth.remove.text", { file }), verb: t("auth.remove.verb"), danger: true }))) return;
+    await leave?.();
     try {
       await written(await take(api.DELETE("/api/auth-configs/{name}", { params: { path: { name: row.name } } })), t("auth.removed", { name: row.name }));
-      return true;
     } catch (fault) {
       tell(fault);
-      return false;
     }
   };
 }

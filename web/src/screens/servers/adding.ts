@@ -1,19 +1,27 @@
 /** The servers that are about to be added: recognised in a paste or begun by hand, each edited on its own. */
 import { computed, onScopeDispose, ref, shallowRef, watch } from "vue";
 import { api, ApiError, take, type components } from "@/api";
-import type { Entry } from "@/screens/entry/entry";
+import { asEntry, type Entry } from "@/screens/entry/entry";
 import { withTransport, type Transport } from "./form-fields";
 
 export interface Draft {
   id: number;
   entry: Entry;
-  /** An entry of this name is there already. */
-  taken: boolean;
+  /** The name it came with, where an entry of that name is there already and it was given another. */
+  renamed: string | null;
   picked: boolean;
 }
 export type PasteResult = components["schemas"]["PasteResult"];
 
 const AFTER_TYPING = 300;
+
+/** As people write it: the name and how it is reached first. */
+function orderly(entry: Entry): Entry {
+  const { name, description, connection, ...rest } = entry;
+  const { type, command, args, ...more } = asEntry(connection);
+  const begins = Object.entries({ type, command, args }).filter(([, value]) => value !== undefined);
+  return { name, ...(description ? { description } : {}), connection: { ...Object.fromEntries(begins), ...more }, ...rest };
+}
 let count = 0;
 
 export function usePaste() {
@@ -34,7 +42,10 @@ export function usePaste() {
       fault.value = null;
       drafts.value = (told.entries ?? [])
         .filter((one) => one.section === "mcp_servers")
-        .map((one) => ({ id: ++count, entry: one.entry, taken: one.taken ?? false, picked: true }));
+        .map((one) => {
+          const own = one.taken && one.free_name ? { ...one.entry, name: one.free_name } : one.entry;
+          return { id: ++count, entry: orderly(own), renamed: own === one.entry ? null : String(one.entry.name), picked: true };
+        });
     } catch (thrown) {
       if (mine !== round) return;
       result.value = null;
@@ -63,7 +74,7 @@ export function usePaste() {
   });
 
   function begin(transport: Transport): void {
-    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), taken: false, picked: true }];
+    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), renamed: null, picked: true }];
   }
 
   const others = computed(() => (result.value?.entries ?? []).filter((one) => one.section !== "mcp_servers"));

@@ -45,15 +45,15 @@ export function useDoing() {
       await written(answer, t(enabled ? "servers.did.enabled" : "servers.did.disabled", { name: row.name }));
     });
 
-  async function remove(row: ServerRow): Promise<boolean> {
+  /** `leave` closes what shows it, before it is gone. */
+  async function remove(row: ServerRow, leave?: () => unknown): Promise<void> {
     const file = row.source?.file.split("/").at(-1) ?? "config.yaml";
     const text = t("servers.remove.text", { n: row.tools_count, file }, row.tools_count);
-    if (!(await confirm({ title: t("servers.remove.title", { name: row.name }), text, verb: t("servers.remove.verb"), danger: true }))) return false;
-    const done = await once(row.name, async () => {
+    if (!(await confirm({ title: t("servers.remove.title", { name: row.name }), text, verb: t("servers.remove.verb"), danger: true }))) return;
+    await leave?.();
+    await once(row.name, async () => {
       await written(await take(api.DELETE("/api/mcp-servers/{name}", { params: { path: { name: row.name } } })), t("servers.did.removed", { name: row.name }));
-      return true;
     });
-    return done ?? false;
   }
 
   const signIn = (row: ServerRow) =>

@@ -82,7 +82,7 @@ function finish(run: Run): void {
   else run.state = run.result?.error?.code === CANCELLED ? "cancelled" : "failed";
 }
 
-export async function start(tool: string, given: Fields): Promise<Run> {
+export function start(tool: string, given: Fields): Run {
   const run = reactive<Run>({
     id: crypto.getRandomValues(new Uint32Array(3)).reduce((text, part) => text + part.toString(36), "ui-"),
     tool,

@@ -1,0 +1,172 @@
+"""ADM-2, SEC-4: what is written is told without its literal secrets, and those are found again by their place."""
+
+import copy
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpx.config.masking import MASK, Unknown, mask, secrets_written, unmask
+
+TREE: dict[str, Any] = {
+    "server": {
+        "admin_token": "adm-1",
+        "tls": {"cert": "/c", "key": "/k"},
+        "auth": {"tokens": [{"name": "ci", "token": "tok-1"}, {"name": "dev", "token": "tok-2"}]},
+    },
+    "mcp_servers": [
+        {
+            "name": "a",
+            "auth": {"ref": "key"},
+            "connection": {
+                "type": "stdio",
+                "command": "x",
+                "args": ["--token", "arg-1", "--api-key=arg-2", "-y", "postgres://u:pw-1@h/db", "--token", "${T}"],
+                "env": {
+                    "GITHUB_TOKEN": "env-1",
+                    "PIN": 12345,
+                    "LOG": "info",
+                    "A_TOKEN": "${T}",
+                    "B_TOKEN": "${T:-default-1}",
+                    "C_SECRET": "literal-1-${T}",
+                    "SEALED_KEY": "enc:v1:abc",
+                    "FOUND": "ghp_0123456789abcdefghij01",
+                },
+            },
+        },
+        {
+            "name": "b",
+            "connection": {
+                "type": "http",
+                "url": "https://h/x?token=url-1&page=2",
+                "headers": {"Authorization": "Bearer head-1", "X-Thing": "${X}", "Accept": "application/json"},
+            },
+        },
+    ],
+    "commands": [
+        {
+            "name": "c",
+            "type": "http",
+            "http": {"url": "https://h", "params": {"api_key": "{key}", "city": "{city}"}},
+        }
+    ],
+    "auth_configs": [
+        {"name": "k", "type": "api_key", "api_key": {"location": "query", "name": "api_key", "value": "val-1"}},
+        {
+            "name": "o",
+            "type": "oauth2",
+            "oauth2": {"client_id": "id", "client_secret": "sec-1", "scope": "s"},
+        },
+        {
+            "name": "h",
+            "type": "custom_header",
+            "custom_header": {"headers": {"X-Odd": "odd-1", "Accept": "a/b"}},
+        },
+    ],
+    "profiles": [{"name": "p", "tokens": ["ci"]}],
+}
+SECRETS = {
+    "adm-1", "tok-1", "tok-2", "arg-1", "arg-2", "pw-1", "env-1", "12345", "default-1", "literal-1-", "url-1", "head-1",
+    "val-1", "sec-1", "odd-1", "ghp_0123456789abcdefghij01",
+}  # fmt: skip
+
+
+def test_literal_secrets_are_masked_and_nothing_else_is() -> None:
+    """SEC-4: also in addresses, on command lines, and as the default of a reference."""
+    assert secrets_written(TREE) == SECRETS
+    shown = mask(TREE)
+    assert not [secret for secret in SECRETS if secret in repr(shown)]
+    connection = shown["mcp_servers"][0]["connection"]
+    assert connection["args"] == [
+        "--token",
+        MASK,
+        f"--api-key={MASK}",
+        "-y",
+        f"postgres://u:{MASK}@h/db",
+        "--token",
+        "${T}",
+    ]
+    assert connection["env"]["A_TOKEN"] == "${T}" and connection["env"]["B_TOKEN"] == f"${{T:-{MASK}}}"
+    assert connection["env"]["LOG"] == "info" and connection["env"]["SEALED_KEY"] == "enc:v1:abc"
+    assert shown["mcp_servers"][1]["connection"]["headers"]["Authorization"] == f"Bearer {MASK}"
+    for path in (("server", "tls"), ("profiles",), ("commands",)):
+        one, other = TREE, shown
+        for step in path:
+            one, other = one[step], other[step]
+        assert one == other
+
+
+def test_a_mask_stands_for_what_is_stored() -> None:
+    assert unmask(mask(TREE), TREE) == TREE
+
+
+def test_masks_find_their_secrets_after_lists_changed_their_order() -> None:
+    new = mask(TREE)
+    new["server"]["auth"]["tokens"].reverse()
+    new["mcp_servers"].reverse()
+    new["auth_configs"].pop(0)
+    args = new["mcp_servers"][1]["connection"]["args"]
+    args.insert(0, "first")
+    found = unmask(new, TREE)
+    assert found["server"]["auth"]["tokens"] == TREE["server"]["auth"]["tokens"][::-1]
+    assert found["mcp_servers"][0] == TREE["mcp_servers"][1]
+    assert found["mcp_servers"][1]["connection"]["args"] == ["first", *TREE["mcp_servers"][0]["connection"]["args"]]
+    assert found["auth_configs"] == TREE["auth_configs"][1:]
+
+
+def test_what_is_around_a_mask_may_change() -> None:
+    old = {"connection": {"url": "https://u:pw-1@h/x", "headers": {"Authorization": "Bearer abc"}}}
+    new = {"connection": {"url": f"https://u:{MASK}@other/y", "headers": {"Authorization": MASK}}}
+    assert unmask(new, old) == {
+        "connection": {"url": "https://u:pw-1@other/y", "headers": {"Authorization": "Bearer abc"}}
+    }
+
+
+def test_a_renamed_variable_keeps_its_secret_while_its_name_keeps_it_hidden() -> None:
+    old = {"env": {"OLD_TOKEN": "env-1", "LOG": "info"}}
+    assert unmask({"env": {"NEW_TOKEN": MASK, "LOG": "info"}}, old) == {"env": {"NEW_TOKEN": "env-1", "LOG": "info"}}
+    with pytest.raises(Unknown):
+        unmask({"env": {"PLAIN": MASK, "LOG": "info"}}, old)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        {"env": {"X_TOKEN": MASK}},
+        {"description": MASK},
+        {"env": {"A_TOKEN": [MASK]}},
+        {"args": ["--token", MASK, "--password", MASK]},
+        {"url": f"https://u:{MASK}@h/?token={MASK}"},
+    ],
+)
+def test_a_mask_for_nothing_is_a_mistake(new: Any) -> None:
+    old = {"env": {}, "description": "plain", "args": [], "url": "https://h/"}
+    with pytest.raises(Unknown) as caught:
+        unmask(new, old)
+    assert caught.value.path[0] in new
+
+
+def test_a_secret_that_changed_is_seen_to_have_changed() -> None:
+    known = secrets_written({"env": {"A_TOKEN": "one-1"}})
+    assert mask({"env": {"A_TOKEN": "one-1", "B_TOKEN": "two-2"}}, known) == {
+        "env": {"A_TOKEN": MASK, "B_TOKEN": f"{MASK} (new)"}
+    }
+
+
+names = st.sampled_from(["TOKEN", "API_KEY", "LOG_LEVEL", "password", "X"])
+texts = st.text(alphabet=string.ascii_letters + string.digits + "${}:/@?&=- ", max_size=30)
+trees = st.dictionaries(
+    st.sampled_from(["env", "headers", "connection", "api_key", "url", "args"]),
+    st.one_of(texts, st.dictionaries(names, texts, max_size=3), st.lists(texts, max_size=4)),
+    max_size=3,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees)
+def test_whatever_is_written_comes_back(tree: dict[str, Any]) -> None:
+    """ADM-2: saving what was told changes nothing."""
+    before = copy.deepcopy(tree)
+    assert unmask(mask(tree), tree) == before == tree
