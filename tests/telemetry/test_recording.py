@@ -137,7 +137,7 @@ def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
             heard.append((first, last))
             came.set()
 
-        kept.recording.heard = hear
+        kept.recording.hear(hear)
         for _ in range(3):
             kept.bus.publish(_finished())
         async with asyncio.timeout(5):
@@ -152,7 +152,7 @@ def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
 def test_of_a_storm_of_calls_only_the_latest_are_kept_with_what_was_said() -> None:
     def test(kept: Kept) -> None:
         heard: list[tuple[int, int]] = []
-        kept.recording.heard = lambda first, last: heard.append((first, last))
+        kept.recording.hear(lambda first, last: heard.append((first, last)))
         for _ in range(100):
             kept.bus.publish(_finished())
         assert len(kept.recording.rows()) == 100 and heard == [(1, 100)]
@@ -192,11 +192,11 @@ def test_asking_only_for_what_failed_is_no_look() -> None:
 def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     def test(kept: Kept) -> None:
         number = kept.call({"q": 1}, said("x"))
-        kept.recording.heard = lambda first, last: None
+        kept.recording.hear(lambda first, last: None)
         monkeypatch.setattr(module, "LOOKED", 0.0)
         kept.recording._rest()
         assert kept.detail(number)["kept"], "a stream of events is open"
-        kept.recording.heard = None
+        kept.recording.hear(None)
         kept.recording._rest()
         assert kept.recording._size == 0
         told = kept.detail(number)

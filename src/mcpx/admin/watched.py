@@ -95,7 +95,9 @@ class Statistics(Protocol):
 class Recording(Protocol):
     """The latest calls, with what was said in them while somebody looks."""
 
-    heard: Callable[[int, int], None] | None
+    def hear(self, listener: Callable[[int, int], None] | None) -> None:
+        """`listener` is told the first and the last number of calls that can be told of from now on."""
+        ...
 
     @property
     def last(self) -> int: ...

@@ -93,13 +93,8 @@ class Recording:
 
     # Who looks ---------------------------------------------------------------------------------------------------
 
-    @property
-    def heard(self) -> Heard | None:
-        """Somebody who wants to know of each call as soon as it can be told of; until None is put here."""
-        return self._listener
-
-    @heard.setter
-    def heard(self, listener: Heard | None) -> None:
+    def hear(self, listener: Heard | None) -> None:
+        """`listener` is told of each call from now on, as soon as it can be; None: nobody is any more."""
         self._look_for(SLICE)
         self._listener = listener
         self._heard = self._activity.last
@@ -119,9 +114,10 @@ class Recording:
             return
         self._rest_timer = None
         self._activity.records_all = False
-        for number in self._kept:
-            self._make_bare(number)
-        self._bare = self._activity.last
+        for number, kept in self._kept.items():
+            error = self._error(kept) if isinstance(kept, CallFinished) else kept.error
+            self._kept[number] = _NOTHING._replace(error=error)
+        self._size, self._bare = 0, self._activity.last
 
     # What happens ------------------------------------------------------------------------------------------------
 
