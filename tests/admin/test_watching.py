@@ -22,6 +22,7 @@ def watched() -> Iterator[Gateway]:
     with Gateway(config, admin=True) as started:
         session = Session(started.port)
         assert "one_echo" in session.tools()
+        assert read(started, "/api/activity")["calls"] == []  # from here on what is said is kept
         session.call("one_echo", text="hello", password="open sesame")
         session.call("one_echo", text=f"{SECRET} in the middle")
         session.call("one_fail", message="it\nbroke")

@@ -21,12 +21,14 @@ SECRET = "hunter2-but-longer"
 
 
 class Kept:
-    """A recording, and a way to have calls in it."""
+    """A recording, and a way to have calls in it; somebody looks, unless told otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_looked_at: bool = True) -> None:
         self.bus, self.redactor = Bus(), Redactor()
         self.redactor.learn("config", [SECRET])
         self.recording = Recording(Activity(self.bus), self.redactor)
+        if is_looked_at:
+            self.recording.rows()
 
     def call(
         self, arguments: Any = None, answer: Json | None = None, outcome: Outcome = "ok", error: str | None = None
@@ -36,7 +38,7 @@ class Kept:
         passage = Passage("one", "echo", offer, Call("tools/call", params, Caller()), params)
         passage.answer, passage.error = answer, error
         self.bus.publish(CallFinished(passage, 0.01, outcome))
-        self.recording.rows(limit=1)
+        self.recording.failed()
         return self.recording.last
 
     def detail(self, number: int) -> Json:
@@ -135,7 +137,7 @@ def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
             heard.append((first, last))
             came.set()
 
-        kept.recording.heard = hear
+        kept.recording.hear(hear)
         for _ in range(3):
             kept.bus.publish(_finished())
         async with asyncio.timeout(5):
@@ -150,11 +152,55 @@ def test_somebody_hears_of_calls_once_they_can_be_told_of() -> None:
 def test_of_a_storm_of_calls_only_the_latest_are_kept_with_what_was_said() -> None:
     def test(kept: Kept) -> None:
         heard: list[tuple[int, int]] = []
-        kept.recording.heard = lambda first, last: heard.append((first, last))
+        kept.recording.hear(lambda first, last: heard.append((first, last)))
         for _ in range(100):
             kept.bus.publish(_finished())
         assert len(kept.recording.rows()) == 100 and heard == [(1, 100)]
         assert [number for number in range(1, 101) if kept.detail(number)["kept"]] == list(range(76, 101))
+
+    run(test)
+
+
+def test_while_nobody_looks_only_rows_and_the_words_of_errors_are_kept() -> None:
+    async def begin() -> None:
+        kept = Kept(is_looked_at=False)
+        fine, broken = kept.call({"q": 1}, said("x")), kept.call({"q": 1}, outcome="error", error=f"no {SECRET}")
+        later = kept.detail(fine)  # from here on somebody looks
+        assert (later["public_name"], later["outcome"]) == ("one_echo", "ok")
+        assert (later["kept"], later["arguments"], later["result"], later["replayable"]) == (False, None, None, False)
+        told = kept.detail(broken)
+        assert (told["error"], told["kept"], told["arguments"]) == ("no ***", False, None)
+        assert kept.detail(kept.call({"q": 1}, said("x")))["kept"]
+        kept.recording.end()
+
+    asyncio.run(begin())
+
+
+def test_asking_only_for_what_failed_is_no_look() -> None:
+    async def begin() -> None:
+        kept = Kept(is_looked_at=False)
+        kept.call(outcome="error", error="no")
+        kept.call()
+        assert [row["error"] for row in kept.recording.failed()] == ["no"]
+        number = kept.call({"q": 1}, said("x"))
+        assert not kept.detail(number)["kept"]
+        kept.recording.end()
+
+    asyncio.run(begin())
+
+
+def test_what_was_said_is_forgotten_when_nobody_has_looked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test(kept: Kept) -> None:
+        number = kept.call({"q": 1}, said("x"))
+        kept.recording.hear(lambda first, last: None)
+        monkeypatch.setattr(module, "LOOKED", 0.0)
+        kept.recording._rest()
+        assert kept.detail(number)["kept"], "a stream of events is open"
+        kept.recording.hear(None)
+        kept.recording._rest()
+        assert kept.recording._size == 0
+        told = kept.detail(number)
+        assert (told["kept"], told["arguments"], told["replayable"]) == (False, None, False)
 
     run(test)
 

@@ -8,6 +8,7 @@ from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallFinished, Outcome, Passage, ToolsListed
 from mcpx.model.offer import Offer
 from mcpx.telemetry import statistics
+from mcpx.telemetry.activity import Activity
 from mcpx.telemetry.series import EDGES, Rate, Series, Tally, slot_of
 from mcpx.telemetry.statistics import LEVELS, Range, Statistics
 
@@ -28,7 +29,7 @@ class Counted:
     bus: Bus = field(default_factory=Bus)
 
     def __post_init__(self) -> None:
-        self.statistics = Statistics(self.bus, self.clock)
+        self.statistics = Statistics(self.bus, Activity(self.bus, self.clock), self.clock)
 
     def call(
         self,
@@ -52,7 +53,7 @@ def counted() -> Counted:
 def test_a_percentile_is_right_to_about_a_tenth() -> None:
     tally = Tally()
     for number in range(1, 1001):
-        tally.add(slot_of(number / 1000), False)
+        tally.add([slot_of(number / 1000)])
     for share, wanted in ((0.5, 0.5), (0.95, 0.95), (0.1, 0.1)):
         found = tally.percentile(share)
         assert found is not None and abs(found - wanted) / wanted < 0.12
@@ -62,7 +63,7 @@ def test_a_percentile_is_right_to_about_a_tenth() -> None:
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.00005, 3600.0])
 def test_what_is_quicker_or_slower_than_all_edges_has_a_place(seconds: float) -> None:
     tally = Tally()
-    tally.add(slot_of(seconds), False)
+    tally.add([slot_of(seconds)])
     found = tally.percentile(0.95)
     assert found is not None and 0 <= found <= EDGES[-1]
 
@@ -191,6 +192,6 @@ def test_a_week_of_calls_takes_little_room() -> None:
     series, now = Series(), BEGIN
     for number in range(50_000):
         now += 12
-        series.add(int(now), slot_of(0.001 * (number % 300)), False)
+        series.add(int(now), [slot_of(0.001 * (number % 300))])
     kept = sum(len(packed.counts) + 150 for level in series._kept for packed in level)
     assert kept < 150_000

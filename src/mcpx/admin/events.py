@@ -150,7 +150,7 @@ class Events:
         bus.subscribe(self._config_applied, ConfigApplied)
         bus.subscribe(self._approval_changed, ApprovalChanged, Noted)
         if self._desk.recording is not None:
-            self._desk.recording.heard = self._calls_heard
+            self._desk.recording.hear(self._calls_heard)
         self._told = {name: status_of(self._desk.gateway, name) for name in self._desk.gateway.generation.upstreams}
         self._pending = waiting.count(self._desk.gateway)
         self._catalog = None
@@ -167,7 +167,7 @@ class Events:
         ):
             bus.unsubscribe(listener)
         if self._desk.recording is not None:
-            self._desk.recording.heard = None
+            self._desk.recording.hear(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -93,14 +93,20 @@ class Statistics(Protocol):
 
 
 class Recording(Protocol):
-    """The latest calls, with what was said in them."""
+    """The latest calls, with what was said in them while somebody looks."""
 
-    heard: Callable[[int, int], None] | None
+    def hear(self, listener: Callable[[int, int], None] | None) -> None:
+        """`listener` is told the first and the last number of calls that can be told of from now on."""
+        ...
 
     @property
     def last(self) -> int: ...
 
     def rows(self, after: int = 0, limit: int = 500) -> list[Json]: ...
+
+    def failed(self) -> list[Json]:
+        """Those that did not go well; asking for them is no look."""
+        ...
 
     def detail(self, number: int) -> Json | None: ...
 

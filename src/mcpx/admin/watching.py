@@ -101,7 +101,7 @@ def recent_errors(recording: Recording) -> list[RecentError]:
     """Those of the last hour that are still known, alike ones together, the latest first."""
     since = time.time() - HOUR
     found: dict[tuple[str, str, str], RecentError] = {}
-    for row in reversed(recording.rows()):
+    for row in reversed(recording.failed()):
         if row["outcome"] not in FAILED or row["time"] < since:
             continue
         what = row.get("error") or (f"{row['outcome']} {row.get('code', '')}").strip()

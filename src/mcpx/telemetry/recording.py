@@ -1,7 +1,9 @@
 """What was said in the latest calls: arguments and results, for people who look (`--admin` only).
 
 Stands beside `activity`, which has the calls themselves: here is what was given and answered, by the same numbers, of
-as many of them. Promised: a call only leaves a note behind; a moment later, in slices, what is large is made short, and
+as many of them, and only while somebody looks: a stream of events is open, or calls were asked for in the last
+`LOOKED` seconds. When nobody does any more it is forgotten, and of calls that come then only the words of an error are
+kept. Promised: a call only leaves a note behind; a moment later, in slices, what is large is made short, and
 what is small is left as it is until somebody looks; of a storm of calls only the latest are kept. All of it is bounded
 in bytes: the oldest go first, their rows stay. What is told of it has no secrets in it: those that are known, and what
 stands under a name that says so.
@@ -15,11 +17,13 @@ from typing import Any, NamedTuple
 
 from mcpx.model.call import Json, as_list, as_object, is_array, is_object
 from mcpx.model.events import CallFinished, Passage
-from mcpx.telemetry.activity import MOST, Activity
+from mcpx.telemetry.activity import MOST, Activity, Line
 from mcpx.telemetry.shortening import shorten
 from mcpx.telemetry.trail import Redacts
 from mcpx.wire import codec
 
+LOOKED = 900.0
+"""Seconds after which nobody looks any more."""
 SOON = 0.05
 """Seconds after which a call is looked at."""
 AT_ONCE = 25
@@ -39,7 +43,6 @@ Heard = Callable[[int, int], None]
 
 
 class _Kept(NamedTuple):
-    public_name: str | None
     error: str | None
     trace: str | None
     arguments: bytes | None
@@ -50,6 +53,8 @@ class _Kept(NamedTuple):
     bytes_out: int | None
     tokens_out: int | None
     callable: bool
+    is_kept: bool
+    """Whether what was said is here, or was when it came."""
 
     @property
     def size(self) -> int:
@@ -70,17 +75,49 @@ class Recording:
         """Up to this number what was said is not kept any more."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard: Heard | None = None
-        """Somebody who wants to know of each call as soon as it can be told of."""
-        activity.keep_on(self._finished)
+        self._asked = -LOOKED
+        """When somebody last asked, by the clock of the loop."""
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._listener: Heard | None = None
+        self._is_telling = False
+        activity.record(self._finished)
 
     def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._rest_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._rest_timer = None
         self._activity.end()
         self._fresh.clear()
         self._kept.clear()
+
+    # Who looks ---------------------------------------------------------------------------------------------------
+
+    def hear(self, listener: Heard | None) -> None:
+        """`listener` is told of each call from now on, as soon as it can be; None: nobody is any more."""
+        self._look_for(SLICE)
+        self._listener = listener
+        self._heard = self._activity.last
+        self._is_looked_at()
+
+    def _is_looked_at(self) -> None:
+        self._asked = self._loop.time()
+        self._activity.records_all = True
+        if self._rest_timer is None:
+            self._rest_timer = self._loop.call_later(LOOKED, self._rest)
+
+    def _rest(self) -> None:
+        """Nobody looks any more: what was said is nobody's business then."""
+        left = self._asked + LOOKED - self._loop.time()
+        if left > 0 or self._listener is not None:
+            self._rest_timer = self._loop.call_later(left if left > 0 else LOOKED, self._rest)
+            return
+        self._rest_timer = None
+        self._activity.records_all = False
+        for number, kept in self._kept.items():
+            error = self._error(kept) if isinstance(kept, CallFinished) else kept.error
+            self._kept[number] = _NOTHING._replace(error=error)
+        self._size, self._bare = 0, self._activity.last
 
     # What happens ------------------------------------------------------------------------------------------------
 
@@ -98,24 +135,33 @@ class Recording:
         last = 0
         while fresh and time.perf_counter() < until:
             last, event = fresh.popleft()
-            self._keep(last, event if _is_small(event.passage) else self._made(event))
-        if last:
+            if self._activity.records_all:
+                self._keep(last, event if _is_small(event.passage) else self._made(event))
+            elif (error := self._error(event)) is not None:
+                self._keep(last, _NOTHING._replace(error=error))
+        if last > self._heard and self._listener is not None:
             first, self._heard = self._heard + 1, last
-            if self.heard is not None:
-                self.heard(first, last)
+            self._is_telling = True
+            try:
+                self._listener(first, last)
+            finally:
+                self._is_telling = False
+
+    def _error(self, event: CallFinished) -> str | None:
+        answer, error = event.passage.answer, event.passage.error
+        if answer is not None and event.outcome == "tool_error":
+            error = _first_text(answer)
+        return None if error is None else _one_line(self._redactor.redact(error[: LONGEST_ERROR + _BEHIND]))
 
     def _made(self, event: CallFinished) -> _Kept:
         passage, redact = event.passage, self._redactor.redact
-        offer, answer, error = passage.offer, passage.answer, passage.error
-        if answer is not None and event.outcome == "tool_error":
-            error = _first_text(answer)
+        offer, answer = passage.offer, passage.answer
         given = passage.params.get("arguments")
         arguments = None if given is None else shorten(given, redact)
         result = None if answer is None else shorten(answer, redact)
         request, span = passage.call.request, passage.span
         return _Kept(
-            None if offer is None else offer.public[:LONGEST_ERROR],
-            None if error is None else _one_line(redact(error[: LONGEST_ERROR + _BEHIND])),
+            self._error(event),
             span.trace_id if span is not None else None if request is None else request.trace_id,
             None if arguments is None else arguments.text,
             None if result is None else result.text,
@@ -125,6 +171,7 @@ class Recording:
             None if result is None else result.size,
             None if result is None else result.tokens,
             offer is not None and offer.kind == "tools" and passage.call.method == "tools/call",
+            True,
         )
 
     def _keep(self, number: int, kept: _Kept | CallFinished) -> None:
@@ -133,10 +180,14 @@ class Recording:
         self._forget(number - MOST)
         while self._size > MOST_BYTES and self._bare < number:
             self._bare += 1
-            if (full := self._kept.get(self._bare)) is not None:
-                self._size -= _size(full)
-                bare = self._made(full) if isinstance(full, CallFinished) else full
-                self._kept[self._bare] = bare._replace(arguments=None, result=None)
+            if self._bare in self._kept:
+                self._make_bare(self._bare)
+
+    def _make_bare(self, number: int) -> None:
+        full = self._kept[number]
+        self._size -= _size(full)
+        bare = self._made(full) if isinstance(full, CallFinished) else full
+        self._kept[number] = bare._replace(arguments=None, result=None)
 
     def _forget(self, until: int) -> None:
         while self._kept and (oldest := next(iter(self._kept))) <= until:
@@ -154,30 +205,41 @@ class Recording:
     # What is asked -----------------------------------------------------------------------------------------------
 
     def rows(self, after: int = 0, limit: int = MOST) -> list[Json]:
-        """The calls behind a number, the latest last."""
-        self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
-        return [self._row(row) for row in self._activity.look(after, limit)["calls"]]
+        """The calls behind a number, the latest last. Whoever asks looks."""
+        if not self._is_telling:
+            self._is_looked_at()
+            self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
+        return [self._row(row, line) for row, line in self._activity.rows(after, limit)]
+
+    def failed(self) -> list[Json]:
+        """Those of the latest calls that did not go well, without anybody looking."""
+        self._look_for(5 * SLICE)
+        return [self._row(row, line) for row, line in self._activity.rows() if row["outcome"] != "ok"]
 
     @property
     def last(self) -> int:
-        return self._activity.look(limit=0)["last"]
+        return self._activity.last
 
-    def _row(self, row: Json) -> Json:
+    def _row(self, row: Json, line: Line) -> Json:
+        if line.public is not None:
+            row["public_name"] = line.public[:LONGEST_ERROR]
         kept = self._of(row["number"])
         if kept is None:
             return row
-        told = {**row, "public_name": kept.public_name, "error": kept.error}
-        return {**told, "bytes_in": kept.bytes_in, "bytes_out": kept.bytes_out, "tokens_out": kept.tokens_out}
+        row["error"] = kept.error
+        return {**row, "bytes_in": kept.bytes_in, "bytes_out": kept.bytes_out, "tokens_out": kept.tokens_out}
 
     def detail(self, number: int) -> Json | None:
         """One call with what was said in it, without secrets; None: it is not known (any more)."""
-        rows = self.rows(number - 1)
-        if not rows or rows[0]["number"] != number:
+        self._is_looked_at()
+        self._look_for(5 * SLICE)
+        found = self._activity.row(number)
+        if found is None:
             return None
         kept = self._of(number)
-        is_kept = kept is not None and number > self._bare
+        is_kept = kept is not None and kept.is_kept and number > self._bare
         return {
-            **rows[0],
+            **self._row(*found),
             "arguments": None if kept is None else self._told(kept.arguments),
             "result": None if kept is None else self._told(kept.result),
             "shortened": is_kept and kept is not None and not (kept.whole_arguments and kept.whole_result),
@@ -189,10 +251,10 @@ class Recording:
     def again(self, number: int) -> tuple[str, Json] | None:
         """The public name and the arguments of a call, exactly as they were; None: they are not known any more."""
         self._look_for(5 * SLICE)
-        kept = self._again(number)
-        if kept is None or kept.public_name is None:
+        kept, found = self._again(number), self._activity.row(number)
+        if kept is None or found is None or (name := found[1].public) is None:
             return None
-        return kept.public_name, {} if kept.arguments is None else codec.load(kept.arguments)
+        return name, {} if kept.arguments is None else codec.load(kept.arguments)
 
     def _again(self, number: int) -> _Kept | None:
         kept = self._of(number)
@@ -202,6 +264,9 @@ class Recording:
 
     def _told(self, text: bytes | None) -> Any:
         return None if text is None else self._redactor.redact_json(codec.load(text))
+
+
+_NOTHING = _Kept(None, None, None, None, True, True, None, None, None, False, False)
 
 
 def _size(kept: _Kept | CallFinished) -> int:

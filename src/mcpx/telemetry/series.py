@@ -1,12 +1,12 @@
 """Calls, errors and how long they took, over time: in ever longer steps the longer ago it is.
 
-Promised: a call costs the same however many there were; what is kept is bounded, and small where little happened.
+Promised: calls cost the same however many there were; what is kept is bounded, and small where little happened.
 Percentiles are read off a histogram: they are right to about a tenth.
 """
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 STEPS = (15, 60, 900, 7200)
@@ -35,13 +35,13 @@ class Tally:
         self.errors = 0
         self.counts = [0] * _SLOTS
 
-    def add(self, slot: int | None, failed: bool) -> None:
-        """`slot`: where the time it took belongs (`slot_of`); None: it was refused, so that tells nothing."""
-        self.calls += 1
-        if failed:
-            self.errors += 1
-        if slot is not None:
-            self.counts[slot] += 1
+    def add(self, slots: Sequence[int], failed: int = 0, refused: int = 0) -> None:
+        """`slots`: where the times they took belong (`slot_of`); those that were refused took none."""
+        self.calls += len(slots) + refused
+        self.errors += failed + refused
+        counts = self.counts
+        for slot in slots:
+            counts[slot] += 1
 
     def take(self, other: "Tally") -> None:
         self.calls += other.calls
@@ -110,11 +110,12 @@ class Series:
         """What is not over on each level, less what is still open on the finer ones."""
         self._kept: list[deque[_Packed]] = [deque(maxlen=kept) for kept in KEPT]
 
-    def add(self, second: int, slot: int | None, failed: bool) -> None:
+    def add(self, second: int, slots: Sequence[int], failed: int = 0, refused: int = 0) -> None:
+        """Calls of one second; see `Tally.add`."""
         step = second // FINEST
         if step > self._now:
             self._turn(step)
-        self._open[0].add(slot, failed)
+        self._open[0].add(slots, failed, refused)
 
     def _turn(self, step: int) -> None:
         """Another step begins; what is over on one level goes up to the next. A clock that was put back begins none."""
@@ -165,11 +166,11 @@ class Rate:
         self._second = 0
         self._total = 0
 
-    def add(self, second: int) -> None:
+    def add(self, second: int, many: int = 1) -> None:
         if second != self._second:
             self._turn(second)
-        self._counts[second % 60] += 1
-        self._total += 1
+        self._counts[second % 60] += many
+        self._total += many
 
     def _turn(self, second: int) -> None:
         if not 0 < second - self._second < 60:

@@ -1,8 +1,9 @@
 """How much is called, how often it fails and how long it takes, for people who look (ADM-4).
 
-There is one only while somebody may look (`--admin`). Promised: a call costs a few lookups and additions; servers,
-clients and tools are told apart up to a bound each, and what strangers call themselves is cut. What left the
-configuration is forgotten. Refused calls count for whoever made them, not for the server, which heard nothing of them.
+There is one only while somebody may look (`--admin`). `activity` notes calls; here they are counted, those of a second
+together, or when somebody asks. Servers, clients and tools are told apart up to a bound each, and what strangers call
+themselves is cut. What left the configuration is forgotten. Refused calls count for whoever made them, not for the
+server, which heard nothing of them.
 """
 
 import time
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mcpx.model.call import Caller
-from mcpx.model.events import Bus, CallFinished, ToolsListed
+from mcpx.model.events import Bus, ToolsListed
+from mcpx.telemetry.activity import Activity, Line
 from mcpx.telemetry.series import FINEST, KEPT, STEPS, Rate, Series, Tally, slot_of
 
 Range = Literal["15m", "1h", "24h", "7d"]
@@ -20,8 +22,6 @@ HOUR = LEVELS["1h"]
 MOST_SERVERS = 1_000
 MOST_CLIENTS = 200
 MOST_TOOLS = 2_000
-MOST_SESSIONS = 1_000
-"""Whose client is remembered."""
 LONGEST = 100
 """Characters of what a client says of itself."""
 
@@ -111,9 +111,23 @@ def client_key(caller: Caller) -> ClientKey:
     return ClientKey(name, principal if len(principal) <= LONGEST else principal[:LONGEST], caller.profile)
 
 
+class _Counters:
+    """Where the calls of a line are counted."""
+
+    __slots__ = ("client", "is_reached", "server", "tool")
+
+    def __init__(self, client: _Client) -> None:
+        self.client = client
+        self.is_reached = False
+        """Whether the server heard of any; `server` and `tool` are looked for then."""
+        self.server: _Server | None = None
+        self.tool: _Tool | None = None
+
+
 class Statistics:
-    def __init__(self, bus: Bus, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, bus: Bus, activity: Activity, clock: Callable[[], float] = time.time) -> None:
         self._bus = bus
+        self._activity = activity
         self._clock = clock
         self.since = clock()
         self._all = Series()
@@ -121,66 +135,77 @@ class Statistics:
         self._servers: dict[str, _Server] = {}
         self._tools: dict[tuple[str, str], _Tool] = {}
         self._clients: dict[ClientKey, _Client] = {}
-        self._by_session: dict[str | None, _Client] = {}
-        """The same by the session they call in, so that who calls again is found at once."""
-        self.changes = 0
-        """How often a client came that was not known."""
-        bus.subscribe(self._finished, CallFinished)
+        self._changes = 0
+        activity.count(self._count)
         bus.subscribe(self._listed, ToolsListed)
 
     def end(self) -> None:
-        self._bus.unsubscribe(self._finished)
+        self._activity.end()
         self._bus.unsubscribe(self._listed)
 
     # What happens ------------------------------------------------------------------------------------------------
 
-    def _finished(self, event: CallFinished) -> None:
-        passage, seconds, outcome, _ = event
-        now = self._clock()
-        second, failed = int(now), outcome in _FAILED
-        slot = None if outcome == "denied" else slot_of(seconds)
-        self._all.add(second, slot, failed)
-        self._rate.add(second)
-        caller = passage.call.caller
-        client = self._by_session.get(caller.session) or self._client(caller)
-        client.calls += 1
-        client.rate.add(second)
-        client.last = now
-        if slot is None:
-            return
-        name = passage.server
-        server = self._servers.get(name) or self._server(name)
-        if server is not None:
-            server.series.add(second, slot, failed)
-            server.rate.add(second)
-            server.last = now
-        if passage.offer is not None:
-            key = (name, passage.name)
-            tool = self._tools.get(key) or self._tool(key)
-            if tool is not None:
-                tool.tally.add(slot, failed)
-                tool.rate.add(second)
-                tool.last = now
+    def _count(self, second: int, lines: list[Line]) -> None:
+        for line in lines:
+            slots = [slot_of(seconds) for seconds in line.times]
+            failed = refused = 0
+            for seconds, outcome in line.odd:
+                if outcome == "denied":
+                    refused += 1
+                else:
+                    failed += outcome in _FAILED
+                    slots.append(slot_of(seconds))
+            line.times.clear()
+            line.odd.clear()
+            self._all.add(second, slots, failed, refused)
+            many = len(slots)
+            self._rate.add(second, many + refused)
+            its: _Counters = line.counters or self._counters(line)
+            client, last = its.client, line.last
+            client.calls += many + refused
+            client.rate.add(second, many + refused)
+            client.last = max(client.last, last)
+            if not slots:
+                continue
+            if not its.is_reached:
+                self._reach(its, line)
+            if (server := its.server) is not None:
+                server.series.add(second, slots, failed)
+                server.rate.add(second, many)
+                server.last = max(server.last, last)
+            if (tool := its.tool) is not None:
+                tool.tally.add(slots, failed)
+                tool.rate.add(second, many)
+                tool.last = max(tool.last, last)
+
+    def _counters(self, line: Line) -> _Counters:
+        key = ClientKey((line.client or "")[:LONGEST], line.principal[:LONGEST], line.profile)
+        client = self._client(key, line.version, line.protocol, line.modern)
+        line.counters = _Counters(client)
+        return line.counters
+
+    def _reach(self, its: _Counters, line: Line) -> None:
+        its.is_reached = True
+        its.server = self._servers.get(line.server) or self._server(line.server)
+        if line.public is not None:
+            key = (line.server, line.name)
+            its.tool = self._tools.get(key) or self._tool(key)
 
     def _listed(self, event: ToolsListed) -> None:
-        self._client(event.caller).last = self._clock()
+        caller, version = event.caller, event.caller.client.get("version")
+        version = version if isinstance(version, str) else None
+        self._client(self.key_of(caller), version, caller.version, caller.modern).last = self._clock()
 
-    def _client(self, caller: Caller) -> _Client:
-        key = self.key_of(caller)
+    def _client(self, key: ClientKey, version: str | None, protocol: str, modern: bool) -> _Client:
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= MOST_CLIENTS:
                 del self._clients[min(self._clients, key=lambda one: self._clients[one].last)]
-                self._by_session.clear()
+                self._activity.forget_lines()
             found = self._clients[key] = _Client()
-            version = caller.client.get("version")
-            found.version = version[:LONGEST] if isinstance(version, str) else None
-            found.protocol, found.modern = caller.version, caller.modern
-            self.changes += 1
-        if caller.session is not None:
-            if len(self._by_session) >= MOST_SESSIONS:
-                self._by_session.clear()
-            self._by_session[caller.session] = found
+            found.version = None if version is None else version[:LONGEST]
+            found.protocol, found.modern = protocol, modern
+            self._changes += 1
         return found
 
     def _server(self, name: str) -> _Server | None:
@@ -198,6 +223,7 @@ class Statistics:
     def keep(self, servers: Iterable[str]) -> None:
         """Forget all others: they left the configuration."""
         present = set(servers)
+        self._activity.forget_lines()
         self._servers = {name: its for name, its in self._servers.items() if name in present}
         self._tools = {key: its for key, its in self._tools.items() if key[0] in present}
 
@@ -207,12 +233,23 @@ class Statistics:
 
     # What is asked -----------------------------------------------------------------------------------------------
 
+    def _now(self) -> float:
+        """All that happened until then is counted."""
+        self._activity.count_up()
+        return self._clock()
+
+    @property
+    def changes(self) -> int:
+        """How often a client came that was not known."""
+        self._now()
+        return self._changes
+
     def server(self, name: str) -> Summary | None:
         """Of the last hour; None: it was not called since counting began."""
+        now = self._now()
         found = self._servers.get(name)
         if found is None:
             return None
-        now = self._clock()
         minute = (found.last, int(now) // STEPS[HOUR])
         if found.summary is None or found.summed != minute:
             whole = found.series.over(HOUR, now)
@@ -222,15 +259,16 @@ class Statistics:
 
     def tool(self, server: str, name: str) -> Summary | None:
         """One tool by its server's own name for it, since counting began."""
+        now = self._now()
         found = self._tools.get((server, name))
         if found is None:
             return None
-        tally, rate = found.tally, found.rate.at(int(self._clock()))
+        tally, rate = found.tally, found.rate.at(int(now))
         return Summary(rate, tally.calls, tally.errors, tally.p50_ms, tally.p95_ms, found.last)
 
     def points(self, range: Range, server: str | None = None) -> tuple[int, list[Point]]:
         """The length of a step in seconds, and every step of the range, the latest last."""
-        level, now = LEVELS[range], self._clock()
+        level, now = LEVELS[range], self._now()
         step = STEPS[level]
         series = self._all if server is None else None
         if server is not None and (found := self._servers.get(server)) is not None:
@@ -249,20 +287,20 @@ class Statistics:
 
     def minute(self) -> tuple[int, float | None]:
         """Calls of the last minute, and the 95th percentile of about that time, in milliseconds."""
-        now = self._clock()
+        now = self._now()
         calls = self._rate.at(int(now))
         return calls, self._all.over(0, now, latest=60 // FINEST).p95_ms if calls else None
 
     def per_minute(self) -> dict[str, int]:
         """Calls of the last minute, of each server that was called."""
-        second = int(self._clock())
+        second = int(self._now())
         return {name: its.rate.at(second) for name, its in self._servers.items()}
 
     def errors_last_hour(self) -> int:
-        return self._all.over(HOUR, self._clock()).errors
+        return self._all.over(HOUR, self._now()).errors
 
     def clients(self) -> list[Client]:
-        second = int(self._clock())
+        second = int(self._now())
         return [
             Client(key, its.version, its.protocol, its.modern, its.calls, its.rate.at(second), its.last)
             for key, its in self._clients.items()

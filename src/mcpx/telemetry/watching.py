@@ -14,7 +14,7 @@ from mcpx.telemetry.statistics import Statistics
 class Watching:
     def __init__(self, gateway: Gateway, activity: Activity) -> None:
         self._gateway = gateway
-        self.statistics = Statistics(gateway.bus)
+        self.statistics = Statistics(gateway.bus, activity)
         self.recording = Recording(activity, gateway.redactor)
         self.savings = SavingsCount(gateway.bus)
         gateway.hear_results(self.savings.shaped)

@@ -1394,7 +1394,7 @@ export interface components {
             error?: string | null;
             /**
              * Kept
-             * @description Whether arguments and result are there to be seen.
+             * @description Whether arguments and result are there to be seen: kept while somebody looks.
              */
             kept: boolean;
             /** Method */

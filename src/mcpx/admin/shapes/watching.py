@@ -119,7 +119,7 @@ class CallDetail(CallRow):
     arguments: Any = Field(default=None, description="Secrets blotted out; shortened where it is long.")
     result: Any = None
     shortened: bool = False
-    kept: bool = Field(description="Whether arguments and result are there to be seen.")
+    kept: bool = Field(description="Whether arguments and result are there to be seen: kept while somebody looks.")
     replayable: bool = False
     trace: str | None = None
 
