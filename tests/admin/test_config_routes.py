@@ -201,6 +201,8 @@ def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Yaml
         ("POST", "/api/config/rollback", {"revision": 77}),
     ):
         assert api.refused(method, path, body, If_Match=api.etag) == (404, "not_found")
+    for odd in (True, "1", 1.0):
+        assert api.refused("POST", "/api/config/rollback", {"revision": odd}, If_Match=api.etag) == (422, "invalid")
 
 
 def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Yaml) -> None:

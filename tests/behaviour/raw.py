@@ -75,8 +75,10 @@ def notification(method: str, params: Json | None = None) -> Json:
     return {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
 
 
-def initialize(version: str = "2025-11-25", capabilities: Json | None = None, id: Any = 0) -> Json:
-    client = {"name": "raw", "version": "1"}
+def initialize(
+    version: str = "2025-11-25", capabilities: Json | None = None, id: Any = 0, client: Json | None = None
+) -> Json:
+    client = client or {"name": "raw", "version": "1"}
     params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
     return request("initialize", params, id)
 
@@ -248,12 +250,13 @@ class Session:
         capabilities: Json | None = None,
         headers: Mapping[str, str] | None = None,
         path: str = "/mcp",
+        client: Json | None = None,
     ) -> None:
         self.port = port
         self.path = path
         self.own = dict(headers or {})
         self._count = 0
-        greeting = post(port, initialize(version, capabilities), self.own, path)
+        greeting = post(port, initialize(version, capabilities, client=client), self.own, path)
         assert greeting.status == 200, greeting
         self.greeting = greeting.message["result"]
         self.id = greeting.get("mcp-session-id") or ""

@@ -2,6 +2,7 @@
 
 import copy
 import string
+import time
 from typing import Any
 
 import pytest
@@ -170,3 +171,28 @@ def test_whatever_is_written_comes_back(tree: dict[str, Any]) -> None:
     """ADM-2: saving what was told changes nothing."""
     before = copy.deepcopy(tree)
     assert unmask(mask(tree), tree) == before == tree
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"args": ["--token", "arg-1"]}, {"args": ["--note", MASK]}),
+        ({"args": ["--token", "arg-1"]}, {"args": [MASK]}),
+        ({"args": ["--token", "arg-1", "--password=arg-2"]}, {"args": ["--token", MASK, "--token", MASK]}),
+        ({"url": "https://h/?token=abc-1"}, {"url": f"https://h/{MASK}"}),
+        ({"env": {"DB": "db://u:pw-1@h/x"}}, {"env": {"DB": f"x{MASK}"}}),
+        ({"env": {"A_PIN": 12345}}, {"env": {"NOTE": MASK}}),
+    ],
+)
+def test_a_mask_is_no_way_to_read_what_it_hides(old: Any, new: Any) -> None:
+    """Where nothing would say any longer that it is a secret, it would be shown by the next answer."""
+    with pytest.raises(Unknown):
+        unmask(new, old)
+
+
+@pytest.mark.parametrize("piece", ["?a", "eyJ-", "://u:", "a=&"])
+def test_a_long_text_is_masked_in_no_time(piece: str) -> None:
+    """No other thread runs while a pattern is looked for."""
+    began = time.process_time()
+    mask({"url": piece * (99_000 // len(piece))})
+    assert time.process_time() - began < 3

@@ -123,7 +123,7 @@ def test_texts_of_strangers_do_not_take_long() -> None:
     import time
 
     made = redactor(*(f"secret-number-{number}" for number in range(50)))
-    for piece in ("bearer ", "://", "eyJ", "?token=", "basic x", "a"):
+    for piece in ("bearer ", "://", "eyJ", "eyJ-", "?token=", "basic x", "a"):
         began = time.perf_counter()
         made.redact(piece * (200_000 // len(piece)))
         assert time.perf_counter() - began < 5

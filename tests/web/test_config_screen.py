@@ -204,6 +204,7 @@ def test_servers_of_a_client_are_picked_and_imported(browser: Browser, own: Gate
         page.get_by_role("checkbox", name="far").uncheck()
         assert serious(page) == []
         button(page, text(language, "entry.review.applyAs", n=2)).click()
+        page.wait_for_url("**/#/servers")
         expect(page.get_by_role("row").filter(has_text="everything-2")).to_be_visible()
     assert "everything-2" in own.file.read_text(encoding="utf-8")
     assert "far" not in own.file.read_text(encoding="utf-8")
@@ -226,7 +227,7 @@ def test_it_fits_and_reads_well_everywhere(browser: Browser, shared: Gateway, si
         expect(editor(page)).to_contain_text("name: everything")
         for path in ("", "/history", "/import", "/export"):
             page.goto(f"{shared.admin_url}/#/config{path}")
-            page.wait_for_load_state("networkidle") if path else None
+            expect(page.get_by_role("tab", selected=True)).to_be_visible()
             assert page.evaluate(
                 "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
             )

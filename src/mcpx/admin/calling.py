@@ -16,6 +16,7 @@ from typing import Any
 from starlette.types import Receive
 
 from mcpx import __version__
+from mcpx.admin.attending import gone
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import OWNER
@@ -105,9 +106,9 @@ class Calling:
     async def answer(self, name: str, given: CallGiven, receive: Receive) -> CallResult:
         """The result; the call is cancelled when whoever asks for it goes."""
         task = self._begin(name, given, _unheard)
-        gone = self._tasks.start(_gone(receive), awaited=True)
+        left = self._tasks.start(gone(receive), awaited=True)
         try:
-            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 task.cancel()
             return await task
@@ -117,7 +118,7 @@ class Calling:
             raise ApiError(408, "cancelled", "the connection was closed before the call was over") from None
         finally:
             task.cancel()
-            gone.cancel()
+            left.cancel()
 
     def frames(self, name: str, given: CallGiven) -> tuple[AsyncGenerator[bytes], Callable[[], object]]:
         """Events while it runs, its result last; and what ends it when nobody reads them any more."""
@@ -238,11 +239,6 @@ async def _told(task: asyncio.Task[CallResult], said: deque[bytes], news: asynci
             yield COMMENT
     if not task.cancelled():
         yield frame("result", task.result())
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _since(began: float) -> float:

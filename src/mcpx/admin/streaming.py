@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from mcpx.admin.attending import gone
 from mcpx.wire.tasks import Tasks
 
 FAREWELL: Final = 1.0
@@ -41,9 +42,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks = Tasks("event stream")
         pump = tasks.start(self._pump(send), awaited=True)
-        gone = tasks.start(_gone(receive), awaited=True)
+        left = tasks.start(gone(receive), awaited=True)
         try:
-            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pump, left), return_when=asyncio.FIRST_COMPLETED)
         finally:
             await tasks.close()
             await self._frames.aclose()
@@ -60,8 +61,3 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for frame in self._frames:
             await send({"type": "http.response.body", "body": frame, "more_body": True})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

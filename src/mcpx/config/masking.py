@@ -3,7 +3,8 @@
 Promised: a secret that stands in the file itself is shown as `MASK`, the rest of its text stays (`Bearer ••••••••`,
 `https://user:••••••••@host`); references are no secrets and are shown. `unmask` finds for every mask what it stands
 for, by its place, also in lists that were reordered and under keys that were renamed; a mask for which there is
-nothing is a mistake with its path. Works on any shape of config file. Not done here: secrets in comments.
+nothing, or whose secret would be shown where it stands now, is a mistake with its path. Works on any shape of config
+file. Not done here: secrets in comments.
 """
 
 import re
@@ -26,7 +27,7 @@ _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 _DEFAULT = re.compile(r"\$\{[^{}]*?:-([^{}]*)\}")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token)[ \t]+")
 _IN_ADDRESS = re.compile(r"://(?:[^\s/@:?#]*:)?([^\s/@?#]+)@")
-_IN_QUERY = re.compile(r"[?&]([^=&\s#]+)=([^&\s#]+)")
+_IN_QUERY = re.compile(r"[?&]([^=&?\s#]+)=([^&\s#]+)")
 _LOOKS = re.compile(rf"\b(?:{FORMS})")
 Span = tuple[int, int]
 Shown = Callable[[str, KeyPath], str]
@@ -71,10 +72,11 @@ class Unknown(Exception):
         self.path = path
 
 
-def unmask(new: Any, old: Any, path: KeyPath = ()) -> Any:
-    """`new` with what `old` has at the places of its masks. `path`: where both stand. Raises `Unknown`."""
+def unmask(new: Any, old: Any, path: KeyPath = (), among: list[Any] | None = None) -> Any:
+    """`new` with what `old` has at the places of its masks. `path`: where both stand; `among`: the list that `new` is
+    an item of. Raises `Unknown`."""
     if isinstance(new, str):
-        return _text_unmasked(new, old, path) if MASK in new else new
+        return _text_unmasked(new, old, path, among) if MASK in new else new
     if (table := as_map(new)) is not None:
         return _table_unmasked(table, as_map(old) or {}, path)
     if (items := as_list(new)) is not None:
@@ -82,7 +84,7 @@ def unmask(new: Any, old: Any, path: KeyPath = ()) -> Any:
         found = matches(_masked(before, path, _mask), items)
         # In a line of arguments a secret follows its option; elsewhere the position is all there is.
         return [
-            unmask(item, None if at is None else _in_its_list(before, at, path), (*path, index))
+            unmask(item, None if at is None else _in_its_list(before, at, path), (*path, index), items)
             for index, (item, at) in enumerate(zip(items, found, strict=True))
         ]
     return new
@@ -126,21 +128,37 @@ def _table_unmasked(new: dict[str, Any], old: dict[str, Any], path: KeyPath) -> 
     return told
 
 
-def _text_unmasked(new: str, old: Any, path: KeyPath) -> Any:
+def _text_unmasked(new: str, old: Any, path: KeyPath, among: list[Any] | None) -> Any:
     if new == MASK and isinstance(old, int | float) and not isinstance(old, bool):
-        return old
+        return _still_hidden(old, path)
     if not isinstance(old, str):
         raise Unknown(path)
     spans = old.spans if isinstance(old, _Item) else _spans(old, path)
     hidden = [str(old)[start:end] for start, end in spans]
     masks = new.count(MASK)
     if new == MASK and hidden:
-        return str(old)
-    if not hidden or (masks != len(hidden) and len(set(hidden)) != 1):
+        if isinstance(old, _Item) and spans != [(0, len(old))]:
+            raise Unknown(path)  # a whole word of a line stands for no part of another
+        told = str(old)
+    elif not hidden or (masks != len(hidden) and len(set(hidden)) != 1):
         raise Unknown(path)
-    hidden = hidden if masks == len(hidden) else hidden[:1] * masks
-    parts = new.split(MASK)
-    return "".join(part + secret for part, secret in zip(parts, [*hidden, ""], strict=True))
+    else:
+        hidden = hidden if masks == len(hidden) else hidden[:1] * masks
+        parts = new.split(MASK)
+        told, spans = "", list[Span]()
+        for part, secret in zip(parts, [*hidden, ""], strict=True):
+            spans.append((len(told) + len(part), len(told) + len(part) + len(secret)))
+            told += part + secret
+    covered = _spans(told, path, among)
+    if not all(start == end or _within((start, end), covered) for start, end in spans):
+        raise Unknown(path)  # the place says no longer that it is a secret: it would be shown from now on
+    return told
+
+
+def _still_hidden(number: int | float, path: KeyPath) -> int | float:
+    if _masked(number, path, _mask) != MASK:
+        raise Unknown(path)
+    return number
 
 
 def _masked(value: Any, path: KeyPath, shown: Shown, among: list[Any] | None = None) -> Any:
@@ -238,3 +256,7 @@ def _in_line(text: str, path: KeyPath, among: list[Any]) -> Iterator[Span]:
 
 def _overlaps(span: Span, others: list[Span]) -> bool:
     return any(span[0] < end and start < span[1] for start, end in others)
+
+
+def _within(span: Span, others: list[Span]) -> bool:
+    return any(start <= span[0] and span[1] <= end for start, end in others)

@@ -265,8 +265,8 @@ def mask_text(text: str, form: str, tree: Tree | None, known: set[str] | None = 
         return _blotted(text)
 
 
-_PAIR = re.compile(r"""(["']?)([\w.-]{1,100})\1(\s*[:=]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]#"']+)""")
-_ADDRESS = re.compile(r"(://[^\s/@:\"']*:?)[^\s/@\"']+@")
+_PAIR = re.compile(r"""(["']?)(?<![\w.-])([\w.-]++)\1(\s*+[:=]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]#"']+)""")
+_ADDRESS = re.compile(r"(://(?:[^\s/@:\"']*+:)?)[^\s/@\"']++@")
 _LOOKS = re.compile(rf"\b(?:{FORMS})")
 
 

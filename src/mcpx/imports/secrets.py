@@ -19,7 +19,7 @@ _OF_A_KEY = _words(
 )
 _HARMLESS = _words("page next previous continuation sync cursor idempotency sort partition primary public")
 """Before `token` or `key`: nobody's secret."""
-_LOOKS = re.compile(FORMS)
+_LOOKS = re.compile(rf"\b(?:{FORMS})")
 
 
 def is_secret(name: str, value: str, *, header: bool = False) -> bool:

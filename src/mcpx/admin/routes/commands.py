@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Request, Response
 
+from mcpx.admin.attending import attended
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
@@ -61,16 +62,16 @@ async def add_command(desk: AtDesk, response: Response, entry: CommandEntry, cha
 
 
 @router.post("/test", responses=responses(404, 409))
-async def try_command(desk: AtDesk, trial: CommandTrial) -> CommandTrialResult:
+async def try_command(desk: AtDesk, request: Request, trial: CommandTrial) -> CommandTrialResult:
     """Resolve and run a command that is not saved."""
     if trial.entry is None:
         if trial.stored is None:
             raise ApiError(422, "invalid", "there is nothing to try", "entry", "send an entry, or `stored`")
-        return await _try_saved(desk, trial.stored, trial.arguments, trial.dry)
+        return await _try_saved(desk, request, trial.stored, trial.arguments, trial.dry)
     name = trial.entry.get("name") or UNNAMED
     if not isinstance(name, str):
         raise ApiError(422, "invalid", "a name is text", "entry.name")
-    return await _try(desk, trial.stored or name, {**trial.entry, "name": name}, trial.arguments, trial.dry)
+    return await _try(desk, request, trial.stored or name, {**trial.entry, "name": name}, trial.arguments, trial.dry)
 
 
 @router.post("/import", responses=responses(503))
@@ -154,21 +155,23 @@ async def toggle_command(
 
 
 @router.post("/{name}/test", responses=responses(404, 409))
-async def try_saved_command(desk: AtDesk, name: Name, trial: SavedCommandTrial) -> CommandTrialResult:
+async def try_saved_command(desk: AtDesk, request: Request, name: Name, trial: SavedCommandTrial) -> CommandTrialResult:
     """Resolve and run it."""
-    return await _try_saved(desk, name, trial.arguments, trial.dry)
+    return await _try_saved(desk, request, name, trial.arguments, trial.dry)
 
 
-async def _try_saved(desk: AtDesk, name: str, arguments: Json, dry: bool) -> CommandTrialResult:
+async def _try_saved(desk: AtDesk, request: Request, name: str, arguments: Json, dry: bool) -> CommandTrialResult:
     entry = entry_of(await desk.store.look(), SECTION, name)
-    return await _try(desk, name, entry.value, arguments, dry)
+    return await _try(desk, request, name, entry.value, arguments, dry)
 
 
-async def _try(desk: AtDesk, stored: str, entry: Json, arguments: Json, dry: bool) -> CommandTrialResult:
+async def _try(
+    desk: AtDesk, request: Request, stored: str, entry: Json, arguments: Json, dry: bool
+) -> CommandTrialResult:
     name = str(entry["name"])
     # On, or else its variables would not be looked up.
     config = await given.imagine(desk, PutEntry(SECTION, stored, {**entry, "enabled": True}))
-    ran = await desk.trials.command(config, name, arguments, dry=dry)
+    ran = await attended(desk.trials.command(config, name, arguments, dry=dry), request.receive)
     return CommandTrialResult(
         ok=ran.ok,
         resolved=None if ran.resolved is None else Resolved(**plain(asdict(ran.resolved))),

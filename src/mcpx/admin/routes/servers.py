@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
+from mcpx.admin.attending import attended
 from mcpx.admin.chronicle import Line, Span
 from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ApiError, responses
@@ -59,12 +60,12 @@ async def add_server(desk: AtDesk, response: Response, entry: ServerEntry, chang
 
 
 @router.post("/test", responses=responses(404, 409))
-async def try_entry(desk: AtDesk, trial: Trial) -> TrialResult:
+async def try_entry(desk: AtDesk, request: Request, trial: Trial) -> TrialResult:
     """Connect to a server that is not saved, once, and tell what it offers."""
     name = trial.entry.get("name") or UNNAMED
     if not isinstance(name, str):
         raise ApiError(422, "invalid", "a name is text", "entry.name")
-    return await _try(desk, trial.stored or name, {**trial.entry, "name": name})
+    return await _try(desk, request, trial.stored or name, {**trial.entry, "name": name})
 
 
 @router.get("/{name}", responses=READS)
@@ -96,19 +97,19 @@ async def toggle_server(
 
 
 @router.post("/{name}/test", responses=responses(404, 409))
-async def try_server(desk: AtDesk, name: Name) -> TrialResult:
+async def try_server(desk: AtDesk, request: Request, name: Name) -> TrialResult:
     """Connect to it once more, beside what runs."""
     written = await desk.store.look()
     if written.entry(SECTION, name) is None and name in desk.gateway.generation.upstreams:
         raise ApiError(409, "not_possible", f"{name} stands in no file: there is nothing to try it by")
-    return await _try(desk, name, entry_of(written, SECTION, name).value)
+    return await _try(desk, request, name, entry_of(written, SECTION, name).value)
 
 
-async def _try(desk: AtDesk, stored: str, entry: Json) -> TrialResult:
+async def _try(desk: AtDesk, request: Request, stored: str, entry: Json) -> TrialResult:
     name = str(entry["name"])
     # On, or else its variables would not be looked up.
     config = await given.imagine(desk, PutEntry(SECTION, stored, {**entry, "enabled": True}))
-    tried = await desk.trials.server(config, name)
+    tried = await attended(desk.trials.server(config, name), request.receive)
     running = desk.gateway.generation.upstreams.get(name)
     auth_url = running.auth_url if tried.needs_auth and running is not None else None
     return _result(tried, auth_url)

@@ -80,7 +80,7 @@ class DiffTold(Told):
 
 
 class Rollback(Given):
-    revision: int = Field(ge=0, le=10**8)
+    revision: int = Field(ge=0, le=10**8, strict=True)  # `true` is no number of a revision
     message: str = Field("", max_length=500)
 
 

@@ -74,11 +74,11 @@ function completion(known: Known, format: string, indent: string, words: AssistW
   };
 }
 
-export function completing(schema: () => Schema | undefined, format: string, words: AssistWords) {
-  return (context: CompletionContext): CompletionResult | null => {
-    const root = schema();
-    const spot = root && spotAt(context.state, context.pos, format);
-    if (!root || !spot) return null;
+export function completing(schema: () => Promise<Schema>, format: string, words: AssistWords) {
+  return async (context: CompletionContext): Promise<CompletionResult | null> => {
+    const root = await schema();
+    const spot = context.aborted ? null : spotAt(context.state, context.pos, format);
+    if (!spot) return null;
     const line = context.state.doc.lineAt(context.pos);
     const typed = context.state.sliceDoc(spot.from, context.pos);
     if (!context.explicit && !typed && spot.key === null) return null;
@@ -93,11 +93,12 @@ export function completing(schema: () => Schema | undefined, format: string, wor
   };
 }
 
-export function explaining(schema: () => Schema | undefined, format: string, words: AssistWords): Extension {
-  return hoverTooltip((view, at) => {
-    const root = schema();
+export function explaining(schema: () => Promise<Schema>, format: string, words: AssistWords): Extension {
+  return hoverTooltip(async (view, at) => {
     const word = view.state.wordAt(at);
-    if (!root || !word) return null;
+    if (!word) return null;
+    const root = await schema();
+    if (word.to > view.state.doc.length) return null;
     const line = view.state.doc.lineAt(at);
     const name = view.state.sliceDoc(word.from, word.to);
     const behind = view.state.sliceDoc(word.to, line.to);
