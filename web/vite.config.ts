@@ -23,7 +23,7 @@ export default defineConfig({
     __VUE_I18N_LEGACY_API__: "false",
     __VUE_I18N_FULL_INSTALL__: "false",
     __INTLIFY_PROD_DEVTOOLS__: "false",
-    __INTLIFY_DROP_MESSAGE_COMPILER__: "false",
+    __INTLIFY_DROP_MESSAGE_COMPILER__: "true",
     __INTLIFY_JIT_COMPILATION__: "true",
   },
   server: { proxy: { "/api": proxied, "/login": proxied } },

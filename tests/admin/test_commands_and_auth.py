@@ -106,13 +106,13 @@ def test_a_dry_trial_resolves_the_request_masks_its_secrets_and_sends_nothing(ap
     resolved = answer.json["resolved"]
     assert resolved["method"] == "GET" and resolved["url"].endswith("/find/a%2Fb%20%3F")
     assert resolved["headers"]["Authorization"] == f"Bearer {MASK}" and resolved["headers"]["X-Key"] == MASK
-    assert TOKEN not in answer.body.decode() and HEADER not in answer.body.decode() and Echo.seen == []
+    assert TOKEN not in answer.text and HEADER not in answer.text and Echo.seen == []
 
 
 def test_a_trial_runs_as_a_call_would_and_tells_no_secret(api: Api) -> None:
     answer = api.ask("POST", "/api/commands/look/test", {"arguments": {"what": "here"}})
     assert answer.json["ok"] and Echo.seen[-1] == "/find/here" and answer.json["ms"] >= 0
-    assert "/find/here" in answer.json["result"]["content"][0]["text"] and TOKEN not in answer.body.decode()
+    assert "/find/here" in answer.json["result"]["content"][0]["text"] and TOKEN not in answer.text
     wrong = api.ask("POST", "/api/commands/look/test", {"arguments": {"no": 1}}).json
     assert not wrong["ok"] and "what" in wrong["error"] and wrong["path"] == "arguments"
 
@@ -156,7 +156,7 @@ def test_a_trial_of_an_unsaved_command_keeps_masked_secrets(api: Api) -> None:
     entry = api.get("/api/commands/look")["entry"]
     entry["http"]["url"] = entry["http"]["url"].replace("/find/", "/other/")
     answer = api.ask("POST", "/api/commands/test", {"entry": entry, "arguments": {"what": "x"}})
-    assert answer.json["ok"] and Echo.seen[-1] == "/other/x" and HEADER not in answer.body.decode()
+    assert answer.json["ok"] and Echo.seen[-1] == "/other/x" and HEADER not in answer.text
     assert "/find/" in api.get("/api/commands/look")["summary"]
 
 
@@ -223,7 +223,7 @@ def test_auth_configs_tell_who_uses_them_and_where_their_secrets_come_from(api: 
     assert rows["account"]["used_by"] == ["command:look"] and rows["account"]["state"] == "ready"
     assert rows["account"]["kept_in"] == "config file" and rows["account"]["entry"]["bearer_token"]["token"] == MASK
     assert rows["spare"]["state"] == "unused" and rows["spare"]["kept_in"] == "environment"
-    assert rows["spare"]["entry"]["api_key"]["value"] == "${HOME}" and TOKEN not in answer.body.decode()
+    assert rows["spare"]["entry"]["api_key"]["value"] == "${HOME}" and TOKEN not in answer.text
     assert api.get("/api/auth-configs/spare")["name"] == "spare"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from admin.api import Api
 from behaviour.raw import Json, Session, eventually, everything
+from fixtures.admin import Api
 from fixtures.gateway import Gateway
 
 MASK = "••••••••"
@@ -77,6 +77,35 @@ def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Yaml
     (latest, first) = api.get("/api/config/history")["revisions"]
     assert (latest["number"], latest["message"], latest["via"]) == (2, "other team", "api")
     assert first["via"] == "start" and first["restorable"]
+
+
+def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Yaml) -> None:
+    """ADM-2: servers, commands and what they refer to, at once."""
+    api = Api(gateway)
+    key = {"name": "key", "type": "bearer_token", "bearer_token": {"token": "${TWO_KEY:-none}"}}
+    command = {"name": "look", "type": "http", "http": {"url": "https://example.com", "auth": {"ref": "key"}}}
+    server = {"name": "three", "enabled": False, "connection": {"type": "stdio", "command": "three"}}
+    given = [("commands", command), ("auth_configs", key), ("mcp_servers", server)]
+    body = {"entries": [{"section": section, "entry": entry} for section, entry in given]}
+    assert api.refused("POST", "/api/config/entries", body) == (428, "precondition_required")
+    assert api.post("/api/config/entries?dry_run=true", body)["ok"] and text_of(api) == YAML.replace(SECRET, MASK)
+    done = api.post("/api/config/entries?message=three%20at%20once", body, 201, If_Match=api.etag)
+    assert done["revision"] == 2 and done["etag"] in api.etag
+    assert api.get("/api/config/history")["revisions"][0]["message"] == "three at once"
+    assert SECRET in gateway.file.read_text() and api.server("three")["status"] == "disabled"
+    written = gateway.file.read_text()
+    four = {"section": "mcp_servers", "entry": {**server, "name": "four"}}
+    for wrong, told in (
+        ({"section": "mcp_servers", "entry": server}, (409, "exists")),
+        ({"section": "mcp_servers", "entry": {"connection": {}}}, (422, "invalid")),
+        ({"section": "commands", "entry": {"name": "x", "type": "http"}}, (422, "invalid_config")),
+        ({"section": "policy", "entry": {"name": "x"}}, (422, "invalid")),
+        (four, (409, "exists")),
+    ):
+        both = {"entries": [four, wrong]}
+        assert api.refused("POST", "/api/config/entries", both, If_Match=api.etag) == told, wrong
+    assert api.refused("POST", "/api/config/entries", {"entries": []}, If_Match=api.etag) == (422, "invalid")
+    assert gateway.file.read_text() == written
 
 
 def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from admin.api import Api
 from behaviour.raw import Json
+from fixtures.admin import Api
 from fixtures.gateway import Gateway
 from mcpx.admin.desk import About, Desk
 from mcpx.admin.pasting import recognise

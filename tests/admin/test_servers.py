@@ -49,7 +49,7 @@ def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(api:
     assert row["status"] == "connected" and row["tools_count"] > 0 and row["transport"] == "stdio"
     assert row["connection"]["env"] == {"API_TOKEN": MASK, "PLAIN": "seen", "OTHER": "${HOME}"}
     assert row["source"]["file"] == str(gateway.file) and row["source"]["line"] > 1
-    assert SECRET not in listed.body.decode()
+    assert SECRET not in listed.text
     detail = api.server("first")
     assert detail["protocol"] and detail["entry"]["name"] == "first"
     assert listed.headers["etag"].startswith('"')
@@ -141,7 +141,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: G
     entry["connection"]["env"]["API_TOKEN"] = "another-secret-77"
     answer = api.ask("PUT", "/api/mcp-servers/first?dry_run=true", entry)
     assert answer.status == 200 and answer.json["ok"] and answer.json["plan"]["restarted"] == ["first"]
-    assert "API_TOKEN" in answer.json["diff"] and "another-secret-77" not in answer.body.decode()
+    assert "API_TOKEN" in answer.json["diff"] and "another-secret-77" not in answer.text
     created = api.ask("POST", "/api/mcp-servers?dry_run=true", raw_server("new"))
     assert created.status == 200 and created.json["plan"]["started"] == ["new"]
     wrong = api.ask("POST", "/api/mcp-servers?dry_run=true", {"name": "new", "connection": {"type": "stdio"}})
@@ -194,7 +194,7 @@ def test_a_trial_takes_the_secrets_that_are_masked_from_what_is_saved_and_tells_
     for named, stored in (("first", None), ("renamed", "first")):
         answer = api.ask("POST", "/api/mcp-servers/test", {"entry": {**entry, "name": named}, "stored": stored})
         assert not answer.json["ok"] and "it has *** and seen" in answer.json["error"]
-        assert SECRET not in answer.body.decode()
+        assert SECRET not in answer.text
     unknown = api.ask("POST", "/api/mcp-servers/test", {"entry": {**entry, "name": "nobody"}})
     assert unknown.status == 422 and unknown.json["error"]["path"] == "connection.env.API_TOKEN"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from admin.api import Api
 from behaviour.raw import Json, Session, eventually, everything
+from fixtures.admin import Api
 from fixtures.gateway import Gateway
 
 CONFIG: Json = {

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin.api import Api
 from behaviour.raw import Json, Session, eventually
+from fixtures.admin import Api
 from fixtures.gateway import Gateway
 
 FIXED: Json = {"name": "fixed", "token": "canary-71ab99", "expires": "2020-01-31"}

@@ -1,6 +1,7 @@
 """Commands: seen, tried before they are saved, changed with a look at what it does, imported (ADM-5, SRC-5)."""
 
 import json
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -91,7 +92,7 @@ def test_a_field_of_the_response_becomes_the_result_and_is_saved_after_a_look(
         page.get_by_role("button", name=text("en", "commands.review")).click()
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("region")).to_contain_text("result")
-        dialog.get_by_role("button", name=text("en", "commands.apply"), exact=True).click()
+        dialog.get_by_role("button", name=text("en", "entry.review.applyAs", n=2)).click()
         expect(page.get_by_role("dialog")).to_have_count(0)
     assert entry(gateway, "found")["http"]["result"] == "items"  # type: ignore[index]
     assert SECRET in gateway.file.read_text(encoding="utf-8")
@@ -119,9 +120,9 @@ def test_who_comes_second_is_told(browser: Browser, gateway: Gateway) -> None:
             gateway.admin_url, "/api/commands/shared", "PUT", {**gateway.admin_headers, "If-Match": "*"}, theirs
         )
         assert written.status == 200, written.body
-        expect(page.get_by_text(text("en", "commands.theirs"))).to_be_visible()
+        expect(page.get_by_text(text("en", "entry.conflict.changed", name="shared"))).to_be_visible()
         expect(page.get_by_role("button", name=text("en", "commands.review"))).to_be_disabled()
-        page.get_by_role("button", name=text("en", "commands.takeTheirs")).click()
+        page.get_by_role("button", name=text("en", "entry.conflict.take")).click()
         expect(page.get_by_label(text("en", "commands.description")).first).to_have_value("theirs")
 
 
@@ -145,6 +146,22 @@ def test_operations_of_a_document_are_chosen_looked_at_and_added(browser: Browse
         page.get_by_role("button", name="Add 1 entry").click()
         expect(page.get_by_role("row").filter(has_text="listPets")).to_be_visible()
     assert ask(gateway.admin_url, "/api/commands/makePet", headers=gateway.admin_headers).status == 404
+
+
+def test_a_variable_that_an_import_needs_and_nobody_set_is_named(
+    browser: Browser, gateway: Gateway, language: Language
+) -> None:
+    refused = [r"status of 422"]
+    with opened(browser, gateway, "/commands/import", language=language, forgiven=refused) as page:
+        page.get_by_label(text(language, "commands.curlLine")).fill(
+            "curl https://api.example.com/v1/items -H 'Authorization: Bearer abcdef123456'"
+        )
+        page.get_by_role("button", name=text(language, "commands.read"), exact=True).click()
+        page.get_by_role("button", name=re.compile("2")).click()
+        expect(page.get_by_role("alert")).to_contain_text(text(language, "commands.unsetText"))
+        expect(page.get_by_role("alert")).to_contain_text(re.compile(r"[A-Z_]{4,}"))
+    history = ask(gateway.admin_url, "/api/config/history", headers=gateway.admin_headers).json["revisions"]
+    assert not any("api.example.com" in one["message"] for one in history)
 
 
 def test_a_command_is_removed_after_a_question(browser: Browser, gateway: Gateway) -> None:

@@ -27,6 +27,14 @@ def test_who_is_not_signed_in_gets_the_form_and_comes_in_where_he_wanted_to(
         expect(page.get_by_role("heading", level=1)).to_have_text(text(language, "settings.nav"))
 
 
+def test_who_is_signed_in_already_goes_on_without_the_form(browser: Browser, gateway: Gateway) -> None:
+    with opened(browser, gateway, "/login?next=/settings") as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text(text("en", "settings.nav"))
+        expect(page).to_have_url(re.compile(r"#/settings$"))
+    with opened(browser, gateway, "/login?next=/login") as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text(text("en", "overview.nav"))
+
+
 def test_the_printed_url_signs_in_and_leaves_no_token_in_the_address(browser: Browser) -> None:
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         context = browser.new_context(locale="en")

@@ -1,4 +1,7 @@
-/** Fails when a text is missing in a language, differs in its placeholders, or cannot be compiled. */
+/**
+ * Fails when a text is missing in a language, differs in its placeholders, cannot be compiled, or uses what
+ * `src/shell/compile.ts` does not know.
+ */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { baseCompile } from "@intlify/message-compiler";
@@ -29,8 +32,10 @@ for (const folder of folders) {
       if (other.has(key) && names(text) !== names(other.get(key))) faults.push(`${files[at + 1]}: ${key} has other placeholders than in English`);
   });
   for (const [at, texts] of [first, ...others].entries())
-    for (const [key, text] of texts)
+    for (const [key, text] of texts) {
       baseCompile(text, { onError: (error) => faults.push(`${files[at]}: ${key}: ${error.message}`) });
+      if (/@[:.]|\{\s|\s\}|\{\d|\{'[^']*[|\\]/.test(text)) faults.push(`${files[at]}: ${key}: only {name}, {'literal'} and | are known`);
+    }
 }
 
 for (const fault of faults) console.error(fault);

@@ -1,12 +1,15 @@
 /**
  * Collects the texts of one language: `src/screens/<screen>/<language>.json` stands under `<screen>.`, those of the
- * parts, of the schema form and of the shell under `parts.`, `schemaform.` and `shell.`. Each language becomes one chunk, loaded when it is chosen.
+ * parts, of the schema form and of the shell under `parts.`, `schemaform.` and `shell.`. Two chunks each: `first` has
+ * what the first page shows (parts, shell, the screens named in `first.ts`, the navigation), `rest` everything else.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Plugin } from "vite";
+import { FIRST } from "../src/shell/first.ts";
 
 const PREFIX = "virtual:messages/";
+const EARLY = new Set(["parts", "shell", ...FIRST]);
 
 function folders(root: string): [string, string][] {
   const screens = join(root, "src/screens");
@@ -32,13 +35,15 @@ export function messages(): Plugin {
     },
     load(id) {
       if (!id.startsWith("\0" + PREFIX)) return null;
-      const language = id.slice(PREFIX.length + 1);
-      const all: Record<string, unknown> = {};
+      const [language, piece] = id.slice(PREFIX.length + 1).split("/");
+      const all: Record<string, object> = {};
       for (const [name, folder] of folders(root)) {
         const file = join(folder, `${language}.json`);
         if (!existsSync(file)) continue;
         this.addWatchFile(file);
-        all[name] = JSON.parse(readFileSync(file, "utf8"));
+        const { nav, ...texts } = JSON.parse(readFileSync(file, "utf8")) as { nav?: string };
+        if (EARLY.has(name) === (piece === "first")) all[name] = texts;
+        if (nav && piece === "first") all[name] = { nav, ...all[name] };
       }
       return `export default ${JSON.stringify(all)}`;
     },

@@ -432,6 +432,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/config/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add Entries
+         * @description Add servers, commands and auth configs together: all of them in one revision, or none.
+         */
+        post: operations["add_entries_api_config_entries_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/config/export": {
         parameters: {
             query?: never;
@@ -2529,6 +2549,26 @@ export interface components {
             text: string;
             /** Tokens */
             tokens: number;
+        };
+        /** NewEntries */
+        NewEntries: {
+            /** Entries */
+            entries: components["schemas"]["NewEntry"][];
+        };
+        /** NewEntry */
+        NewEntry: {
+            /**
+             * Entry
+             * @description As the configuration has it, in the native shape; `${VAR}` as written, secrets as `••••••••`.
+             */
+            entry: {
+                [key: string]: unknown;
+            };
+            /**
+             * Section
+             * @enum {string}
+             */
+            section: "mcp_servers" | "commands" | "auth_configs";
         };
         /** NewToken */
         NewToken: {
@@ -6874,6 +6914,150 @@ export interface operations {
             };
             /** @description What was sent is not valid. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    add_entries_api_config_entries_post: {
+        parameters: {
+            query?: {
+                /** @description For the history. */
+                message?: string;
+                /** @description Only tell what it would do: the answer is a preview. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
+                "if-match"?: string | null;
+                /** @description Where it comes from. */
+                "x-mcpx-via"?: string;
+                /** @description Who made it, for the history. */
+                "x-mcpx-author"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewEntries"];
+            };
+        };
+        responses: {
+            /** @description A dry run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Written"] | components["schemas"]["Preview"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description It does not go with how things are now. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The configuration has changed since it was read. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description If-Match is missing. */
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -5,6 +5,8 @@
 import { watch, type Component } from "vue";
 import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
 import { signedOut } from "@/api/session";
+import { FIRST } from "./first";
+import { loadAllTexts } from "./texts";
 
 export type NavGroup = "main" | "watch" | "setup";
 
@@ -39,6 +41,16 @@ export const router = createRouter({
 });
 
 router.beforeEach((to) => (signedOut.value && !to.meta.bare ? { name: "login", query: { next: to.fullPath } } : true));
+
+/** Asked for beside the screen, and there before it is shown. */
+let texts: Promise<void> | null = null;
+router.beforeEach((to) => {
+  texts = FIRST.includes(String(to.name)) ? null : loadAllTexts();
+  texts?.catch(() => {}); // told where it is waited for
+});
+router.beforeResolve(async () => {
+  await texts;
+});
 
 watch(signedOut, (out) => {
   const now = router.currentRoute.value;

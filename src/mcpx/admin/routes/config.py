@@ -20,6 +20,7 @@ from mcpx.admin.shapes.config import (
     DiffWanted,
     Exported,
     History,
+    NewEntries,
     ReloadResult,
     RevisionTold,
     Rollback,
@@ -100,6 +101,17 @@ async def roll_back(desk: AtDesk, response: Response, wanted: Rollback, change: 
 async def import_config(desk: AtDesk, response: Response, wanted: ConfigImport, change: Writing) -> Written | Preview:
     """Take servers over from a client's file."""
     return await configuring.take_over(desk, response, wanted, _with_message(change, wanted.message))
+
+
+@router.post(
+    "/config/entries",
+    status_code=201,
+    responses={200: {"model": Preview, "description": "A dry run."}, **WRITES},
+)
+async def add_entries(desk: AtDesk, response: Response, new: NewEntries, change: Writing) -> Written | Preview:
+    """Add servers, commands and auth configs together: all of them in one revision, or none."""
+    edits = [given.putting(each.section, each.entry) for each in new.entries]
+    return await given.write(desk, response, change, edits)
 
 
 @router.get("/config/export", responses=responses(409))

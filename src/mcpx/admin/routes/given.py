@@ -97,11 +97,14 @@ async def put(
     desk: Desk, response: Response, given: Change, section: EntrySection, entry: dict[str, Any], name: str | None = None
 ) -> Written | Preview:
     """Add an entry, or replace the one of that name."""
+    return await write(desk, response, given, putting(section, entry, name))
+
+
+def putting(section: EntrySection, entry: dict[str, Any], name: str | None = None) -> PutEntry:
     own = entry.get("name", name)
     if not isinstance(own, str) or not own:
         raise ApiError(422, "invalid", f"a {NOUNS[section]} has a name", "name", 'put `"name": "…"` into the entry')
-    edit = PutEntry(section, name or own, {**entry, "name": own}, create=name is None)
-    return await write(desk, response, given, edit)
+    return PutEntry(section, name or own, {**entry, "name": own}, create=name is None)
 
 
 async def remove(desk: Desk, response: Response, given: Change, section: EntrySection, name: str) -> Written | Preview:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Given, PlanTold, Problem, Told
+from mcpx.admin.shapes.common import Entry, Given, PlanTold, Problem, Told
 
 Via = Literal["start", "file", "ui", "api", "cli", "signal"]
 
@@ -98,6 +98,15 @@ class ConfigImport(Given):
     pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
     message: str = Field("", max_length=500)
+
+
+class NewEntry(Given):
+    section: Literal["mcp_servers", "commands", "auth_configs"]
+    entry: Entry
+
+
+class NewEntries(Given):
+    entries: list[NewEntry] = Field(min_length=1, max_length=1_000)
 
 
 class Exported(Told):

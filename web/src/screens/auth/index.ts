@@ -6,7 +6,7 @@ const routes: RouteRecordRaw[] = [
     path: "/auth",
     name: "auth",
     component: () => import("./Auth.vue"),
-    meta: { nav: { group: "main", order: 50, icon: KeyRound, label: "auth.nav", key: "u" } },
+    meta: { nav: { group: "main", order: 50, icon: KeyRound, label: "auth.nav", key: "a" } },
   },
   { path: "/auth/add", name: "auth-add", component: () => import("./AddAuth.vue") },
   { path: "/auth/edit/:auth", name: "auth-edit", component: () => import("./EditAuth.vue") },
