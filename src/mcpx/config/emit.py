@@ -15,6 +15,7 @@ from mcpx.config.tree import as_list, as_map
 WIDTH = 100
 """Characters up to which a list of plain values, and what stands among one-line neighbours, is kept on one line."""
 
+_HALF = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*", re.ASCII)
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"})
 """Words that mean something else in YAML when they are not quoted."""
@@ -60,6 +61,8 @@ def scalar(value: Any, form: Form, style: str = "") -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and not style and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
+    if isinstance(value, str) and _HALF.search(value):
+        return json.dumps(value)  # half of a surrogate pair: no encoder takes it but as an escape
     import yaml
 
     quotes = '"' if isinstance(value, str) and ("\n" in value or style == '"') else None

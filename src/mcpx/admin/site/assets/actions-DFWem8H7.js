@@ -1,1 +1,0 @@
-import{Ct as e,M as t,X as n}from"./base-CxfL24JM.js";var r=e(new Set);function i(e){r.add(e),n(()=>r.delete(e))}var a=t(()=>[...r].flatMap(e=>e()));export{i as n,a as t};

@@ -1,0 +1,1 @@
+import{Ct as e,M as t,X as n}from"./base-CYB8PwkX.js";var r=e(new Set);function i(e){r.add(e),n(()=>r.delete(e))}var a=t(()=>[...r].flatMap(e=>e()));export{i as n,a as t};
