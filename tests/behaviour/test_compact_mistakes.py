@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from behaviour.compact import CALLER, ERAS, MODES, Json, Visitor, config, told
-from behaviour.raw import post, request
+from behaviour.raw import post, request, settled
 from fixtures.gateway import Gateway
 
 JUNK = "j" * 1_000_000
@@ -26,6 +26,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     }
     folder = tmp_path_factory.mktemp("offers")
     with Gateway(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
+        settled(gateway.port)
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
