@@ -223,7 +223,7 @@ async def _serve_http(
 
     server = run.config.server
     house = House(run.host, run.itself, run.state)
-    reception = Reception(house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.fetcher)
+    reception = Reception(house, dispatcher.gateway.generation.config, lambda: dispatcher.gateway.provisions.fetcher)
 
     def metrics(visitor: Visitor) -> tuple[bytes, str] | None:
         return telemetry.metrics_for(Caller(visitor.principal, visitor.profile, visitor.address))

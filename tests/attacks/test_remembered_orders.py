@@ -71,7 +71,7 @@ class World:
         what = self.chance.randrange(4)
         if what == 0:
             book.common = {**book.common, "tools": self.tools()}
-            self.gateway.offers_changed(name, ("tools",), True)
+            self.gateway.reports.offers_changed(name, ("tools",), True)
             return
         session = self.chance.choice([caller for caller in self.callers if caller.answers]).session
         assert session is not None
@@ -81,7 +81,7 @@ class World:
             book._by_session[session] = {**book.common, "tools": self.tools()}
         else:
             book._by_session.pop(session, None)
-        self.gateway.offers_vary(name, ("tools",), session)
+        self.gateway.reports.offers_vary(name, ("tools",), session)
 
     # What is found -----------------------------------------------------------------------------------------------
 

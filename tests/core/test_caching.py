@@ -113,7 +113,7 @@ def test_after_its_time_it_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) ->
         assert await desk.look() == "1"
         await clock.pass_by(0.2)
         assert await desk.look() == "2"
-        assert len(desk.gateway.answers._order) == 1
+        assert len(desk.gateway.provisions.answers._order) == 1
 
     with_desk(test, cache_ttl=1.0)
 
@@ -251,7 +251,7 @@ def test_what_is_no_answer_or_too_large_is_not_kept(answer: Json) -> None:
         call = Call("tools/call", {"name": "look", "arguments": {}}, modern())
         assert [await desk.gateway.handle(call), await desk.gateway.handle(call)][0].keys() >= answer.keys()
         assert len(desk.counter.calls) == 2
-        assert desk.gateway.answers.size == 0
+        assert desk.gateway.provisions.answers.size == 0
 
     with_desk(test, "modern", answer=lambda _: answer)
 
@@ -286,7 +286,7 @@ def test_what_was_asked_for_longest_ago_goes_first(monkeypatch: pytest.MonkeyPat
             await desk.look(arguments={"n": n})
         await desk.look(arguments={"n": 1})  # used again
         await desk.look(arguments={"n": 4})
-        assert desk.gateway.answers.size <= caching.IN_ALL
+        assert desk.gateway.provisions.answers.size <= caching.IN_ALL
         before = len(desk.counter.calls)
         for n in (1, 3, 4):
             await desk.look(arguments={"n": n})
@@ -452,7 +452,7 @@ def test_after_a_reload_that_changed_the_server_nothing_old_is_given(more: Json)
         assert await desk.look() == "1"
         await desk.gateway.apply(desk.config(60.0, **more))
         assert await desk.look() == "2"
-        assert len(desk.gateway.answers._order) == 1
+        assert len(desk.gateway.provisions.answers._order) == 1
 
     with_desk(test)
 
@@ -465,7 +465,7 @@ def test_what_is_answered_after_its_server_was_replaced_is_not_kept() -> None:
         await desk.gateway.apply(desk.config(60.0, isolation="per_session"))
         desk.counter.open.set()
         assert await old == "1"
-        assert desk.gateway.answers.size == 0
+        assert desk.gateway.provisions.answers.size == 0
         assert await desk.look() == "2"
 
     with_desk(test)
@@ -490,7 +490,7 @@ def test_a_server_that_says_that_it_changed_is_asked_anew(era: str) -> None:
         await until(lambda: len(desk.counter.calls) == 2)
         (line,) = desk.counter.toy.alive
         line.say("notifications/tools/list_changed", {})
-        await until(lambda: desk.gateway.answers.size == 0)
+        await until(lambda: desk.gateway.provisions.answers.size == 0)
         desk.counter.open.set()
         assert await on_its_way == "2"
         assert [await desk.look(), await desk.look(arguments={"n": 1})] == ["3", "4"]
@@ -502,7 +502,7 @@ def test_a_server_that_was_started_anew_is_asked_anew() -> None:
     async def test(desk: Desk) -> None:
         assert await desk.look() == "1"
         desk.counter.toy.alive[0].die()
-        await until(lambda: desk.gateway.answers.size == 0)
+        await until(lambda: desk.gateway.provisions.answers.size == 0)
         assert await desk.look() == "2"
 
     with_desk(test, retry_delay=0.0)

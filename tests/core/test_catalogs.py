@@ -204,7 +204,7 @@ def test_names_that_nobody_has_are_not_kept() -> None:
             for number in range(100):
                 assert gateway.param_headers(f"nobody_{number}", modern()) is None
             gateway.param_headers("echo", modern())
-            assert list(gateway._annotations[1]) == ["echo"]
+            assert list(gateway._annotations._known) == ["echo"]
         finally:
             await gateway.close()
 
@@ -285,7 +285,7 @@ class Slow:
         """Each letter is a tool."""
         book = self.gateway.generation.upstreams["a"]._book
         book.common = {**book.common, "tools": [{"name": name, "inputSchema": {}} for name in tools]}
-        self.gateway.offers_changed("a", ("tools",), True)
+        self.gateway.reports.offers_changed("a", ("tools",), True)
 
     def look(self, caller: Caller) -> str:
         return "".join(offer.name for offer in self.gateway.catalogs.of(caller).offers["tools"])
@@ -338,7 +338,7 @@ def test_nor_does_it_stay_with_those_who_are_offered_more(monkeypatch: pytest.Mo
             book = on.gateway.generation.upstreams["b"]._book
             on.offer("abc")
             book._by_session["able"] = {**book.common, "tools": [{"name": "y", "inputSchema": {}}]}
-            on.gateway.offers_vary("b", ("tools",), "able")
+            on.gateway.reports.offers_vary("b", ("tools",), "able")
             assert await on.listed(older()) == "abcx"
             on.offer("abcdefgh")
             on.look(able)

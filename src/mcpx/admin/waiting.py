@@ -20,17 +20,17 @@ MOST = 50
 
 
 def calls(gateway: Gateway) -> "list[Approval]":
-    if "policy_state" not in vars(gateway) or "approvals" not in vars(gateway.policy_state):
+    if "policy_state" not in vars(gateway.provisions) or "approvals" not in vars(gateway.provisions.policy_state):
         return []
-    return gateway.policy_state.approvals.pending()
+    return gateway.provisions.policy_state.approvals.pending()
 
 
 def pinned(gateway: Gateway) -> "dict[str, Pinned]":
     """Servers of the configuration that are not trusted as they come, as far as they were seen."""
-    if "policy_state" not in vars(gateway) or "pins" not in vars(gateway.policy_state):
+    if "policy_state" not in vars(gateway.provisions) or "pins" not in vars(gateway.provisions.policy_state):
         return {}
     trusts = {server.name: server.trust for server in gateway.generation.config.mcp_servers}
-    servers = gateway.policy_state.pins.servers
+    servers = gateway.provisions.policy_state.pins.servers
     return {name: its for name, its in servers.items() if trusts.get(name, "open") != "open"}
 
 

@@ -4,9 +4,13 @@ Each answer is an object for a command line or an API, with `ok`. Arguments are 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
+
+if TYPE_CHECKING:
+    from mcpx.policy.approvals import Approvals
 
 
 class PendingCalls:
@@ -18,14 +22,18 @@ class PendingCalls:
         """For the control socket."""
         return {"approvals": self._list, "decide": self._decide}
 
+    @property
+    def _approvals(self) -> "Approvals":
+        return self._gateway.provisions.policy_state.approvals
+
     async def _list(self, request: Json) -> Json:
-        return {"ok": True, "calls": [approval.told() for approval in self._gateway.policy_state.approvals.pending()]}
+        return {"ok": True, "calls": [approval.told() for approval in self._approvals.pending()]}
 
     async def _decide(self, request: Json) -> Json:
         id, allow, by = request.get("id"), request.get("allow"), request.get("by")
         if not isinstance(id, str) or not isinstance(allow, bool):
             return {"ok": False, "error": "'id' must be a text and 'allow' true or false"}
-        approval = self._gateway.policy_state.approvals.decide(id, allow=allow, by=by if isinstance(by, str) else "")
+        approval = self._approvals.decide(id, allow=allow, by=by if isinstance(by, str) else "")
         if approval is None:
             return {"ok": False, "error": f"no call waits for approval under {id!r}", "unknown": True}
         return {"ok": True, "call": approval.told()}

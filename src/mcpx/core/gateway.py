@@ -5,9 +5,8 @@ same parts where it can, and swaps one pointer. A call belongs to the generation
 """
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +18,14 @@ from mcpx.config import Config, Server
 from mcpx.config.plan import Plan
 from mcpx.config.plan import plan as plan_of
 from mcpx.config.secrets import secrets_of
+from mcpx.core.annotations import Annotations
 from mcpx.core.announcements import Announcements, Shown
 from mcpx.core.catalogs import Catalogs
 from mcpx.core.generation import Generation
+from mcpx.core.passing import Passing
+from mcpx.core.provisions import Provisions
 from mcpx.core.relay import Relay
+from mcpx.core.reports import Reports
 from mcpx.core.router import route
 from mcpx.core.source import Source
 from mcpx.core.starting import Starting, all_set
@@ -31,8 +34,7 @@ from mcpx.core.telling import described, health
 from mcpx.core.view import CallersView
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import SERVER_DOWN, Unavailable
-from mcpx.model.events import Bus, OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, Viewer
-from mcpx.model.offer import Kind
+from mcpx.model.events import Bus, Viewer
 from mcpx.model.redaction import Redactor
 from mcpx.surfaces.view import Service
 from mcpx.upstreams.life import Gate
@@ -40,37 +42,24 @@ from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.upstream import Upstream
 from mcpx.wire import era
-from mcpx.wire.logs import Brief
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.auth.credentials import Credentials
-    from mcpx.auth.ring import Ring
-    from mcpx.core.caching import Answers
-    from mcpx.core.local import LocalCommands, Tool
+    from mcpx.core.local import LocalCommands
     from mcpx.core.pinning import Pinning
     from mcpx.policy.sight import Sight
-    from mcpx.policy.state import PolicyState
     from mcpx.policy.warden import Warden
     from mcpx.processes.stderrlog import Overhear
     from mcpx.upstreams.admission import Admission
-    from mcpx.wire.fetch import Fetcher
-
-log = logging.getLogger(__name__)
 
 STARTS_AT_ONCE = 8
 """Servers that are started at a time: fifty interpreters at once would all be slow (LIF-1)."""
 PUBLISH_AFTER = 3.0
 """CFG-5: seconds a reload waits for started and restarted servers before it shows the new state."""
-LOGGED = 2_000
-"""Characters of a server's message that are logged."""
-DRAIN = 30.0
-"""Seconds running calls of a server that was removed may take to finish."""
 
 
 class Gateway:
-    """Also the `Hub` its upstreams report to."""
-
     def __init__(
         self,
         config: Config,
@@ -96,35 +85,11 @@ class Gateway:
         self.overhear: Callable[[str], Overhear | None] = lambda server: None
         """Who hears what processes of a server write to standard error; set by whoever looks after servers."""
         self.relay = Relay(self.bus, self)
-        self._tasks = Tasks("gateway")
-        self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
-        gate = Gate(STARTS_AT_ONCE)
+        self.provisions = Provisions(environ, state, self.bus, self.redactor, self._credentials_changed)
         self._environ, self._state, self._looks = environ, state, looks
-        self._around = Surroundings(
-            environ,
-            self._snapshots,
-            gate,
-            lambda: self.ring,
-            not looks,
-            itself,
-            redact=self.redactor.redact,
-            admission=self._admission,
-            overhear=lambda server: self.overhear(server),
-            may_ask=lambda server, caller: self._may_speak(server) and self.knows(caller, server),
-            apart=lambda: self.generation.config.tells_apart,
-        )
-        upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
+        self._tasks = Tasks("gateway")
+        self._passing = Passing(lambda: self.generation, self.provisions, self._tasks)
         self._surface_state = SurfaceState()
-        local = self._commands(config, None)
-        surfaces = self._surface_state.surfaces(config)
-        self.generation = Generation(config, upstreams, surfaces, local, self._warden(config))
-        self._applying = asyncio.Lock()
-        self._aside: set[Upstream] = set()
-        """Servers that are started for the next generation, or drained after the last."""
-        self._leaving: set[Tool] = set()
-        """Commands that finish what they were asked."""
-        self._started = False
-        self._solo: Caller | None = None
         self.catalogs = Catalogs(
             lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks, self.sight
         )
@@ -132,55 +97,72 @@ class Gateway:
         self._announcements = Announcements(
             self.bus, self._tasks, self._look, lambda: listing_menus(self.generation.config)
         )
+        self.reports = Reports(
+            lambda: self.generation, self.bus, self.catalogs, self.starting, self._announcements, self._changed
+        )
+        self._snapshots = Snapshots(None if state is None or looks else state / "snapshots")
+        self._around = Surroundings(
+            environ,
+            self._snapshots,
+            Gate(STARTS_AT_ONCE),
+            lambda: self.provisions.ring,
+            not looks,
+            itself,
+            redact=self.redactor.redact,
+            admission=self._admission,
+            overhear=lambda server: self.overhear(server),
+            may_ask=lambda server, caller: self.reports.may_speak(server) and self.knows(caller, server),
+            apart=lambda: self.generation.config.tells_apart,
+        )
+        upstreams = {server.name: self._upstream(server, config) for server in config.mcp_servers}
+        surfaces = self._surface_state.surfaces(config)
+        self.generation = Generation(config, upstreams, surfaces, self._commands(config, None), self._warden(config))
+        self._applying = asyncio.Lock()
+        self._started = False
+        self._solo: Caller | None = None
         self._levels: dict[str, str] = {}
-        self._annotations: tuple[Catalog | None, dict[str, era.ParamHeaders | None]] = (None, {})
+        self._annotations = Annotations()
 
     # What it is made of --------------------------------------------------------------------------------------
 
     def _upstream(self, server: Server, config: Config) -> Upstream:
         auth = next((entry for entry in config.auth_configs if entry.name == server.auth), None)
-        return Upstream(server, self, self._around, None if auth is None else (auth.name, auth.auth))
+        return Upstream(server, self.reports, self._around, None if auth is None else (auth.name, auth.auth))
 
     def _commands(self, config: Config, before: "LocalCommands | None") -> "LocalCommands | None":
         if not config.commands:
             return None
         from mcpx.core.local import LocalCommands, Means  # who has none does without
 
-        means = Means(
-            self._environ, lambda: self.fetcher, lambda: self._surface_state.checker, self.ring, self.redactor.redact
-        )
+        has, redact = self.provisions, self.redactor.redact
+        means = Means(self._environ, lambda: has.fetcher, lambda: self._surface_state.checker, has.ring, redact)
         return LocalCommands(config, means, before)
 
     def _warden(self, config: Config) -> "Warden | None":
         if not config.guarded:
-            if "policy_state" in vars(self):
-                self.policy_state.lift_limits()
+            if "policy_state" in vars(self.provisions):
+                self.provisions.policy_state.lift_limits()
             return None
         from mcpx.policy.warden import Warden
 
-        return Warden(config, self.policy_state)
-
-    @cached_property
-    def policy_state(self) -> "PolicyState":
-        """What of policy outlives a reload."""
-        from mcpx.policy.state import PolicyState
-
-        return PolicyState(self._state, self.bus.publish)
+        return Warden(config, self.provisions.policy_state)
 
     def queued(self) -> Mapping[str, int]:
         """Calls that wait for their turn, by the kind of limit that has them wait: `client`, `profile`, `server`."""
-        return self.policy_state.counters.depth() if self.generation.warden is not None else {}
+        return self.provisions.policy_state.counters.depth() if self.generation.warden is not None else {}
 
     def refusals(self) -> Mapping[str, int]:
         """How many calls each limit has refused: `client.per_minute`, `server.in_flight`, `gateway.in_flight` …"""
-        return self.policy_state.counters.refused + self.refused if "policy_state" in vars(self) else self.refused
+        if "policy_state" not in vars(self.provisions):
+            return self.refused
+        return self.provisions.policy_state.counters.refused + self.refused
 
     @cached_property
     def pinning(self) -> "Pinning":
         """What was approved of servers that are not trusted as they come."""
         from mcpx.core.pinning import Pinning
 
-        return Pinning(self, self.policy_state.pins, self._tasks, keeps=not self._looks)
+        return Pinning(self, self.provisions.policy_state.pins, self._tasks, keeps=not self._looks)
 
     def _admission(self, server: Server) -> "Admission | None":
         return None if server.trust == "open" else self.pinning.admission(server)
@@ -231,38 +213,18 @@ class Gateway:
         catalog = self.catalogs.of(caller)
         return [upstream for upstream in upstreams if catalog.knows(upstream.name)]
 
-    @cached_property
-    def fetcher(self) -> "Fetcher":
-        """The client for requests to APIs and token servers."""
-        from mcpx.wire.fetch import Fetcher
-
-        return Fetcher(self._environ)
-
-    @cached_property
-    def answers(self) -> "Answers":
-        """What read-only tools answered, where the configuration says that it may be given again."""
-        from mcpx.core.caching import Answers
-
-        return Answers()
-
-    def _forget_answers(self, *owners: Hashable) -> None:
-        if "answers" in vars(self):
-            for owner in owners:
-                self.answers.forget(owner)
-
-    @cached_property
-    def ring(self) -> "Ring":
-        """The credentials that servers and commands use."""
-        from mcpx.auth.ring import Ring
-
-        return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed, self.redactor)
-
     def credentials(self, auth_config: str) -> "list[Credentials]":
         """What is at work of an auth config; nothing before somebody has needed it."""
-        return self.ring.known(auth_config) if "ring" in vars(self) else []
+        return self.provisions.ring.known(auth_config) if "ring" in vars(self.provisions) else []
+
+    def _changed(self, server: str) -> None:
+        """It was started anew, or has said that something there is not what it was."""
+        if "answers" in vars(self.provisions):
+            changed = (upstream for upstream in self._passing.upstreams() if upstream.name == server)
+            self.provisions.forget_answers(*changed)
 
     def _credentials_changed(self, credentials: "Credentials") -> None:
-        for upstream in self._all():
+        for upstream in self._passing.upstreams():
             if upstream.signing is not None and upstream.signing.inner is credentials:
                 upstream.credentials_changed()
 
@@ -291,7 +253,7 @@ class Gateway:
                 for server in config.mcp_servers
             }
             fresh = [upstream for name, upstream in upstreams.items() if name not in reused]
-            self._aside.update(fresh)
+            self._passing.come(fresh)
             if self._started:
                 for upstream in fresh:
                     if (replaced := before.upstreams.get(upstream.name)) is not None:
@@ -304,7 +266,7 @@ class Gateway:
                     if u.server.enabled and not u.server.lazy
                 ]
                 await all_set(coming, PUBLISH_AFTER)
-            self._aside.difference_update(fresh)
+            self._passing.arrived(fresh)
             for server in config.mcp_servers:
                 if server.name in plan.updated:
                     upstreams[server.name].update(server)
@@ -327,18 +289,15 @@ class Gateway:
             for name, upstream in before.upstreams.items():
                 successor = upstreams.get(name)
                 if name not in plan.kept:
-                    self._forget_answers(upstream)
+                    self.provisions.forget_answers(upstream)
                 if successor is not upstream:
                     if successor is not None:
                         successor.succeed(upstream)
-                    self._aside.add(upstream)
-                    self._tasks.start(self._drain(upstream))
+                    self._passing.leave(upstream)
             if before.local is not None:
                 for tool in before.local.replaced_by(local):
-                    self._forget_answers(tool)
-                    self._leaving.add(tool)
-                    self._tasks.start(self._let_finish(tool))
-            await self._keep_credentials()
+                    self._passing.retire(tool)
+            await self._passing.keep_credentials()
             self._watch_pins()
             return plan
 
@@ -364,30 +323,9 @@ class Gateway:
         if self._started and "pinning" in vars(self):
             self.pinning.start()
 
-    async def _drain(self, upstream: Upstream) -> None:
-        await upstream.drain(DRAIN)
-        self._aside.discard(upstream)
-        await self._keep_credentials()
-
-    async def _let_finish(self, tool: "Tool") -> None:
-        await tool.drain(DRAIN)
-        self._leaving.discard(tool)
-        self._forget_answers(tool)  # a call that began before the reload may have left one
-        await self._keep_credentials()
-
-    async def _keep_credentials(self) -> None:
-        """Those that the configuration has, and those that somebody still uses."""
-        if "ring" not in vars(self):
-            return
-        generation = self.generation
-        tools = {*self._leaving, *(generation.local.tools if generation.local is not None else ())}
-        used = {each.credentials for each in (*self._all(), *tools)}
-        auths = {entry.name: entry.auth for entry in generation.config.auth_configs}
-        await self.ring.keep(auths, {(u.name, u.address) for u in self._all()}, used)
-
     async def _prune(self) -> None:
         """Let go of what was known of servers that are long gone."""
-        present = [upstream.snapshot_key for upstream in self._all()]
+        present = [upstream.snapshot_key for upstream in self._passing.upstreams()]
         await asyncio.to_thread(self._snapshots.prune, present)
 
     def wind_down(self) -> None:
@@ -398,14 +336,11 @@ class Gateway:
         await self._tasks.close()
         if "pinning" in vars(self):
             await self.pinning.close()
-        if "answers" in vars(self):
-            await self.answers.close()
-        await asyncio.gather(*(upstream.close() for upstream in {*self.generation.upstreams.values(), *self._aside}))
+        await self.provisions.close_answers()
+        await asyncio.gather(*(upstream.close() for upstream in self._passing.upstreams()))
         if self.generation.local is not None:
             await self.generation.local.close()
-        for made in ("ring", "fetcher"):
-            if made in vars(self):
-                await vars(self)[made].close()
+        await self.provisions.close()
         self._surface_state.close()
 
     # The door --------------------------------------------------------------------------------------------------
@@ -449,21 +384,17 @@ class Gateway:
 
     async def stop_listening(self, who: str) -> None:
         """Wherever it is heard by now: servers may have been replaced since it began."""
-        await asyncio.gather(*(upstream.unwatch(who) for upstream in self._all()))
+        await asyncio.gather(*(upstream.unwatch(who) for upstream in self._passing.upstreams()))
 
     async def end_session(self, session: str) -> None:
         self._levels.pop(session, None)
         self._surface_state.forget(session)
-        await asyncio.gather(*(upstream.end_session(session) for upstream in self._all()))
+        await asyncio.gather(*(upstream.end_session(session) for upstream in self._passing.upstreams()))
 
     def see_off(self, stays: Callable[[str], bool]) -> None:
         """Calls that wait for a client's next word are given up where that may not come in any more."""
-        for upstream in self._all():
+        for upstream in self._passing.upstreams():
             upstream.see_off(stays)
-
-    def _all(self) -> set[Upstream]:
-        """Also those that come and go."""
-        return {*self.generation.upstreams.values(), *self._aside}
 
     async def set_level(self, caller: Caller, level: str) -> None:
         """Servers are asked for the lowest level anybody wants; each client still gets only its own."""
@@ -485,7 +416,7 @@ class Gateway:
     def figures(self) -> Json:
         """What is kept, for whoever counts."""
         kept, size = self._surface_state.kept_now()
-        answers = self.answers if "answers" in vars(self) else None
+        answers = self.provisions.answers if "answers" in vars(self.provisions) else None
         cached = (0, 0, 0) if answers is None else (answers.given, answers.made, answers.size)
         return {"kept": kept, "kept_bytes": size, "cached": cached}
 
@@ -533,21 +464,10 @@ class Gateway:
         return Shown(catalog, told, self.mode(caller), sight is not None)
 
     def param_headers(self, tool: str, caller: Caller) -> era.ParamHeaders | None:
-        """Which arguments of a tool travel as HTTP headers too; worked out once for each catalog."""
+        """Which arguments of a tool travel as HTTP headers too, for a caller who calls it by its name."""
         if not self.generation.surfaces.of(self.mode(caller)).by_name(caller):
             return None
-        catalog = self.catalogs.of(caller)
-        whole = catalog.whole
-        if self._annotations[0] is not whole:
-            self._annotations = (whole, {})
-        known = self._annotations[1]
-        offer = whole.find("tools", tool)
-        if offer is None:
-            return None  # and not kept: there is no end of names that nobody has
-        if tool not in known:
-            known[tool] = era.param_headers(offer.definition.get("inputSchema"))
-        wanted = known[tool]
-        return wanted if wanted and catalog.sees(offer) else None
+        return self._annotations.of(self.catalogs.of(caller), tool)
 
     # Waiting for servers that start --------------------------------------------------------------------------------
 
@@ -576,49 +496,3 @@ class Gateway:
             return may_belong(name, upstream.name, upstream.server.prefix, naming)
 
         return [u for u in self._upstreams_of(caller) if u.enabled and not u.known and is_meant(u)]
-
-    # What upstreams report (Hub) ---------------------------------------------------------------------------------
-
-    def offers_changed(self, server: str, kinds: Iterable[Kind], said_so: bool) -> None:
-        self.starting.came()
-        self._changed(server)
-        self.catalogs.changed()
-        if not self._may_speak(server):
-            self._announcements.look()  # nor is it named as the one that has changed
-            return
-        upstream = self.generation.upstreams.get(server)
-        # Of one that is not taken at its word, only what clients see counts: what is held back is nobody's news.
-        trusted = upstream is None or upstream.server.trust == "open"
-        self._announcements.changed(server, kinds if said_so and trusted else ())
-
-    def offers_vary(self, server: str, kinds: Iterable[Kind], session: str | None) -> None:
-        """Some callers are offered something else than before; told to the session it concerns."""
-        self.catalogs.varied()
-        if session is not None:
-            self._changed(server)
-        if session is not None and self._may_speak(server):
-            self.bus.publish(OffersChanged(frozenset(kinds), session, server))
-
-    def resource_updated(self, server: str, params: Json, to: frozenset[str]) -> None:
-        self._changed(server)
-        if self._may_speak(server):
-            self.bus.publish(ResourceUpdated(server, params, to))
-
-    def _changed(self, server: str) -> None:
-        """It was started anew, or has said that something there is not what it was."""
-        if "answers" in vars(self):
-            self._forget_answers(*(upstream for upstream in self._all() if upstream.name == server))
-
-    def said(self, server: str, method: str, params: Json, owner: object | None) -> None:
-        if method == "notifications/message":
-            log.info("[%s] %s: %s", server, Brief(params.get("level")), Brief(params.get("data")))
-        if self._may_speak(server):
-            self.bus.publish(ServerSaid(server, method, params, owner))
-
-    def _may_speak(self, server: str) -> bool:
-        """Not to clients who may not know of it: in quarantine. One that comes or goes may."""
-        upstream = self.generation.upstreams.get(server)
-        return upstream is None or upstream.enabled or not upstream.server.enabled
-
-    def state_changed(self, server: str) -> None:
-        self.bus.publish(UpstreamChanged(server))

@@ -81,7 +81,7 @@ class Pinning:
 
     async def _decided(self, server: str) -> str | None:
         self._gateway.bus.publish(Noted("pins_approved", {"server": server}))
-        self._gateway.offers_changed(server, ("tools", "prompts"), True)
+        self._gateway.reports.offers_changed(server, ("tools", "prompts"), True)
         return await self._save(server)
 
     # On disk -------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Pinning:
 
     def _take_up(self, server: str, kept: Kept) -> None:
         if self._pins.of(server).taken_up(kept):
-            self._gateway.offers_changed(server, ("tools", "prompts"), True)
+            self._gateway.reports.offers_changed(server, ("tools", "prompts"), True)
 
     def start(self) -> None:
         """Clients are served, with pinned servers among them."""

@@ -47,7 +47,7 @@ class SignIns:
     def _store(self, upstreams: Iterable[Upstream]) -> Json:
         if not any(upstream.signing is not None and upstream.signing.inner is not None for upstream in upstreams):
             return {"kept": None, "encrypted_by": None}  # nobody has asked for a keyring yet, nor needs to
-        vault = self._gateway.ring.vault
+        vault = self._gateway.provisions.ring.vault
         return {"kept": vault.kept, "encrypted_by": vault.sealed_by}
 
     async def login(self, name: str) -> Json:
@@ -94,7 +94,7 @@ class SignIns:
     async def finish(self, name: str, url: str) -> Json:
         """Somebody was sent back to this address, and brought it here."""
         try:
-            said = await self._gateway.ring.callback.redirected(url)
+            said = await self._gateway.provisions.ring.callback.redirected(url)
         except Unproved as error:
             return {"ok": False, "error": error.reason}
         return {"ok": True, "said": said}

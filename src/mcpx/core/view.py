@@ -139,7 +139,7 @@ class CallersView:
         source = self._gateway.source(self._generation, offer.server)
         ttl = source.cache_ttl_of(offer.name) if offer.kind == "tools" else None
         if ttl is not None and hints.get("readOnlyHint") is True and self._gateway.is_current(source):
-            answers = self._gateway.answers
+            answers = self._gateway.provisions.answers
             return self._gateway.relay(
                 offer.server,
                 offer.name,

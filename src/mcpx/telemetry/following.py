@@ -28,7 +28,7 @@ class Following:
             self._traces = None
         elif settings is not None:
             if traces is None:
-                traces = self._traces = Traces(settings, lambda: self._gateway.fetcher)
+                traces = self._traces = Traces(settings, lambda: self._gateway.provisions.fetcher)
                 traces.start(self._gateway.bus)
             traces.take_up(settings, config.mcp_servers)
         attends = config.global_.log_format == "json" or self._traces is not None

@@ -29,7 +29,7 @@ class _Pins(Protocol):
 
 def write(text: Text, gateway: Gateway) -> None:
     """Of what was never needed there is nothing to tell, and nothing is made for this."""
-    made = vars(gateway.policy_state) if "policy_state" in vars(gateway) else {}
+    made = vars(gateway.provisions.policy_state) if "policy_state" in vars(gateway.provisions) else {}
     counters = cast("_Counters | None", made.get("counters"))
     queued = {"client": 0, "profile": 0, "server": 0} if counters is None else counters.depth()
     text.family(

@@ -26,7 +26,7 @@ BY = "admin"
 async def list_approvals(desk: AtDesk) -> Approvals:
     """Calls that wait for somebody, and definitions that are held back."""
     redact = desk.gateway.redactor.redact_values
-    pending = [approval.told() for approval in desk.gateway.policy_state.approvals.pending()]
+    pending = [approval.told() for approval in desk.gateway.provisions.policy_state.approvals.pending()]
     answer = await _waiting(desk)
     definitions = await asyncio.to_thread(held, [as_object(server) for server in as_list(answer["servers"])])
     calls = [_call(redact(call)) for call in pending]
@@ -36,7 +36,7 @@ async def list_approvals(desk: AtDesk) -> Approvals:
 @router.post("/calls/{id}", responses=responses(404))
 async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
     """Let a waiting call pass, once, or refuse it."""
-    if desk.gateway.policy_state.approvals.decide(id, allow=decision.allow, by=BY) is None:
+    if desk.gateway.provisions.policy_state.approvals.decide(id, allow=decision.allow, by=BY) is None:
         hint = "it was decided already, its time is over, or the gateway was started anew"
         raise ApiError(404, None, "no call waits under this id", "path.id", hint)
     return Done()
