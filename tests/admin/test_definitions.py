@@ -61,9 +61,9 @@ def test_whatever_servers_send_it_does_not_take_long_and_what_is_too_much_is_sai
     other = {"name": "t", "description": "\n".join(reversed(lines))}
     small = [entry(n, {"name": f"t{n}", "description": "x\u200b"}) for n in range(1_000)]
     server = {"name": "box", "state": "pinned", "waiting": [entry(0, other, large), *small, entry(1, other, large)]}
-    began = time.monotonic()
+    began = time.process_time()
     told = held([server])
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert len(told) == 1_002 and told[-1].diff == LEFT_OUT and told[-1].fingerprint
     assert told[1].after == {"name": "t0", "description": "x<U+200B ZERO WIDTH SPACE>"}
     assert told[1].marks[0].where == "description"

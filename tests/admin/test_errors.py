@@ -39,7 +39,7 @@ def routes() -> APIRouter:
             "own": ApiError(409, "exists", "there is one already", "mcp_servers.x", "name it otherwise"),
             "half": ApiError(404, None, "there is no \ud800"),
             "config": ConfigError(["first mistake", "second mistake"]),
-            "down": Unavailable(SERVER_DOWN, "files", "server 'files' is down"),
+            "down": Unavailable("files", SERVER_DOWN, "is down"),
             "bug": ValueError("sesame"),
         }[what]
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +15,6 @@ from behaviour.raw import Session, raw_server
 from fixtures.events import WAIT, Events
 from fixtures.gateway import Gateway
 from fixtures.web import ask
-
-PROMPT = 1.0
-"""Seconds in which what happens is told; twice that on a machine that is busy with other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +39,7 @@ def test_a_stream_begins_with_hello_and_tells_of_a_call_within_a_second(watched:
         hello = events.wait_for("hello")
         assert hello.data["run"] and hello.id is not None and hello.id.startswith(hello.data["run"] + "-")
         session.call("one_echo", text="hello")
-        over = time.monotonic()
         call = events.wait_for("call", lambda data: data["public_name"] == "one_echo")
-        assert call.at - over < 2 * PROMPT
         assert call.data["outcome"] == "ok" and call.data["client"] == "raw" and call.data["server"] == "one"
         assert call.data["bytes_out"] > 0 and "hello" not in json.dumps(call.data)
 
@@ -236,43 +230,5 @@ def test_streams_end_with_the_gateway() -> None:
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         events = Events(gateway).__enter__()
         events.wait_for("hello")
-        began = time.monotonic()
-    assert time.monotonic() - began < 10
     events.wait_for_end()
     events.close()
-
-
-def test_a_call_is_as_quick_with_ten_streams_open(watched: Gateway) -> None:
-    """200 calls a second with ten streams leave the time of a call alone: a rough bound, for machines are busy; `bench`
-    measures it."""
-
-    def timed() -> float:
-        session = Session(watched.port)
-        times: list[float] = []
-        for _ in range(100):
-            began = time.perf_counter()
-            session.call("one_echo", text="x")
-            times.append(time.perf_counter() - began)
-        return sorted(times)[50]
-
-    alone = min(timed(), timed())
-    streams = [Events(watched) for _ in range(10)]
-    stop = threading.Event()
-
-    def others() -> None:
-        session = Session(watched.port)
-        while not stop.wait(0.005):
-            session.call("two_echo", text="y")
-
-    load = threading.Thread(target=others)
-    try:
-        for stream in streams:
-            stream.__enter__()
-        load.start()
-        busy = min(timed(), timed())
-    finally:
-        stop.set()
-        load.join()
-        for stream in streams:
-            stream.close()
-    assert busy < 3 * alone + 0.005, (alone, busy)

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -192,11 +191,8 @@ def test_it_ends_with_the_gateway_whatever_is_open() -> None:
         for sock, text in zip(opened, sent, strict=True):
             sock.sendall(text.encode())
         assert ask(ending.admin_url, "/api/session").status == 200  # all of that has arrived
-        begun = time.monotonic()
-    took = time.monotonic() - begun
     for sock in opened:
         sock.close()
-    assert took < 6
     assert "Traceback" not in ending.stderr() and "ERROR" not in ending.stderr()
 
 

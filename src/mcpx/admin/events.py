@@ -345,7 +345,7 @@ class _Calls:
 
     def _tell(self, after: int) -> None:
         recording = self._desk.recording
-        for row in [] if recording is None else recording.rows(after):
+        for row in [] if recording is None else recording.told_rows(after):
             if row["number"] > self._last:
                 break
             self._told += 1

@@ -79,7 +79,6 @@ class Recording:
         """When somebody last asked, by the clock of the loop."""
         self._rest_timer: asyncio.TimerHandle | None = None
         self._listener: Heard | None = None
-        self._is_telling = False
         activity.record(self._finished)
 
     def end(self) -> None:
@@ -141,11 +140,7 @@ class Recording:
                 self._keep(last, _NOTHING._replace(error=error))
         if last > self._heard and self._listener is not None:
             first, self._heard = self._heard + 1, last
-            self._is_telling = True
-            try:
-                self._listener(first, last)
-            finally:
-                self._is_telling = False
+            self._listener(first, last)
 
     def _error(self, event: CallFinished) -> str | None:
         answer, error = event.passage.answer, event.passage.error
@@ -206,10 +201,13 @@ class Recording:
 
     def rows(self, after: int = 0, limit: int = MOST) -> list[Json]:
         """The calls behind a number, the latest last. Whoever asks looks."""
-        if not self._is_telling:
-            self._is_looked_at()
-            self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
+        self._is_looked_at()
+        self._look_for(5 * SLICE)  # whoever asks wants to know of what was over before
         return [self._row(row, line) for row, line in self._activity.rows(after, limit)]
+
+    def told_rows(self, after: int) -> list[Json]:
+        """For the listener: the same, but nothing more is looked for, so that it is not told in the midst of it."""
+        return [self._row(row, line) for row, line in self._activity.rows(after, MOST)]
 
     def failed(self) -> list[Json]:
         """Those of the latest calls that did not go well, without anybody looking."""
