@@ -263,10 +263,13 @@ def _greet(run: Run, url: str) -> None:
         told = f" · commands: {_named(commands)}" if commands else ""
         say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
         return
-    say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)")
+    until = " before you save something" if run.admin is not None else ""
+    say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written{until})")
     say(run, f"  MCP   {url}")
     say(run, f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
-    say(run, "  Next  put your servers into mcpx.yaml and start mcpx again · Ctrl-C ends it")
+    put = "put your servers into mcpx.yaml and start mcpx again"
+    add = "open the admin UI, whose address follows, and add your servers there"
+    say(run, f"  Next  {put if run.admin is None else add} · Ctrl-C ends it")
 
 
 def _named(names: list[str]) -> str:

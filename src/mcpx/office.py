@@ -108,7 +108,7 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
             version=__version__,
             transport=room.transport,
             started=STARTED,
-            config=config.path,
+            config=room.gateway.generation.config.path,  # the demo gets one with its first save
             env=room.env,
             state=room.state,
             url=room.url(),

@@ -178,6 +178,22 @@ def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_
     assert api.get("/api/config")["problems"] == []
 
 
+def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(gateway: Yaml) -> None:
+    """CFG-5: whoever switches another server hears of the file, and the overview tells of it, too."""
+    api = Api(gateway)
+    loaded = api.get("/api/config")["loaded"]
+    gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
+    assert not api.post("/api/config/reload")["ok"]
+    told = api.change("PATCH", "/api/mcp-servers/two/toggle").error
+    assert told["code"] == "invalid_config" and told["message"].startswith("nothing was written: config.yaml:6 has")
+    assert "Config" in told["hint"] and [each["line"] for each in told["errors"]] == [6]
+    assert api.get("/api/config")["loaded"] == loaded
+    assert api.get("/api/overview")["config_refused"] is True
+    gateway.file.write_text(YAML)
+    assert eventually(lambda: api.post("/api/config/reload")["ok"])
+    assert api.get("/api/overview")["config_refused"] is False
+
+
 def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Yaml) -> None:
     """CFG-6: secrets are masked in history and differences, and restored all the same."""
     api = Api(gateway)
@@ -302,8 +318,14 @@ def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch:
         api = Api(gateway)
         told = api.get("/api/config")
         assert told["path"] is None and told["files"] == [] and told["would_be"]
+        assert api.get("/api/overview")["first_run"]
+        assert "add a server" in api.ask("POST", "/api/tokens", {"name": "a"}).error["hint"]
         text = "mcp_servers:\n  - name: a\n    enabled: false\n    connection: {type: stdio, command: x}\n"
         assert api.post("/api/config/validate", {"text": text})["ok"]
         done = api.post("/api/config", {"text": text}, If_Match=api.etag)
         assert done["file"] == told["would_be"] and Path(done["file"]).read_text() == text
         assert api.get("/api/config")["path"] == told["would_be"]
+        seen = api.get("/api/overview")
+        assert not seen["first_run"] and seen["config_path"] == told["would_be"]
+        assert told["would_be"] in str(api.get("/api/clients"))  # what a client over stdio is to start
+        assert "start mcpx again" in api.ask("POST", "/api/tokens", {"name": "a"}).error["hint"]

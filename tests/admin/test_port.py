@@ -113,6 +113,14 @@ def test_a_port_that_is_taken_is_told_and_nothing_starts(tmp_path: Path) -> None
     )
 
 
+def test_one_port_for_clients_and_the_admin_ui_is_refused_by_name(tmp_path: Path) -> None:
+    """`mcpx --port 8080 --admin`: nothing else stands there, and "already in use" would send people looking for it."""
+    done = mcpx(tmp_path, written(tmp_path), "--port", "8080", "--admin", "--host", "127.0.0.1")
+    assert done.returncode == 2
+    assert "clients and the admin UI would both listen on 127.0.0.1:8080" in done.stderr
+    assert "--admin-port" in done.stderr
+
+
 def test_over_stdio_the_tools_matter_more_than_the_port(tmp_path: Path) -> None:
     """A second window of an editor starts a second gateway with the same settings."""
     with taken_port() as port:

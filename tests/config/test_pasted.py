@@ -41,6 +41,8 @@ def stdio(command: str, *args: str, **env: str) -> dict[str, Any]:
             "github",
             stdio("docker", "run", "-i", "--rm", "-e", "GITHUB_TOKEN", "ghcr.io/github/github-mcp-server:latest"),
         ),
+        ("node ~/weather-server/dist/index.js", "weather", stdio("node", "~/weather-server/dist/index.js")),
+        ("npx -y @acme/mcp-server", "acme", stdio("npx", "-y", "@acme/mcp-server")),
         ("python3 -m weather", "weather", stdio("python3", "-m", "weather")),
         ("claude mcp add gh -e A=1 B=2 -- npx -y foo --bar", "gh", stdio("npx", "-y", "foo", "--bar", A="1", B="2")),
         ("claude mcp add gh npx -y foo", "gh", stdio("npx", "-y", "foo")),

@@ -112,3 +112,23 @@ def test_every_state_of_a_server_is_explained(page: str) -> None:
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = read("docs", "decisions", "README.md")
     assert [p.name for p in (DOCS / "decisions").glob("0*.md") if p.name not in listed] == []
+
+
+@pytest.mark.parametrize("page", ["admin.md", "admin.zh-CN.md"])
+def test_every_path_of_the_admin_api_is_in_its_page_and_no_other(page: str) -> None:
+    """ADM-2: the table of paths; `x` and its `a`, `b` stands for `x/a` and `x/b`."""
+    table = read("docs", page).partition("`/api` ")[2].partition("\n\n")[0]
+    listed: set[str] = set()
+    for part in re.split(r"[;；]|\n", "\n".join(row.split("|")[1] for row in table.splitlines()[2:])):
+        whole, *below = re.split("and its|及其", part)
+        names = re.findall("`([^`]+)`", whole)
+        listed |= {*names, *(f"{names[-1]}/{name}" for name in re.findall("`([^`]+)`", "".join(below)))}
+    there = {path.removeprefix("/api/") for path in json.loads(read("web", "openapi.json"))["paths"]}
+    assert sorted(listed ^ there) == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/admin.md", "docs/admin.zh-CN.md"])
+def test_every_picture_is_there_for_light_and_dark(page: str) -> None:
+    pictures = re.findall(r'(?:srcset|src)="([^"]+)"', read(page))
+    assert pictures and [file for file in pictures if not (ROOT / page).parent.joinpath(file).is_file()] == []
+    assert len([file for file in pictures if "dark" in file]) * 2 == len(pictures)

@@ -47,6 +47,16 @@ def test_the_printed_url_signs_in_and_leaves_no_token_in_the_address(browser: Br
             context.close()
 
 
+def test_a_login_url_that_is_not_good_any_more_says_so_and_how_to_get_another(
+    browser: Browser, gateway: Gateway, language: Language
+) -> None:
+    with opened(browser, gateway, "/login", language=language, signed_in=False) as page:
+        page.goto(f"{gateway.admin_url}/login?token=used")
+        alert = page.get_by_role("alert")
+        expect(alert).to_have_text(text(language, "login.expired"))
+        expect(alert).to_contain_text("mcpx admin")
+
+
 def test_signing_out_shows_the_form_and_nothing_else(browser: Browser, gateway: Gateway, language: Language) -> None:
     with opened(browser, gateway, "/settings", language=language, forgiven=REFUSED) as page:
         page.get_by_role("button", name=text(language, "settings.signOut")).click()

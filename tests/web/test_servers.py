@@ -149,6 +149,15 @@ def test_what_does_not_connect_says_why_before_it_is_saved(browser: Browser, hou
         assert "nowhere" not in house.file.read_text(encoding="utf-8")
 
 
+def test_what_was_typed_into_a_new_server_is_not_lost_by_a_click(browser: Browser, house: Gateway) -> None:
+    with opened(browser, house, "/servers/add?by=stdio", forgiven=JUDGED) as page:
+        page.get_by_role("textbox", name="Name").first.fill("half-done")
+        page.get_by_role("link", name=text("en", "servers.nav")).first.click()
+        expect(page.get_by_text(text("en", "servers.edit.leaveText", name="half-done"))).to_be_visible()
+        page.get_by_role("button", name=text("en", "parts.cancel")).last.click()
+        expect(page.get_by_role("textbox", name="Name").first).to_have_value("half-done")
+
+
 def test_an_api_that_is_pasted_leads_to_commands(browser: Browser, house: Gateway) -> None:
     with opened(browser, house, "/servers/add", forgiven=JUDGED) as page:
         page.get_by_role("button", name=re.compile("OpenAPI document")).click()

@@ -54,7 +54,7 @@ async def tell(desk: Desk, response: Response) -> ConfigTold:
         files=files,
         etag=written.etag,
         revision=desk.store.revision,
-        loaded=str(status["at"]) if status.get("ok") else told_at(desk.about().started),
+        loaded=_loaded(desk, status),
         dialect=config.dialect,
         mode=config.mode,
         warnings=list(config.warnings),
@@ -69,6 +69,14 @@ async def mistakes(desk: Desk, written: Written, *, refused: bool) -> list[Probl
         return [given.problem_of(told, None) for told in written.told]
     seen = await desk.store.preview([])  # no change: what is wrong with it as it is
     return [given.problem_of(told, None) for told in seen.told]
+
+
+def _loaded(desk: Desk, status: Json) -> str:
+    """When what runs was read: a file that was refused since does not count."""
+    if status.get("ok"):
+        return str(status["at"])
+    latest = desk.store.revisions()[:1]
+    return latest[0].at if latest else told_at(desk.about().started)
 
 
 def _reload(status: Json) -> LastReload | None:

@@ -21,7 +21,7 @@ from mcpx.admin.shapes.watching import (
 from mcpx.admin.watched import Recording, SavingsCount, Statistics
 from mcpx.admin.weights import Weights
 from mcpx.admin.wording import plain, told_at
-from mcpx.model.call import Json
+from mcpx.model.call import Json, as_object
 
 HOUR = 3600.0
 MOST_ERRORS = 10
@@ -93,6 +93,7 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
         revisions=history,
         config_loaded=history[0].at if history else told_at(about.started),
         config_path=None if about.config is None else plain(str(about.config)),
+        config_refused=as_object(desk.store.status()["last_reload"]).get("ok") is False,
         first_run=about.config is None,
     )
 

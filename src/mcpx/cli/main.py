@@ -198,10 +198,10 @@ def _found(options: argparse.Namespace) -> Path | None:
     return find(_named(options), os.environ, Path.cwd())
 
 
-def _required(options: argparse.Namespace, command: str) -> Path:
+def _required(options: argparse.Namespace, command: str, hint: str = "") -> Path:
     path = _found(options)
     if path is None:
-        raise ConfigError([f"error: no config file found here; name one: mcpx {command} FILE"])
+        raise ConfigError([f"error: no config file found here; name one: mcpx {command} FILE{hint}"])
     return path
 
 
@@ -289,7 +289,8 @@ def _reload(options: argparse.Namespace) -> int:
 def _admin(options: argparse.Namespace) -> int:
     from mcpx.cli.admin import admin
 
-    path = _absolute(_required(options, "admin"))
+    of_the_demo = "\n  The built-in demo has none: start it again for another login URL."
+    path = _absolute(_required(options, "admin", of_the_demo))
     return admin(path, state_folder(os.environ), _env(options), not options.no_browser)
 
 

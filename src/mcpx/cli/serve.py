@@ -62,6 +62,9 @@ def serve(
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
     admin = _admin(options, environ, config)
+    if admin is not None and not by_stdio and (admin.host, admin.port) == (host, port) and port:
+        told = f"error: clients and the admin UI would both listen on {host}:{port}"
+        raise ConfigError([f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any free one."])
     run = app.Run(
         config=config,
         transport="stdio" if by_stdio else "http",

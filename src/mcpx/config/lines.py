@@ -20,6 +20,10 @@ _ADDRESS = re.compile(r"(?i)(?:https?|wss?)://\S+")
 RUNNERS = these("npx bunx uvx pnpx pipx bun pnpm yarn npm uv deno docker podman")
 """Programs that start other programs."""
 _INTERPRETERS = re.compile(r"(?:python|node|ruby|java|sh|bash)[\d.]*")
+_TELLS_NOTHING = re.compile(
+    r"(?i)(?:index|main|__main__|mcp|(?:mcp-)?server|app|cli|start|run)(?:\.\w+)?|dist|build|out|src|lib|bin|\.?venv|[a-z]:|\.{1,2}"
+)
+"""Names of files and folders that every other server has, too."""
 _SKIPPED = these("run exec dlx tool x start")
 _WITH_VALUE = these(
     "-e --env -v --volume --mount --name --network -p --publish --from --package --directory --with -u -w --env-file"
@@ -161,7 +165,9 @@ def program_name(words: list[str]) -> str:
 
 def _name(word: str) -> str:
     """A name that is possible and tells what it is."""
-    last = re.split(r"[\\/]", word.rstrip("/\\"))[-1] or word
+    parts = re.split(r"[\\/]", word.rstrip("/\\"))
+    telling = [part for part in parts if part and not _TELLS_NOTHING.fullmatch(part)]
+    last = telling[-1] if telling and len(parts) > 1 else parts[-1] or word
     last = re.sub(r"(?<=.)@[^@]*$|:[^:]*$", "", last)
     last = re.sub(r"\.(?:py|js|mjs|ts|exe|jar)$", "", last)
     last = re.sub(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$", "", last)

@@ -2613,6 +2613,12 @@ export interface components {
             config_loaded: string;
             /** Config Path */
             config_path?: string | null;
+            /**
+             * Config Refused
+             * @description The files on disk have mistakes and were not taken up; the last revision runs on.
+             * @default false
+             */
+            config_refused: boolean;
             /** Errors */
             errors: components["schemas"]["RecentError"][];
             /** Errors Last Hour */

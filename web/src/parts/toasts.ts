@@ -25,7 +25,7 @@ export function toast(wish: { title: string; text?: string; hue?: Hue; action?: 
   const id = ++count;
   toasts.push({ hue: "ok", ...wish, id });
   if (toasts.length > 4) toasts.shift();
-  setTimeout(() => dropToast(id), wish.hue === "danger" ? STAYS * 2 : STAYS);
+  setTimeout(() => dropToast(id), wish.hue === "danger" || wish.action ? STAYS * 2 : STAYS);
 }
 
 export function announce(words: string): void {

@@ -5,6 +5,7 @@ quicker (412), only looks where it is asked to (`dry_run`), and tells mistakes w
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
-from mcpx.config.edits import EditError, PutEntry, RemoveEntry, SetFields
+from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, SetFields
 from mcpx.config.problems import Told
 from mcpx.config.written import EntrySection
 from mcpx.config.written import Written as Files
@@ -234,9 +235,24 @@ async def refusal(desk: Desk, error: Exception, edit: Edits | None = None) -> Ap
             path = "name" if error.code == "exists" else _relative(own, at) or None
             return ApiError(STATUSES[error.code], error.code, error.message, path, error.hint or None)
         case ConfigError():
-            return invalid(error, await _index_of(desk, edit))
+            return await _there_before(desk, error, edit) or invalid(error, await _index_of(desk, edit))
         case _:
             raise error
+
+
+async def _there_before(desk: Desk, error: ConfigError, edit: Edits | None) -> ApiError | None:
+    """A mistake of the file itself, which whoever changes another entry cannot know of."""
+    if not isinstance(error, Refused) or not error.told or isinstance(edit, NewText):
+        return None
+    first = error.told[0]
+    there = (await desk.store.preview([])).told
+    if not any((each.message, each.path) == (first.message, first.path) for each in there):
+        return None
+    where = f"{os.path.basename(first.file)}:{first.line}" if first.file and first.line else "the config file"
+    told = f"nothing was written: {where} has a mistake already ({first.message})"
+    hint = "; ".join(each for each in (first.hint, "mend it in the file or under Config, then try again") if each)
+    errors = [problem_of(each, None).model_dump(exclude_none=True) for each in error.told]
+    return ApiError(422, "invalid_config", told, first.path or None, hint, errors=errors)
 
 
 def invalid(error: ConfigError, at: "_Spot | None" = None) -> ApiError:

@@ -85,8 +85,9 @@ def _auth(desk: Desk) -> FrontAuth | None:
 
 def _store(desk: Desk) -> Kept:
     if desk.tokens is None:
-        hint = "start mcpx with a state folder (MCPX_STATE_DIR)"
-        raise ApiError(409, "not_kept", "this gateway keeps nothing, so no tokens either", hint=hint)
+        has_file = desk.about().config is not None
+        hint = "start mcpx again: there is a config file now" if has_file else "add a server, then start mcpx again"
+        raise ApiError(409, "not_kept", "mcpx was started as the demo, which keeps no tokens", hint=hint)
     return desk.tokens
 
 

@@ -71,6 +71,9 @@ class Overview(Told):
     revisions: list[RevisionRow]
     config_loaded: str
     config_path: str | None = None
+    config_refused: bool = Field(
+        default=False, description="The files on disk have mistakes and were not taken up; the last revision runs on."
+    )
     first_run: bool = Field(default=False, description="Nothing is configured yet: the built-in demo runs.")
 
 

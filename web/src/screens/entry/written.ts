@@ -3,6 +3,7 @@ import { useQueryClient } from "@tanstack/vue-query";
 import { useI18n } from "vue-i18n";
 import { api, configEtag } from "@/api";
 import { toast, useFaultToast } from "@/parts";
+import { toasts } from "@/parts/toasts";
 import type { Preview, Written } from "./preview";
 
 export function useWritten() {
@@ -23,6 +24,7 @@ export function useWritten() {
   return async (answer: Written | Preview | undefined, title?: string): Promise<void> => {
     if (!answer || !("revision" in answer)) return;
     const etag = configEtag.value;
+    for (const earlier of toasts) if (earlier.action?.label === t("entry.review.undo")) earlier.action = undefined;
     toast({
       title: title ?? t("entry.review.applied", { n: answer.revision }),
       text: [title ? t("entry.review.applied", { n: answer.revision }) : "", answer.plan.summary, ...(answer.warnings ?? [])].filter(Boolean).join(" · "),

@@ -7,6 +7,8 @@ import { withTransport, type Transport } from "./form-fields";
 export interface Draft {
   id: number;
   entry: Entry;
+  /** As it was recognised or begun. */
+  begun: Entry;
   /** The name it came with, where an entry of that name is there already and it was given another. */
   renamed: string | null;
   picked: boolean;
@@ -44,7 +46,8 @@ export function usePaste() {
         .filter((one) => one.section === "mcp_servers")
         .map((one) => {
           const own = one.taken && one.free_name ? { ...one.entry, name: one.free_name } : one.entry;
-          return { id: ++count, entry: orderly(own), renamed: own === one.entry ? null : String(one.entry.name), picked: true };
+          const begun = orderly(own);
+          return { id: ++count, entry: begun, begun, renamed: own === one.entry ? null : String(one.entry.name), picked: true };
         });
     } catch (thrown) {
       if (mine !== round) return;
@@ -74,7 +77,8 @@ export function usePaste() {
   });
 
   function begin(transport: Transport): void {
-    drafts.value = [...drafts.value, { id: ++count, entry: withTransport({ name: "" }, transport), renamed: null, picked: true }];
+    const begun = withTransport({ name: "" }, transport);
+    drafts.value = [...drafts.value, { id: ++count, entry: begun, begun, renamed: null, picked: true }];
   }
 
   const others = computed(() => (result.value?.entries ?? []).filter((one) => one.section !== "mcp_servers"));
