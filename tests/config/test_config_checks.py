@@ -73,6 +73,8 @@ def odd(config: Config) -> list[str]:
         (f"mcp_servers: [{{name: ' a', {STDIO}}}]", "not a possible server name"),
         (f'mcp_servers: [{{name: "a\\nb", {STDIO}}}]', "not a possible server name"),
         (f"mcp_servers: [{{name: {'a' * 65}, {STDIO}}}]", "not a possible server name"),
+        (f"mcp_servers: [{{name: '..', {STDIO}}}]", "not a possible server name"),
+        ("profiles: [{name: '.'}]", "not a possible profile name"),
         ("servers: [{id: 'a::b', command: [x]}]", "a name must not hold '::', the separator"),
         ("profiles: [{name: a}, {name: a}]", "two profiles are named 'a'"),
         ("profiles: [{name: a, servers: [nope]}]", "no server named 'nope'"),

@@ -253,6 +253,28 @@ def test_a_file_of_another_shape_is_edited_in_its_own_words(name: str, tmp_path:
     assert [server.name for server in it.load().mcp_servers] == ["a"]
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_many_new_entries_are_one_change_of_the_file(name: str, tmp_path: Path) -> None:
+    """A hundred of them would else be a hundred times the whole file, minutes in a large one."""
+    it = house(tmp_path, SHAPES[name], name)
+    read: list[Mapping[Path, str]] = []
+
+    def reading(texts: Mapping[Path, str]) -> Written:
+        read.append(texts)
+        return read_written(it.where, texts)
+
+    new = [
+        PutEntry("mcp_servers", f"n{number}", {"connection": {"type": "stdio", "command": "y"}}) for number in (1, 2, 3)
+    ]
+    texts = edited(it.look(), new, reading)
+    assert len(read) == 1
+    for path, text in texts.items():
+        path.write_text(text, newline="")
+    assert [server.name for server in it.load().mcp_servers] == ["a", "n1", "n2", "n3"]
+    with pytest.raises(EditError, match="already"):
+        it.edit([PutEntry("mcp_servers", "n4", new[0].entry), PutEntry("mcp_servers", "n4", new[0].entry, create=True)])
+
+
 def test_a_clients_file_keeps_its_comments_and_the_keys_of_others(tmp_path: Path) -> None:
     it = house(tmp_path, CLIENT, "client.json")
     new = it.edit(PutEntry("mcp_servers", "b", {"connection": {"type": "stdio", "command": "y", "args": ["-y"]}}))

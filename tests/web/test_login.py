@@ -65,6 +65,14 @@ def test_signing_out_shows_the_form_and_nothing_else(browser: Browser, gateway: 
         expect(page).to_have_url(re.compile(r"#/login"))
 
 
+def test_a_tab_notices_that_another_one_signed_out(browser: Browser, gateway: Gateway) -> None:
+    with opened(browser, gateway, "/settings", forgiven=["401"]) as page:
+        expect(page.get_by_text(text("en", "shell.live"), exact=True)).to_be_visible()
+        answer = page.request.post(f"{gateway.admin_url}/api/logout", headers={"X-Mcpx-Csrf": "1"})
+        assert answer.status == 204
+        expect(page).to_have_url(re.compile(r"#/login\?next="))
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_form_holds_on_a_phone_in_both_themes(browser: Browser, gateway: Gateway, *, dark: bool) -> None:
     with opened(browser, gateway, "/login", size="phone", dark=dark, signed_in=False) as page:

@@ -16,7 +16,7 @@ from mcpx.admin.desk import Desk
 from mcpx.admin.entries import yaml_of
 from mcpx.admin.shapes.servers import Operation, PasteResult, Recognised
 from mcpx.config import Refused
-from mcpx.config.checks import MAX_NAME
+from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.config.edits import EditError
 from mcpx.config.entries import RESERVED
 from mcpx.config.lines import EXPECTED, RUNNERS
@@ -115,7 +115,7 @@ class Names:
         cleaned = (
             "".join(c for c in wanted if c.isprintable()).replace("::", "-").strip()[:MAX_NAME].strip() or "server"
         )
-        name = cleaned
+        name = cleaned = "server" if cleaned in DOTS else cleaned
         for number in count(2):
             if name not in self._taken:
                 break

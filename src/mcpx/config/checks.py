@@ -23,6 +23,8 @@ from mcpx.wire.address import BadAddress, parse, proxy_for
 from mcpx.wire.fields import FRAMING, OURS, headers_mistakes
 
 MAX_NAME = 64
+DOTS = (".", "..")
+"""No names: a browser takes them out of an address, so that nothing of the admin API could be asked about them."""
 
 _SCHEMES = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
 _HOST_NAME = r"(?i)(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]*:[0-9a-f:.]*\]?"
@@ -156,6 +158,8 @@ class _Checks:
             if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
                 hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around"
                 self._findings.add(f"not a possible {noun} name", at, hint=hint)
+            elif name in DOTS:
+                self._findings.add(f"not a possible {noun} name", at, hint="browsers take dots out of addresses")
             elif forbidden and forbidden in name:
                 self._findings.add(f"a name must not hold '{forbidden}', the separator", at)
             elif noun == "server" and name in RESERVED:

@@ -44,10 +44,13 @@ def edited(written: Written, change: Edit | Sequence[Edit], read: Read, fresh: P
     there is none. Raises `EditError`."""
     edits: Sequence[Edit] = change if isinstance(change, Sequence) else [change]
     texts: dict[Path, str] = {}
-    for edit in edits:
-        new = _Editor(written, read, texts, fresh).edited(edit)
-        texts |= new
-        written = read(texts) if len(edits) > 1 else written
+    done = 0
+    while done < len(edits):
+        editor = _Editor(written, read, texts, fresh)
+        new = editor.new_ones(edits[done:])
+        texts |= editor.all_added(new) if len(new) > 1 else editor.edited(edits[done])
+        done += max(len(new), 1)
+        written = read(texts) if done < len(edits) else written
     return texts
 
 
@@ -79,6 +82,26 @@ class _Editor:
                 return self._section(edit)
             case Convert():
                 return self._convert()
+
+    # Many at once: each on its own would be the whole file read and written anew
+
+    def new_ones(self, edits: Sequence[Edit]) -> list[PutEntry]:
+        """Those at the beginning that only add entries to one section."""
+        new: dict[str, PutEntry] = {}
+        for edit in () if self._written.told else edits:
+            same = isinstance(edit, PutEntry) and all(edit.section == each.section for each in new.values())
+            if not isinstance(edit, PutEntry) or not same or edit.create is False or edit.name in new:
+                break
+            if edit.entry.get("name", edit.name) != edit.name or self._found(edit.section, edit.name) is not None:
+                break
+            new[edit.name] = edit
+        return list(new.values())
+
+    def all_added(self, edits: Sequence[PutEntry]) -> Texts:
+        section = edits[0].section
+        new = {edit.name: self._wanted(edit, edit.name, {}) for edit in edits}
+        texts = self._added(section, list(new.values()))
+        return self._checked(texts, lambda written: {name: _entry(written, section, name) for name in new}, new)
 
     # Whole texts
 
@@ -150,27 +173,31 @@ class _Editor:
         if name != edit.name and self._found(edit.section, name) is not None:
             raise EditError("exists", f"there is a {noun} named {shorten(name)!r} already", path=edit.section)
         old = {} if index is None else self._written.native(edit.section, index)
-        wanted = _unmasked({edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}, ())
-        new = cast(Tree, wanted[edit.section][0])
-        texts = self._added(edit.section, new) if index is None else self._replaced(edit.section, index, old, new)
+        new = self._wanted(edit, name, old)
+        texts = self._added(edit.section, [new]) if index is None else self._replaced(edit.section, index, old, new)
         return self._checked(texts, lambda written: _entry(written, edit.section, name), new)
 
-    def _added(self, section: EntrySection, new: Tree) -> Texts:
+    def _wanted(self, edit: PutEntry, name: str, old: Tree) -> Tree:
+        wanted = _unmasked({edit.section: [{"name": name, **edit.entry}]}, {edit.section: [old]}, ())
+        return cast(Tree, wanted[edit.section][0])
+
+    def _added(self, section: EntrySection, new: list[Tree]) -> Texts:
         if not self._written.sheets:
             manner = Manner("yaml")
-            return {self._new_file(): f"{_FRESH}\n{pair(section, [new], '', manner)}\n"}
+            return {self._new_file(): f"{_FRESH}\n{pair(section, new, '', manner)}\n"}
         sheet = self._base()
         tree = deepcopy(sheet.tree or {})
         if section == "mcp_servers" and sheet.dialect != "native":
             holder: Any = self._holder(tree, sheet)
-            entry = entry_of(sheet.dialect, new, None, None)
-            if (items := as_list(holder)) is not None:
-                items.append(entry)
-            else:
-                holder[new["name"]] = entry
+            for each in new:
+                entry = entry_of(sheet.dialect, each, None, None)
+                if (items := as_list(holder)) is not None:
+                    items.append(entry)
+                else:
+                    holder[each["name"]] = entry
         else:
             listed = as_list(tree.get(section))
-            tree[section] = [*(listed or []), new]
+            tree[section] = [*(listed or []), *new]
         return {sheet.path: self._text_of(sheet, tree)}
 
     def _base(self) -> Sheet:

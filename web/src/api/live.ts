@@ -5,7 +5,7 @@
  */
 import type { QueryClient } from "@tanstack/vue-query";
 import { computed, onScopeDispose, reactive } from "vue";
-import { base } from "./client";
+import { api, base } from "./client";
 import { configEtag } from "./etag";
 import type { LiveEvents, LiveName } from "./events";
 import type { components } from "./schema";
@@ -100,11 +100,18 @@ function opened(): void {
   if (wasLost) void queries?.invalidateQueries();
 }
 
+/** A stream does not tell why it was refused: the session may have ended, in another tab or with its time. */
+async function askWhetherIn(): Promise<void> {
+  const { data } = await api.GET("/api/session").catch(() => ({ data: undefined }));
+  if (data?.signed_in === false) signedOut.value = true;
+}
+
 function lost(): void {
   if (live.state === "live") live.state = "reconnecting";
   if (source?.readyState !== EventSource.CLOSED || signedOut.value) return;
   live.state = "reconnecting";
   live.nextTry = Date.now() + pause;
+  void askWhetherIn();
   timer = setTimeout(open, pause);
   pause = Math.min(pause * 2, LONGEST_PAUSE);
 }

@@ -45,6 +45,8 @@ export type Schema = boolean | SchemaObject;
 
 /** So deep go references and `allOf` at one place before they are taken for a loop. */
 const DEEPEST = 16;
+/** So many of them are followed for one place: those within those multiply. */
+const MOST_STEPS = 1_000;
 
 export const isFields = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 /** Only what an object has itself: a field may be called `__proto__` or `toString`. */
@@ -88,18 +90,18 @@ export function together(base: SchemaObject, more: SchemaObject): SchemaObject {
 
 const known = new WeakMap<SchemaObject, SchemaObject>();
 
-function follow(schema: unknown, root: Schema, deep: number): SchemaObject {
+function follow(schema: unknown, root: Schema, steps: { left: number }, deep = 0): SchemaObject {
   const given = asObject(schema);
   if (typeof given.$ref !== "string" && !Array.isArray(given.allOf)) return given;
-  if (deep > DEEPEST) return {};
+  if (deep > DEEPEST || --steps.left < 0) return {};
   let all: SchemaObject = { ...given };
   delete all.$ref;
   delete all.allOf;
   if (typeof given.$ref === "string") {
     const target = pointed(given.$ref, root);
-    if (target !== undefined) all = together(follow(target, root, deep + 1), all);
+    if (target !== undefined) all = together(follow(target, root, steps, deep + 1), all);
   }
-  for (const part of listed(given.allOf)) all = together(follow(part, root, deep + 1), all);
+  for (const part of listed(given.allOf)) all = together(follow(part, root, steps, deep + 1), all);
   return all;
 }
 
@@ -108,7 +110,7 @@ export function resolved(schema: Schema | undefined, root: Schema): SchemaObject
   if (!isFields(schema)) return asObject(schema ?? true);
   const before = known.get(schema);
   if (before) return before;
-  const found = follow(schema, root, 0);
+  const found = follow(schema, root, { left: MOST_STEPS });
   known.set(schema, found);
   return found;
 }

@@ -37,6 +37,11 @@ export interface Shape {
 const LONG_NAMES = /(^|_)(text|content|contents|body|prompt|sql|query_text|code|script|markdown|html|message|document|thought|old_?text|new_?text)$/i;
 /** A text this long is not written in one line. */
 const LONG = 300;
+/** So deep one looks into lists of lists and choices of one: a schema may refer to itself. */
+const DEEPEST = 8;
+const DEEPEST_WORD = 2;
+/** A browser's list takes seconds for more than this: such a value is typed. */
+const MOST_OPTIONS = 1_000;
 const SAYS_NOTHING_TO_SHOW = new Set(["required", "title", "description", "not", "dependentRequired", "minProperties", "maxProperties"]);
 
 const shape = (kind: Kind, schema: SchemaObject, nullable: boolean, more: Partial<Shape> = {}): Shape => ({
@@ -49,6 +54,7 @@ const shape = (kind: Kind, schema: SchemaObject, nullable: boolean, more: Partia
 });
 
 const wordOf = (value: Json): string => (typeof value === "string" ? value : JSON.stringify(value));
+const titleOf = (schema: SchemaObject): string | undefined => (typeof schema.title === "string" ? schema.title : undefined);
 const isNull = (schema: SchemaObject) => schema.type === "null" || schema.const === null || (Array.isArray(schema.enum) && schema.enum.length === 1 && schema.enum[0] === null);
 
 function ofText(schema: SchemaObject, name: string): Kind {
@@ -62,10 +68,17 @@ function ofText(schema: SchemaObject, name: string): Kind {
   return long ? "lines" : "text";
 }
 
-function ofList(schema: SchemaObject, nullable: boolean, root: Schema): Shape {
+/** A choice of plain values. */
+function ofOptions(schema: SchemaObject, nullable: boolean, values: readonly Json[], label: (value: Json, at: number) => string): Shape {
+  const options = values.slice(0, MOST_OPTIONS).map((value, at) => ({ value, label: label(value, at) }));
+  if (values.length <= MOST_OPTIONS) return shape("options", schema, nullable, { options });
+  return shape(values.every((value) => typeof value === "string") ? "text" : "json", schema, nullable, { options });
+}
+
+function ofList(schema: SchemaObject, nullable: boolean, root: Schema, deep: number): Shape {
   if (schema.prefixItems || Array.isArray(schema.items)) return shape("json", schema, nullable);
   if (schema.items === undefined || typeof schema.items === "boolean") return shape("json", schema, nullable);
-  const item = shapeOf(schema.items, root);
+  const item = shapeOf(schema.items, root, "", deep + 1);
   if (item.nullable) return shape("rows", schema, nullable);
   if (item.kind === "options" && item.options.length <= 12) return shape("picks", schema, nullable, { options: item.options });
   if (item.kind === "text" && item.schema.const === undefined) return shape("chips", schema, nullable);
@@ -79,17 +92,17 @@ function ofFields(schema: SchemaObject, nullable: boolean): Shape {
 }
 
 /** One of several schemas: a plain choice where each is one value, else variants to choose between. */
-function ofChoice(base: SchemaObject, choices: readonly Schema[], nullable: boolean, root: Schema, name: string): Shape | null {
+function ofChoice(base: SchemaObject, choices: readonly Schema[], nullable: boolean, root: Schema, name: string, deep: number): Shape | null {
   const all = choices.map((choice) => resolved(choice, root));
   const real = all.filter((choice) => !isNull(choice));
   const orNull = nullable || real.length < all.length;
   if (real.length && real.every((choice) => Object.keys(choice).every((key) => SAYS_NOTHING_TO_SHOW.has(key)))) return null;
   if (real.length === 1) {
-    const only = shapeOf(together(real[0]!, base), root, name);
+    const only = shapeOf(together(real[0]!, base), root, name, deep + 1);
     return { ...only, nullable: orNull || only.nullable };
   }
   if (real.length && real.every((choice) => choice.const !== undefined))
-    return shape("options", base, orNull, { options: real.map((choice) => ({ value: choice.const!, label: choice.title ?? wordOf(choice.const!) })) });
+    return ofOptions(base, orNull, real.map((choice) => choice.const!), (value, at) => titleOf(real[at]!) ?? wordOf(value));
   if (!real.length) return shape(orNull ? "null" : "json", base, orNull);
   return shape("variants", base, orNull, { variants: real.map((choice) => together(base, choice)) });
 }
@@ -101,13 +114,14 @@ function orReference(schema: SchemaObject, types: readonly string[]): Kind | nul
   return types.includes("boolean") ? "boolean" : null;
 }
 
-export function shapeOf(given: Schema | undefined, root: Schema, name = ""): Shape {
+export function shapeOf(given: Schema | undefined, root: Schema, name = "", deep = 0): Shape {
   const schema = resolved(given, root);
+  if (deep > DEEPEST) return shape("json", schema, false);
   const { types, nullable } = typesOf(schema);
   if (schema.const !== undefined) return shape(schema.const === null ? "null" : "fixed", schema, false);
   if (Array.isArray(schema.enum)) {
     const values = schema.enum.filter((value) => value !== null);
-    if (values.length) return shape("options", schema, nullable || values.length < schema.enum.length, { options: values.map((value) => ({ value, label: wordOf(value) })) });
+    if (values.length) return ofOptions(schema, nullable || values.length < schema.enum.length, values, wordOf);
     return shape(schema.enum.length ? "null" : "json", schema, false);
   }
   const choices = Array.isArray(schema.oneOf) ? schema.oneOf : Array.isArray(schema.anyOf) ? schema.anyOf : null;
@@ -115,7 +129,7 @@ export function shapeOf(given: Schema | undefined, root: Schema, name = ""): Sha
     const base = { ...schema };
     delete base.oneOf;
     delete base.anyOf;
-    const chosen = ofChoice(base, choices, nullable, root, name);
+    const chosen = ofChoice(base, choices, nullable, root, name, deep);
     if (chosen) return chosen;
   }
   const plain = orReference(schema, types);
@@ -130,7 +144,7 @@ export function shapeOf(given: Schema | undefined, root: Schema, name = ""): Sha
     case "boolean":
       return shape("boolean", schema, nullable);
     case "array":
-      return ofList(schema, nullable, root);
+      return ofList(schema, nullable, root, deep);
     case "object":
       return ofFields(schema, nullable);
     case "null":
@@ -175,8 +189,9 @@ export function fits(value: Json | undefined, { kind, options, schema }: Shape):
 }
 
 /** A short word for what is expected: "string", "1–100", "string[]", "enum". */
-export function typeWord(of: Shape, root: Schema): string {
+export function typeWord(of: Shape, root: Schema, deep = 0): string {
   const { schema, kind } = of;
+  if (deep > DEEPEST_WORD) return "any";
   const word = ((): string => {
     switch (kind) {
       case "options":
@@ -195,10 +210,10 @@ export function typeWord(of: Shape, root: Schema): string {
       case "picks":
       case "rows": {
         const inner = shapeOf(schema.items as Schema, root);
-        return inner.kind === "variants" ? "array" : `${typeWord(inner, root)}[]`;
+        return inner.kind === "variants" ? "array" : `${typeWord(inner, root, deep + 1)}[]`;
       }
       case "map":
-        return `map<${typeWord(shapeOf(schema.additionalProperties, root), root)}>`;
+        return `map<${typeWord(shapeOf(schema.additionalProperties, root), root, deep + 1)}>`;
       case "variants":
         return of.variants.length > 3 ? "one of" : [...new Set(of.variants.map((variant) => typesOf(variant).types[0] ?? "any"))].join(" | ");
       case "json":

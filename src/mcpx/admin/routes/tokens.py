@@ -20,7 +20,7 @@ from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
 from mcpx.admin.wording import moment
 from mcpx.config import FrontAuth, Token
-from mcpx.config.checks import MAX_NAME
+from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.model.errors import McpxError
 
 router = APIRouter(prefix="/api/tokens", tags=["Tokens"])
@@ -45,8 +45,8 @@ async def list_tokens(desk: AtDesk) -> Tokens:
 async def make_token(desk: AtDesk, wanted: NewToken, response: Response) -> MadeToken:
     """Make one; it is shown this once."""
     store, name = _store(desk), wanted.name
-    if len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
-        hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around"
+    if len(name) > MAX_NAME or not name.isprintable() or name != name.strip() or name in DOTS:
+        hint = f"1 to {MAX_NAME} characters, no line breaks, no spaces around, not only dots"
         raise ApiError(422, None, "not a possible name of a token", "name", hint)
     auth = _auth(desk)
     if auth is not None and any(token.name == name for token in auth.tokens):
