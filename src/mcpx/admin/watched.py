@@ -104,6 +104,10 @@ class Recording(Protocol):
 
     def rows(self, after: int = 0, limit: int = 500) -> list[Json]: ...
 
+    def told_rows(self, after: int) -> list[Json]:
+        """For who hears of calls: without looking for more."""
+        ...
+
     def failed(self) -> list[Json]:
         """Those that did not go well; asking for them is no look."""
         ...
