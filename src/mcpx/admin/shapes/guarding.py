@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, Place, Told
+from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Told
 
 
 class ProfileRow(Told):
@@ -51,7 +51,9 @@ class Question(Given):
     policy: Entry | None = Field(None, description="Instead of the one that is saved.")
 
 
-class Verdict(Told):
+class Verdict(Spoken):
+    SENTENCES = ("because", "outside")
+
     server: str
     tool: str
     name: str

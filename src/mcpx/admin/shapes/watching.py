@@ -4,11 +4,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Outcome, Status, Told
+from mcpx.admin.shapes.common import Outcome, Spoken, Status, Told
 from mcpx.admin.shapes.config import RevisionRow
 
 
-class ClientRow(Told):
+class ClientRow(Spoken):
+    SENTENCES = ("why",)
+
     name: str = Field(examples=["Claude Code"])
     version: str | None = None
     principal: str | None = None
@@ -43,7 +45,9 @@ class GatewayRow(Told):
     menu_tokens: int | None = None
 
 
-class RecentError(Told):
+class RecentError(Spoken):
+    SENTENCES = ("what",)
+
     at: str
     server: str
     name: str | None = None
@@ -52,7 +56,9 @@ class RecentError(Told):
     number: int | None = Field(default=None, description="Of the latest such call in the activity.")
 
 
-class Waiting(Told):
+class Waiting(Spoken):
+    SENTENCES = ("detail",)
+
     kind: Literal["call", "definition", "server", "sign_in"]
     title: str
     detail: str
@@ -89,7 +95,9 @@ class Statistics(Told):
     points: list[Point]
 
 
-class CallRow(Told):
+class CallRow(Spoken):
+    SENTENCES = ("error",)
+
     number: int
     time: str
     principal: str = ""
