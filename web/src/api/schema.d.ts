@@ -1356,6 +1356,13 @@ export interface components {
             kept_in: string;
             /** Name */
             name: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * State
@@ -1448,6 +1455,13 @@ export interface components {
             result?: unknown;
             /** Rule */
             rule?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /**
@@ -1526,6 +1540,14 @@ export interface components {
              * @default null
              */
             rule: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /**
@@ -1690,6 +1712,13 @@ export interface components {
             public_name?: string | null;
             /** Rule */
             rule?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /** Time */
@@ -1786,6 +1815,13 @@ export interface components {
             /** Protocol */
             protocol?: string | null;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Sessions
              * @default 0
              */
@@ -1867,6 +1903,13 @@ export interface components {
             parameters: string[];
             /** Read Only */
             read_only?: boolean | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * Summary
@@ -1946,6 +1989,13 @@ export interface components {
              */
             operations: components["schemas"]["Operation"][];
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Title
              * @default
              */
@@ -1995,6 +2045,13 @@ export interface components {
             parameters: string[];
             /** Read Only */
             read_only?: boolean | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * Summary
@@ -2064,6 +2121,13 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Tokens
              * @description What its definition costs, estimated.
              * @default 0
@@ -2097,6 +2161,14 @@ export interface components {
             problems: number;
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Summary */
             summary: string;
         };
@@ -2109,6 +2181,13 @@ export interface components {
             format: "yaml" | "json" | "toml";
             /** Path */
             path: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Text
              * @description Secrets masked as `••••••••`; sent back like that they stay what they are.
@@ -2184,6 +2263,13 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Warnings
              * @default []
@@ -2272,6 +2358,13 @@ export interface components {
              * @description Where in what was sent, or in the configuration.
              */
             path?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
         };
         /**
          * EventShapes
@@ -2306,6 +2399,13 @@ export interface components {
              * @default []
              */
             placeholders: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Text */
             text: string;
             /**
@@ -2363,6 +2463,13 @@ export interface components {
             end?: string | null;
             /** Error */
             error?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Start */
             start: string;
             /**
@@ -2467,6 +2574,13 @@ export interface components {
              * @default []
              */
             problems: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
         };
         /** LogLine */
         LogLine: {
@@ -2652,6 +2766,13 @@ export interface components {
              */
             operations: components["schemas"]["Operation"][];
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Title
              * @description What it was taken for, in words.
              */
@@ -2743,6 +2864,13 @@ export interface components {
              * @default []
              */
             restarted: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Settings
              * @default []
@@ -2872,6 +3000,13 @@ export interface components {
              */
             path?: string | null;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Severity
              * @default error
              * @enum {string}
@@ -2982,6 +3117,13 @@ export interface components {
              * @description Of the latest such call in the activity.
              */
             number?: number | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /** What */
@@ -3035,6 +3177,13 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Summary
              * @default
@@ -3109,6 +3258,13 @@ export interface components {
              */
             restorable: boolean;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Via
              * @enum {string}
              */
@@ -3142,6 +3298,13 @@ export interface components {
              * @default true
              */
             restorable: boolean;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Via
              * @enum {string}
@@ -3243,6 +3406,28 @@ export interface components {
             query: string;
             /** Total */
             total: number;
+        };
+        /**
+         * SentenceTold
+         * @description A sentence of the gateway's own, for whoever says it in another language.
+         */
+        SentenceTold: {
+            /**
+             * Code
+             * @example cause.nothing_listens
+             */
+            code: string;
+            /**
+             * Values
+             * @description What stands in its gaps.
+             * @default {}
+             * @example {
+             *       "host": "127.0.0.1:9000"
+             *     }
+             */
+            values: {
+                [key: string]: string | components["schemas"]["SentenceTold"];
+            };
         };
         /** ServerCost */
         ServerCost: {
@@ -3403,6 +3588,13 @@ export interface components {
              * @default 0
              */
             restarts: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server Info */
             server_info?: {
                 [key: string]: unknown;
@@ -3556,6 +3748,13 @@ export interface components {
              */
             restarts: number;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Since
              * @description When it came to be so, RFC 3339.
              */
@@ -3605,6 +3804,13 @@ export interface components {
             name: string;
             /** Problem */
             problem?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * State
              * @enum {string}
@@ -3665,6 +3871,14 @@ export interface components {
             last_error: string | null;
             /** Name */
             name: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Since */
             since: string;
             /**
@@ -3913,6 +4127,13 @@ export interface components {
              * @default 0
              */
             resources: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Seconds */
             seconds: number;
             /** Server Info */
@@ -3952,6 +4173,13 @@ export interface components {
              * @description The number of the rule that decided.
              */
             rule?: number | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Seen */
             seen: boolean;
             /** Server */
@@ -3971,6 +4199,13 @@ export interface components {
              * @enum {string}
              */
             kind: "call" | "definition" | "server" | "sign_in";
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Title */
             title: string;
         };
@@ -3995,6 +4230,13 @@ export interface components {
              * @example 15
              */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Warnings
              * @default []
