@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from mcpx.model.call import as_list
+from mcpx.model.call import as_list, as_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,10 +118,15 @@ def _filled(values: dict[str, str], deepest: int) -> "Values | None":
 
 
 def said(told: "Mapping[str, Any]") -> dict[str, Sentence]:
-    """Of these fields, texts and lists of texts, those that are known: by `name`, or `name.0` in a list."""
+    """Of these fields, texts and lists of texts, those that are known: by `name`, or `name.0` in a list. `links.why` is
+    a field of the objects in a list: `links.0.why`."""
     found: dict[str, Sentence] = {}
-    for name, value in told.items():
-        texts = {f"{name}.{at}": each for at, each in enumerate(as_list(value))} or {name: value}
+    for place, value in told.items():
+        name, _, inner = place.partition(".")
+        if inner:
+            texts = {f"{name}.{at}.{inner}": as_object(each).get(inner) for at, each in enumerate(as_list(value))}
+        else:
+            texts = {f"{name}.{at}": each for at, each in enumerate(as_list(value))} or {name: value}
         for place, text in texts.items():
             if isinstance(text, str) and text and (sentence := recognised(text)) is not None:
                 found[place] = sentence

@@ -16,7 +16,7 @@ interface Speaker {
 }
 
 /** Where in answers there are more of ours. Nothing else is looked into: a server may call its fields as it likes. */
-const OURS = ["calls", "clients", "commands", "auth_configs", "errors", "files", "last_reload", "plan", "problems", "revisions", "servers", "spans", "waiting"];
+const OURS = ["calls", "clients", "commands", "auth_configs", "definitions", "errors", "files", "last_reload", "marks", "plan", "problems", "revisions", "servers", "spans", "waiting"];
 
 let speaker: Speaker | null = null;
 
@@ -43,10 +43,10 @@ export function inOwnWords<T>(told: T): T {
     const fields = told as Record<string, unknown>;
     for (const [place, sentence] of Object.entries((fields.said ?? {}) as Said)) {
       const words = worded(sentence);
-      const [name, at] = place.split(".") as [string, string?];
-      if (words === null) continue;
-      if (at === undefined) fields[name] = words;
-      else (fields[name] as string[])[Number(at)] = words;
+      const path = place.split(".");
+      const last = path.pop()!;
+      const holder = path.reduce<Record<string, unknown>>((within, step) => within[step] as Record<string, unknown>, fields);
+      if (words !== null) holder[last] = words;
     }
     for (const key of OURS) if (fields[key] && typeof fields[key] === "object") inOwnWords(fields[key]);
   }

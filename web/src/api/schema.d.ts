@@ -1762,6 +1762,13 @@ export interface components {
              */
             notes: string[];
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Seen
              * @description It has connected since the start.
              * @default false
@@ -2635,6 +2642,13 @@ export interface components {
              * @enum {string}
              */
             kind: "invisible" | "phrase" | "destructive" | "open_world" | "other";
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Text */
             text: string;
             /** Where */
@@ -2823,6 +2837,13 @@ export interface components {
              * @default
              */
             rule: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
         };
@@ -3382,6 +3403,13 @@ export interface components {
             result_tokens_given: number;
             /** Result Tokens Raw */
             result_tokens_raw: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Since */
             since: string;
             /** Tokens Direct */

@@ -40,7 +40,7 @@ class Spoken(Told):
     """Something with sentences of the gateway's own in it."""
 
     SENTENCES: ClassVar[tuple[str, ...]] = ()
-    """Fields that may hold some: texts, or lists of texts."""
+    """Fields that may hold some: texts, lists of texts, or (`links.why`) of objects."""
 
     said: dict[str, SentenceTold] | None = Field(
         default=None, description="Codes of sentences, by the field they stand in, or by `field.0` in a list."
@@ -48,7 +48,7 @@ class Spoken(Told):
 
     @model_validator(mode="after")
     def _say(self) -> Self:
-        found = said({name: getattr(self, name) for name in self.SENTENCES})
+        found = said({name: getattr(self, name.partition(".")[0]) for name in self.SENTENCES})
         self.said = {name: SentenceTold.model_validate(sentence) for name, sentence in found.items()} or None
         return self
 

@@ -65,7 +65,9 @@ class Verdict(Spoken):
     outside: str | None = Field(None, description="Why this caller never comes there over HTTP, as far as tokens tell.")
 
 
-class PendingCall(Told):
+class PendingCall(Spoken):
+    SENTENCES = ("rule",)
+
     id: str
     server: str
     name: str
@@ -79,8 +81,10 @@ class PendingCall(Told):
     expires: str
 
 
-class Mark(Told):
+class Mark(Spoken):
     """Something in a definition worth a second look."""
+
+    SENTENCES = ("text",)
 
     kind: Literal["invisible", "phrase", "destructive", "open_world", "other"]
     where: str

@@ -44,7 +44,7 @@ class Servers(Told):
 
 
 class ServerDetail(ServerRow):
-    SENTENCES = ("last_error", "notes", "cause", "fix")
+    SENTENCES = ("last_error", "notes", "cause", "fix", "links.use", "links.why")
 
     entry: Entry
     links: list[dict[str, Any]] = []

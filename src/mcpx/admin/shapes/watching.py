@@ -96,7 +96,7 @@ class Statistics(Told):
 
 
 class CallRow(Spoken):
-    SENTENCES = ("error",)
+    SENTENCES = ("error", "rule")
 
     number: int
     time: str
@@ -154,8 +154,10 @@ class ClientSaving(Told):
     tokens_direct: int
 
 
-class Savings(Told):
+class Savings(Spoken):
     """Estimated without a tokenizer; against showing every definition in each list that was asked for."""
+
+    SENTENCES = ("method",)
 
     method: str
     since: str
@@ -179,7 +181,9 @@ class Snippet(Told):
     path: str | None = Field(default=None, description="Of the file it belongs into.")
 
 
-class ClientProgram(Told):
+class ClientProgram(Spoken):
+    SENTENCES = ("name", "why", "notes")
+
     id: str
     name: str
     transport: Literal["http", "stdio"]
