@@ -37,8 +37,8 @@ def test_what_was_said_is_said_again_when_the_language_changes(browser: Browser,
 
 def test_an_error_of_the_api_is_said_in_chinese_with_what_to_do(browser: Browser, house: Gateway) -> None:
     with opened(browser, house, "/policy", language="zh-CN", forgiven=[r"status of 404"]) as page:
-        page.get_by_role("textbox", name=text("zh-CN", "policy.simulator.tool")).first.fill("nothing.like_this")
-        page.get_by_role("button", name=text("zh-CN", "policy.simulator.ask"), exact=True).click()
-        panel = page.get_by_role("alert")
-        expect(panel).to_contain_text("没有服务器提供这个工具")
-        expect(panel).to_contain_text("填公开名或 server.tool")
+        simulator = page.get_by_role("region", name=text("zh-CN", "policy.simulator.title"))
+        simulator.get_by_label(text("zh-CN", "policy.simulator.tool")).fill("nothing.like_this")
+        simulator.get_by_role("button", name=text("zh-CN", "policy.simulator.ask")).click()
+        expect(simulator).to_contain_text("没有服务器提供这个工具")
+        expect(simulator).to_contain_text("填公开名或 server.tool")
