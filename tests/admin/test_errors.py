@@ -36,7 +36,7 @@ def routes() -> APIRouter:
     @router.get("/raise/{what}")
     async def raises(what: str) -> str:
         raise {
-            "own": ApiError(409, "exists", "there is one already", "mcp_servers.x", "name it otherwise"),
+            "own": ApiError(409, "exists", "one has that name already", "mcp_servers.x", "name it otherwise"),
             "half": ApiError(404, None, "there is no \ud800"),
             "config": ConfigError(["first mistake", "second mistake"]),
             "down": Unavailable("files", SERVER_DOWN, "is down"),
@@ -85,7 +85,7 @@ def test_an_error_of_a_route_is_told_as_it_is(app: Any) -> None:
         409,
         {
             "code": "exists",
-            "message": "there is one already",
+            "message": "one has that name already",
             "path": "mcp_servers.x",
             "hint": "name it otherwise",
         },

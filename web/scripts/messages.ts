@@ -1,7 +1,8 @@
 /**
  * Collects the texts of one language: `src/screens/<screen>/<language>.json` stands under `<screen>.`, those of the
- * parts, of the schema form and of the shell under `parts.`, `schemaform.` and `shell.`. Two chunks each: `first` has
- * what the first page shows (parts, shell, the screens named in `first.ts`, the navigation), `rest` everything else.
+ * parts, of the schema form and of the shell under `parts.`, `schemaform.` and `shell.`, the gateway's own sentences by
+ * their codes under `said.`. Chunks: `first` has what the first page shows (parts, shell, the screens named in `first.ts`,
+ * the navigation), `said` those sentences, `rest` everything else.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,6 +16,7 @@ function folders(root: string): [string, string][] {
   const screens = join(root, "src/screens");
   return [
     ["parts", join(root, "src/parts")],
+    ["said", join(root, "src/said")],
     ["schemaform", join(root, "src/schemaform")],
     ["shell", join(root, "src/shell")],
     ...readdirSync(screens)
@@ -22,6 +24,8 @@ function folders(root: string): [string, string][] {
       .map((name): [string, string] => [name, join(screens, name)]),
   ];
 }
+
+const pieceOf = (name: string): string => (EARLY.has(name) ? "first" : name === "said" ? "said" : "rest");
 
 export function messages(): Plugin {
   let root = "";
@@ -42,7 +46,7 @@ export function messages(): Plugin {
         if (!existsSync(file)) continue;
         this.addWatchFile(file);
         const { nav, ...texts } = JSON.parse(readFileSync(file, "utf8")) as { nav?: string };
-        if (EARLY.has(name) === (piece === "first")) all[name] = texts;
+        if (pieceOf(name) === piece) all[name] = texts;
         if (nav && piece === "first") all[name] = { nav, ...all[name] };
       }
       return `export default ${JSON.stringify(all)}`;

@@ -7,6 +7,7 @@ stands in the log beside the traceback. Values that were sent are not repeated: 
 import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcpx.admin.sentences import said
 from mcpx.admin.shapes.errors import ErrorAnswer
 from mcpx.model.errors import ConfigError, Unavailable
 
@@ -79,6 +81,8 @@ class ApiError(Exception):
         told: dict[str, Any] = {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
         if self.errors is not None:
             told["errors"] = list(self.errors)
+        if found := said({"message": self.message, "hint": self.hint}):
+            told["said"] = {name: asdict(sentence) for name, sentence in found.items()}
         return JSONResponse(_text({"error": told}), self.status, headers=dict(self.headers or {}))
 
 

@@ -5,6 +5,7 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError } from "./errors";
 import { configEtag } from "./etag";
+import { inOwnWords, wordsReady } from "./said";
 import { signedOut } from "./session";
 import type { paths } from "./schema";
 
@@ -42,7 +43,9 @@ const house: Middleware = {
 export const api = createClient<paths>({ baseUrl: base, credentials: "same-origin" });
 api.use(house);
 
-/** The body of an answer that is known to be there: failures have been thrown before. */
+/** The body of an answer that is known to be there, in the words of the page: failures have been thrown before. */
 export async function take<T>(answer: Promise<{ data?: T }>): Promise<T> {
-  return (await answer).data as T;
+  const { data } = await answer;
+  await wordsReady();
+  return inOwnWords(data as T);
 }

@@ -1,7 +1,10 @@
+import { inOwnWords, wordsReady, type Said } from "./said";
+
 /** One of several mistakes, with the place it is at. */
 export interface Mistake {
   path: string | null;
   message: string;
+  said?: Said | null;
 }
 
 /** The one error that screens meet: what the gateway answered, or that it could not be reached (status 0). */
@@ -15,6 +18,10 @@ export class ApiError extends Error {
     readonly path: string | null = null,
     readonly hint: string | null = null,
     readonly errors: readonly Mistake[] = [],
+    /** Codes of the gateway's own sentences in it. */
+    readonly said: Said = {},
+    /** The message is in the words of the page already. */
+    readonly isWorded = false,
   ) {
     super(message);
   }
@@ -26,7 +33,10 @@ export class ApiError extends Error {
 
   static async from(response: Response): Promise<ApiError> {
     const body: unknown = await response.clone().json().catch(() => null);
-    const told = (body as { error?: Partial<Record<"code" | "message" | "path" | "hint", string | null>> & { errors?: Mistake[] } } | null)?.error;
+    const told = (body as { error?: Partial<Record<"code" | "message" | "path" | "hint", string | null>> & { errors?: Mistake[]; said?: Said } } | null)?.error;
+    const english = told?.message;
+    await wordsReady();
+    inOwnWords(told);
     return new ApiError(
       response.status,
       told?.code ?? `http_${response.status}`,
@@ -34,6 +44,8 @@ export class ApiError extends Error {
       told?.path ?? null,
       told?.hint ?? null,
       told?.errors ?? [],
+      told?.said ?? {},
+      told?.message !== english,
     );
   }
 

@@ -8,6 +8,7 @@ import { computed, onScopeDispose, reactive } from "vue";
 import { api, base } from "./client";
 import { configEtag } from "./etag";
 import type { LiveEvents, LiveName } from "./events";
+import { inOwnWords } from "./said";
 import type { components } from "./schema";
 import { signedOut } from "./session";
 
@@ -83,7 +84,7 @@ function outdate(roots: readonly string[]): void {
 
 function told(name: LiveName, message: MessageEvent<string>): void {
   live.heard = Date.now();
-  const data = JSON.parse(message.data) as LiveEvents[LiveName];
+  const data = inOwnWords(JSON.parse(message.data) as LiveEvents[LiveName]);
   if (name === "hello" || name === "config") configEtag.value = `"${(data as LiveEvents["hello"]).etag}"`; // as the header has it
   if (name === "reset") void queries?.invalidateQueries();
   patch(name, data);

@@ -1356,6 +1356,13 @@ export interface components {
             kept_in: string;
             /** Name */
             name: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * State
@@ -1448,6 +1455,13 @@ export interface components {
             result?: unknown;
             /** Rule */
             rule?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /**
@@ -1526,6 +1540,14 @@ export interface components {
              * @default null
              */
             rule: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /**
@@ -1690,6 +1712,13 @@ export interface components {
             public_name?: string | null;
             /** Rule */
             rule?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /** Time */
@@ -1732,6 +1761,13 @@ export interface components {
              * @default []
              */
             notes: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Seen
              * @description It has connected since the start.
@@ -1785,6 +1821,13 @@ export interface components {
             profile?: string | null;
             /** Protocol */
             protocol?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Sessions
              * @default 0
@@ -1867,6 +1910,13 @@ export interface components {
             parameters: string[];
             /** Read Only */
             read_only?: boolean | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * Summary
@@ -1946,6 +1996,13 @@ export interface components {
              */
             operations: components["schemas"]["Operation"][];
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Title
              * @default
              */
@@ -1995,6 +2052,13 @@ export interface components {
             parameters: string[];
             /** Read Only */
             read_only?: boolean | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             source?: components["schemas"]["Place"] | null;
             /**
              * Summary
@@ -2064,6 +2128,13 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Tokens
              * @description What its definition costs, estimated.
              * @default 0
@@ -2097,6 +2168,14 @@ export interface components {
             problems: number;
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Summary */
             summary: string;
         };
@@ -2109,6 +2188,13 @@ export interface components {
             format: "yaml" | "json" | "toml";
             /** Path */
             path: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Text
              * @description Secrets masked as `••••••••`; sent back like that they stay what they are.
@@ -2184,6 +2270,13 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Warnings
              * @default []
@@ -2272,6 +2365,13 @@ export interface components {
              * @description Where in what was sent, or in the configuration.
              */
             path?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
         };
         /**
          * EventShapes
@@ -2306,6 +2406,13 @@ export interface components {
              * @default []
              */
             placeholders: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Text */
             text: string;
             /**
@@ -2363,6 +2470,13 @@ export interface components {
             end?: string | null;
             /** Error */
             error?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Start */
             start: string;
             /**
@@ -2467,6 +2581,13 @@ export interface components {
              * @default []
              */
             problems: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
         };
         /** LogLine */
         LogLine: {
@@ -2521,6 +2642,13 @@ export interface components {
              * @enum {string}
              */
             kind: "invisible" | "phrase" | "destructive" | "open_world" | "other";
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Text */
             text: string;
             /** Where */
@@ -2658,6 +2786,13 @@ export interface components {
              */
             operations: components["schemas"]["Operation"][];
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Title
              * @description What it was taken for, in words.
              */
@@ -2708,6 +2843,13 @@ export interface components {
              * @default
              */
             rule: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
         };
@@ -2749,6 +2891,13 @@ export interface components {
              * @default []
              */
             restarted: string[];
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Settings
              * @default []
@@ -2878,6 +3027,13 @@ export interface components {
              */
             path?: string | null;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Severity
              * @default error
              * @enum {string}
@@ -2988,6 +3144,13 @@ export interface components {
              * @description Of the latest such call in the activity.
              */
             number?: number | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server */
             server: string;
             /** What */
@@ -3041,6 +3204,13 @@ export interface components {
             problems: components["schemas"]["Problem"][];
             /** Revision */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Summary
              * @default
@@ -3115,6 +3285,13 @@ export interface components {
              */
             restorable: boolean;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Via
              * @enum {string}
              */
@@ -3148,6 +3325,13 @@ export interface components {
              * @default true
              */
             restorable: boolean;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Via
              * @enum {string}
@@ -3225,6 +3409,13 @@ export interface components {
             result_tokens_given: number;
             /** Result Tokens Raw */
             result_tokens_raw: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Since */
             since: string;
             /** Tokens Direct */
@@ -3249,6 +3440,28 @@ export interface components {
             query: string;
             /** Total */
             total: number;
+        };
+        /**
+         * SentenceTold
+         * @description A sentence of the gateway's own, for whoever says it in another language.
+         */
+        SentenceTold: {
+            /**
+             * Code
+             * @example cause.nothing_listens
+             */
+            code: string;
+            /**
+             * Values
+             * @description What stands in its gaps.
+             * @default {}
+             * @example {
+             *       "host": "127.0.0.1:9000"
+             *     }
+             */
+            values: {
+                [key: string]: string | components["schemas"]["SentenceTold"];
+            };
         };
         /** ServerCost */
         ServerCost: {
@@ -3409,6 +3622,13 @@ export interface components {
              * @default 0
              */
             restarts: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Server Info */
             server_info?: {
                 [key: string]: unknown;
@@ -3562,6 +3782,13 @@ export interface components {
              */
             restarts: number;
             /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
+            /**
              * Since
              * @description When it came to be so, RFC 3339.
              */
@@ -3611,6 +3838,13 @@ export interface components {
             name: string;
             /** Problem */
             problem?: string | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * State
              * @enum {string}
@@ -3671,6 +3905,14 @@ export interface components {
             last_error: string | null;
             /** Name */
             name: string;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             * @default null
+             */
+            said: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Since */
             since: string;
             /**
@@ -3919,6 +4161,13 @@ export interface components {
              * @default 0
              */
             resources: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Seconds */
             seconds: number;
             /** Server Info */
@@ -3958,6 +4207,13 @@ export interface components {
              * @description The number of the rule that decided.
              */
             rule?: number | null;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Seen */
             seen: boolean;
             /** Server */
@@ -3977,6 +4233,13 @@ export interface components {
              * @enum {string}
              */
             kind: "call" | "definition" | "server" | "sign_in";
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /** Title */
             title: string;
         };
@@ -4001,6 +4264,13 @@ export interface components {
              * @example 15
              */
             revision: number;
+            /**
+             * Said
+             * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
+             */
+            said?: {
+                [key: string]: components["schemas"]["SentenceTold"];
+            } | null;
             /**
              * Warnings
              * @default []

@@ -8,7 +8,8 @@ export function useFaultText(): (fault: unknown) => string {
   return (fault) => {
     const error = ApiError.of(fault);
     const key = `parts.faults.${error.code}`;
-    return te(key) ? t(key, { message: error.message }) : error.message;
+    const words = te(key) ? t(key, { message: error.message }) : error.message;
+    return error.isWorded && words.endsWith(error.message) ? error.message : words;
   };
 }
 

@@ -1,19 +1,21 @@
 /**
- * The language of the page: kept in localStorage, else guessed from the browser. Each language comes in two pieces: what
- * the first page needs, and the rest with the first other screen.
+ * The language of the page: kept in localStorage, else guessed from the browser. Each language comes in pieces: what the
+ * first page needs, the rest with the first other screen, and the gateway's own sentences, which are English as they come.
  */
 import { createI18n } from "vue-i18n";
+import { queryClient } from "@/api/queries";
+import { speakWith } from "@/api/said";
 import { compile } from "./compile";
 
 export const LANGUAGES = ["en", "zh-CN"] as const;
 export type Language = (typeof LANGUAGES)[number];
 const KEPT_AS = "mcpx.language";
 
-type Piece = "first" | "rest";
+type Piece = "first" | "rest" | "said";
 type Loader = () => Promise<{ default: object }>;
 const LOADERS: Record<Language, Record<Piece, Loader>> = {
-  en: { first: () => import("virtual:messages/en/first"), rest: () => import("virtual:messages/en/rest") },
-  "zh-CN": { first: () => import("virtual:messages/zh-CN/first"), rest: () => import("virtual:messages/zh-CN/rest") },
+  en: { first: () => import("virtual:messages/en/first"), rest: () => import("virtual:messages/en/rest"), said: () => Promise.resolve({ default: {} }) },
+  "zh-CN": { first: () => import("virtual:messages/zh-CN/first"), rest: () => import("virtual:messages/zh-CN/rest"), said: () => import("virtual:messages/zh-CN/said") },
 };
 
 function firstLanguage(): Language {
@@ -28,8 +30,8 @@ let language = firstLanguage();
 let pieces: readonly Piece[] = ["first"];
 const loaded = new Set<Loader>();
 
-async function load(wanted: Language): Promise<void> {
-  const missing = pieces.map((piece) => LOADERS[wanted][piece]).filter((loader) => !loaded.has(loader));
+async function load(wanted: Language, wants: readonly Piece[] = pieces): Promise<void> {
+  const missing = wants.map((piece) => LOADERS[wanted][piece]).filter((loader) => !loaded.has(loader));
   await Promise.all(
     missing.map(async (loader) => {
       i18n.global.mergeLocaleMessage(wanted as never, (await loader()).default as never);
@@ -48,6 +50,7 @@ async function show(wanted: Language): Promise<void> {
 export async function setLanguage(wanted: Language): Promise<void> {
   await show(wanted);
   localStorage.setItem(KEPT_AS, wanted);
+  await queryClient.invalidateQueries(); // sentences of the gateway are put into words as they come
 }
 
 export const loadFirstLanguage = (): Promise<void> => show(language);
@@ -56,3 +59,8 @@ export function loadAllTexts(): Promise<void> {
   pieces = ["first", "rest"];
   return load(language);
 }
+
+speakWith({
+  ready: () => load(language, ["said"]),
+  say: (code, values) => (i18n.global.te(`said.${code}`) ? i18n.global.t(`said.${code}`, values) : null),
+});

@@ -4,11 +4,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, Place, Told
+from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Told
 from mcpx.admin.shapes.servers import Operation, Recognised
 
 
-class CommandRow(Told):
+class CommandRow(Spoken):
+    SENTENCES = ("last_error",)
+
     name: str
     description: str = ""
     type: str = Field(examples=["http"])
@@ -59,7 +61,9 @@ class Resolved(Told):
     env: dict[str, str] = {}
 
 
-class CommandTrialResult(Told):
+class CommandTrialResult(Spoken):
+    SENTENCES = ("error",)
+
     ok: bool
     resolved: Resolved | None = None
     tool: dict[str, Any] | None = None
@@ -83,14 +87,18 @@ class CommandImport(Given):
     name: str | None = Field(None, description="Of the command that is made of a curl line.")
 
 
-class CommandImportResult(Told):
+class CommandImportResult(Spoken):
+    SENTENCES = ("title", "warnings")
+
     title: str = ""
     operations: list[Operation] = []
     entries: list[Recognised] = []
     warnings: list[str] = []
 
 
-class AuthRow(Told):
+class AuthRow(Spoken):
+    SENTENCES = ("detail",)
+
     name: str
     type: str = Field(examples=["bearer_token"])
     state: Literal["ready", "expires", "sign_in_needed", "failed", "unused"] = "ready"

@@ -1,8 +1,10 @@
 """Shapes that several subjects share."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mcpx.admin.sentences import said
 
 Entry = Annotated[
     dict[str, Any],
@@ -23,8 +25,38 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(Told):
+class SentenceTold(Told):
+    """A sentence of the gateway's own, for whoever says it in another language."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    code: str = Field(examples=["cause.nothing_listens"])
+    values: dict[str, "str | SentenceTold"] = Field(
+        {}, examples=[{"host": "127.0.0.1:9000"}], description="What stands in its gaps."
+    )
+
+
+class Spoken(Told):
+    """Something with sentences of the gateway's own in it."""
+
+    SENTENCES: ClassVar[tuple[str, ...]] = ()
+    """Fields that may hold some: texts, lists of texts, or (`links.why`) of objects."""
+
+    said: dict[str, SentenceTold] | None = Field(
+        default=None, description="Codes of sentences, by the field they stand in, or by `field.0` in a list."
+    )
+
+    @model_validator(mode="after")
+    def _say(self) -> Self:
+        found = said({name: getattr(self, name.partition(".")[0]) for name in self.SENTENCES})
+        self.said = {name: SentenceTold.model_validate(sentence) for name, sentence in found.items()} or None
+        return self
+
+
+class Problem(Spoken):
     """One mistake in a configuration, or in what was sent."""
+
+    SENTENCES = ("message", "hint")
 
     message: str = Field(examples=["unknown key 'comand'; did you mean 'command'?"])
     path: str | None = Field(None, examples=["mcp_servers[0].connection.comand"])
@@ -40,8 +72,10 @@ class Place(Told):
     line: int | None = Field(None, examples=[12])
 
 
-class PlanTold(Told):
+class PlanTold(Spoken):
     """What a configuration does to what is running."""
+
+    SENTENCES = ("summary",)
 
     summary: str = Field(examples=["1 started (github), 4 kept"])
     kept: list[str] = []
@@ -54,8 +88,10 @@ class PlanTold(Told):
     needs_restart: list[str] = []
 
 
-class Written(Told):
+class Written(Spoken):
     """A change that was made."""
+
+    SENTENCES = ("warnings",)
 
     revision: int = Field(examples=[15])
     etag: str = Field(description="Of the configuration as it is now; also in the `ETag` header.")

@@ -4,12 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, PlanTold, Problem, Told
+from mcpx.admin.shapes.common import Entry, Given, PlanTold, Problem, Spoken, Told
 
 Via = Literal["start", "file", "ui", "api", "cli", "signal"]
 
 
-class ConfigFile(Told):
+class ConfigFile(Spoken):
+    SENTENCES = ("why_not",)
+
     path: str
     text: str = Field(description="Secrets masked as `••••••••`; sent back like that they stay what they are.")
     format: Literal["yaml", "json", "toml"]
@@ -17,14 +19,18 @@ class ConfigFile(Told):
     why_not: str | None = None
 
 
-class LastReload(Told):
+class LastReload(Spoken):
+    SENTENCES = ("plan", "problems")
+
     at: str
     ok: bool
     plan: str | None = None
     problems: list[str] = []
 
 
-class ConfigTold(Told):
+class ConfigTold(Spoken):
+    SENTENCES = ("warnings",)
+
     path: str | None = Field(None, description="None: the built-in demo; the first change writes `would_be`.")
     would_be: str | None = None
     files: list[ConfigFile]
@@ -51,7 +57,9 @@ class Checked(Told):
     problems: list[Problem]
 
 
-class RevisionRow(Told):
+class RevisionRow(Spoken):
+    SENTENCES = ("message", "plan")
+
     number: int
     at: str
     author: str = ""
@@ -84,7 +92,9 @@ class Rollback(Given):
     message: str = Field("", max_length=500)
 
 
-class ReloadResult(Told):
+class ReloadResult(Spoken):
+    SENTENCES = ("summary",)
+
     ok: bool
     changed: bool = False
     revision: int
@@ -109,7 +119,9 @@ class NewEntries(Given):
     entries: list[NewEntry] = Field(min_length=1, max_length=1_000)
 
 
-class Exported(Told):
+class Exported(Spoken):
+    SENTENCES = ("warnings",)
+
     format: Literal["yaml", "mcp-json"]
     name: str = Field(examples=["config.yaml"])
     text: str

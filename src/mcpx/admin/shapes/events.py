@@ -9,7 +9,7 @@ A comment line comes every 15 seconds, so that both sides notice a dead connecti
 
 from typing import Literal
 
-from mcpx.admin.shapes.common import Status, Told
+from mcpx.admin.shapes.common import Spoken, Status, Told
 from mcpx.admin.shapes.watching import CallRow, ClientRow, ServerRate
 
 Name = Literal["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"]
@@ -30,8 +30,10 @@ class Reset(Told):
     reason: str = ""
 
 
-class StatusEvent(Told):
+class StatusEvent(Spoken):
     """`status`: a server is in another state, came or went."""
+
+    SENTENCES = ("last_error",)
 
     name: str
     status: Status
@@ -55,8 +57,10 @@ class CallEvent(CallRow):
     skipped: int = 0
 
 
-class ConfigEvent(Told):
+class ConfigEvent(Spoken):
     """`config`: a configuration was taken up, or refused."""
+
+    SENTENCES = ("summary",)
 
     ok: bool
     revision: int

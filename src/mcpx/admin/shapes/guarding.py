@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, Place, Told
+from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Told
 
 
 class ProfileRow(Told):
@@ -51,7 +51,9 @@ class Question(Given):
     policy: Entry | None = Field(None, description="Instead of the one that is saved.")
 
 
-class Verdict(Told):
+class Verdict(Spoken):
+    SENTENCES = ("because", "outside")
+
     server: str
     tool: str
     name: str
@@ -63,7 +65,9 @@ class Verdict(Told):
     outside: str | None = Field(None, description="Why this caller never comes there over HTTP, as far as tokens tell.")
 
 
-class PendingCall(Told):
+class PendingCall(Spoken):
+    SENTENCES = ("rule",)
+
     id: str
     server: str
     name: str
@@ -77,8 +81,10 @@ class PendingCall(Told):
     expires: str
 
 
-class Mark(Told):
+class Mark(Spoken):
     """Something in a definition worth a second look."""
+
+    SENTENCES = ("text",)
 
     kind: Literal["invisible", "phrase", "destructive", "open_world", "other"]
     where: str

@@ -4,10 +4,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, Place, Status, Told, Transport
+from mcpx.admin.shapes.common import Entry, Given, Place, Spoken, Status, Told, Transport
 
 
-class ServerRow(Told):
+class ServerRow(Spoken):
+    SENTENCES = ("last_error",)
+
     name: str = Field(examples=["github"])
     description: str = ""
     enabled: bool
@@ -42,6 +44,8 @@ class Servers(Told):
 
 
 class ServerDetail(ServerRow):
+    SENTENCES = ("last_error", "notes", "cause", "fix", "links.use", "links.why")
+
     entry: Entry
     links: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -69,7 +73,9 @@ class Trial(Given):
     )
 
 
-class TrialResult(Told):
+class TrialResult(Spoken):
+    SENTENCES = ("error", "cause", "fix")
+
     ok: bool
     seconds: float
     protocol: str | None = None
@@ -97,7 +103,9 @@ class Logs(Told):
     last: int = Field(description="The number of the last line there is: give it as `after` to go on.")
 
 
-class HealthSpan(Told):
+class HealthSpan(Spoken):
+    SENTENCES = ("error",)
+
     start: str
     end: str | None = Field(None, description="None: it is still so.")
     status: Status
@@ -109,7 +117,9 @@ class Health(Told):
     ready_share: float | None = Field(None, description="Of the time that is known, 0 to 1.")
 
 
-class SignIn(Told):
+class SignIn(Spoken):
+    SENTENCES = ("problem",)
+
     name: str
     state: Literal["signed_in", "sign_in_needed", "not_needed", "configured", "unknown"]
     auth_url: str | None = None
@@ -141,7 +151,9 @@ class Operation(Told):
     read_only: bool = False
 
 
-class PasteResult(Told):
+class PasteResult(Spoken):
+    SENTENCES = ("title", "warnings")
+
     kind: Literal["servers", "command_line", "url", "openapi", "curl", "nothing"]
     title: str = Field(description="What it was taken for, in words.")
     entries: list[Recognised] = []

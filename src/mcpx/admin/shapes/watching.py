@@ -4,11 +4,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Outcome, Status, Told
+from mcpx.admin.shapes.common import Outcome, Spoken, Status, Told
 from mcpx.admin.shapes.config import RevisionRow
 
 
-class ClientRow(Told):
+class ClientRow(Spoken):
+    SENTENCES = ("why",)
+
     name: str = Field(examples=["Claude Code"])
     version: str | None = None
     principal: str | None = None
@@ -43,7 +45,9 @@ class GatewayRow(Told):
     menu_tokens: int | None = None
 
 
-class RecentError(Told):
+class RecentError(Spoken):
+    SENTENCES = ("what",)
+
     at: str
     server: str
     name: str | None = None
@@ -52,7 +56,9 @@ class RecentError(Told):
     number: int | None = Field(default=None, description="Of the latest such call in the activity.")
 
 
-class Waiting(Told):
+class Waiting(Spoken):
+    SENTENCES = ("detail",)
+
     kind: Literal["call", "definition", "server", "sign_in"]
     title: str
     detail: str
@@ -92,7 +98,9 @@ class Statistics(Told):
     points: list[Point]
 
 
-class CallRow(Told):
+class CallRow(Spoken):
+    SENTENCES = ("error", "rule")
+
     number: int
     time: str
     principal: str = ""
@@ -149,8 +157,10 @@ class ClientSaving(Told):
     tokens_direct: int
 
 
-class Savings(Told):
+class Savings(Spoken):
     """Estimated without a tokenizer; against showing every definition in each list that was asked for."""
+
+    SENTENCES = ("method",)
 
     method: str
     since: str
@@ -174,7 +184,9 @@ class Snippet(Told):
     path: str | None = Field(default=None, description="Of the file it belongs into.")
 
 
-class ClientProgram(Told):
+class ClientProgram(Spoken):
+    SENTENCES = ("name", "why", "notes")
+
     id: str
     name: str
     transport: Literal["http", "stdio"]
