@@ -7,7 +7,7 @@ from mcpx.admin import configuring, waiting
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import People
-from mcpx.admin.rows import in_flight, server_rates
+from mcpx.admin.rows import in_flight, local_rate, server_rates
 from mcpx.admin.shapes.common import Outcome
 from mcpx.admin.shapes.watching import (
     ClientSaving,
@@ -86,6 +86,7 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
             menu_tokens=menu[1] if menu else None,
         ),
         servers=server_rates(desk),
+        local=local_rate(desk),
         commands=sum(command.enabled for command in config.commands),
         waiting=waiting.everything(gateway),
         errors=recent_errors(kept(desk.recording)),

@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -174,6 +175,12 @@ class ConfigStore(Proposals):
     async def look(self) -> "Written":
         """The configuration as it is written at this moment."""
         return await asyncio.to_thread(self._look)
+
+    @asynccontextmanager
+    async def at_rest(self) -> "AsyncGenerator[Written]":
+        """As `look`, while nothing is being taken up: what is written is what runs, unless it was refused."""
+        async with self._turn:
+            yield await self.look()
 
     def _look(self) -> "Written":
         from mcpx.config.written import nothing_written, read_written

@@ -40,12 +40,13 @@ function patch(name: LiveName, data: LiveEvents[LiveName]): void {
       const { clients, sessions } = data as LiveEvents["clients"];
       return { ...known, clients, sessions };
     }
-    const { clients, servers, ...rates } = data as LiveEvents["rates"];
+    const { clients, servers, local, ...rates } = data as LiveEvents["rates"];
     return {
       ...known,
       gateway: { ...known.gateway, ...rates },
       clients: rated(known.clients, clients, (client) => `${client.name} ${client.principal} ${client.profile}`),
       servers: rated(known.servers, servers, (server) => server.name),
+      local,
     };
   });
 }

@@ -2624,6 +2624,8 @@ export interface components {
              */
             first_run: boolean;
             gateway: components["schemas"]["GatewayRow"];
+            /** @description The local commands as one more target beside servers; absent where there are none. */
+            local?: components["schemas"]["ServerRate"] | null;
             /** Revisions */
             revisions: components["schemas"]["RevisionRow"][];
             /** Servers */
@@ -2961,6 +2963,11 @@ export interface components {
             clients: components["schemas"]["ClientRow"][];
             /** In Flight */
             in_flight: number;
+            /**
+             * @description The local commands; absent where there are none.
+             * @default null
+             */
+            local: components["schemas"]["ServerRate"] | null;
             /** P95 Ms */
             p95_ms: number | null;
             /** Servers */

@@ -75,15 +75,14 @@ Writing = Annotated[Change, Depends(_change)]
 async def look(desk: Desk, response: Response) -> Files:
     """The configuration as it is written; the answer carries its `ETag`."""
     written = await desk.store.look()
-    await asyncio.to_thread(_prepare, written)
-    response.headers["ETag"] = quoted(written.etag)
+    await prepare(written, response)
     return written
 
 
-def _prepare(written: Files) -> None:
+async def prepare(written: Files, response: Response) -> None:
     """Beside calls: hundreds of entries take their time the first time."""
-    for section in NOUNS:
-        written.entries(section)
+    await asyncio.to_thread(lambda: [written.entries(section) for section in NOUNS])
+    response.headers["ETag"] = quoted(written.etag)
 
 
 def quoted(etag: str) -> str:
