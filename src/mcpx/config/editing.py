@@ -22,6 +22,7 @@ from mcpx.config.edits import (
     RemoveEntry,
     SetFields,
     SetSection,
+    refuse_deep,
 )
 from mcpx.config.emit import Manner, in_json, pair
 from mcpx.config.layout import Form
@@ -45,6 +46,7 @@ def edited(written: Written, change: Edit | Sequence[Edit], read: Read, fresh: P
     edits: Sequence[Edit] = change if isinstance(change, Sequence) else [change]
     texts: dict[Path, str] = {}
     for edit in edits:
+        refuse_deep(edit)
         new = _Editor(written, read, texts, fresh).edited(edit)
         texts |= new
         written = read(texts) if len(edits) > 1 else written

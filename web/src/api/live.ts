@@ -85,7 +85,7 @@ function outdate(roots: readonly string[]): void {
 function told(name: LiveName, message: MessageEvent<string>): void {
   live.heard = Date.now();
   const data = JSON.parse(message.data) as LiveEvents[LiveName];
-  if (name === "hello" || name === "config") configEtag.value = `"${(data as LiveEvents["hello"]).etag}"`; // as the header has it
+  if (name === "hello" || name === "config") configEtag.value = (data as LiveEvents["hello"]).etag;
   if (name === "reset") void queries?.invalidateQueries();
   patch(name, data);
   outdate(OUTDATES[name] ?? []);

@@ -2123,6 +2123,7 @@ export interface components {
         ConfigImport: {
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -2149,6 +2150,7 @@ export interface components {
             file?: string | null;
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -3159,6 +3161,7 @@ export interface components {
         Rollback: {
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -3988,7 +3991,7 @@ export interface components {
         Written: {
             /**
              * Etag
-             * @description Of the configuration as it is now; also in the `ETag` header.
+             * @description Of the configuration as it is now, as the `ETag` header has it.
              */
             etag: string;
             /**
@@ -4358,7 +4361,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description The request did not arrive in time. */
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
             408: {
                 headers: {
                     [name: string]: unknown;
@@ -4808,6 +4811,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5048,6 +5053,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5187,6 +5194,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5675,6 +5684,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5968,6 +5979,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -6116,6 +6136,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6255,6 +6277,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6441,6 +6465,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -6495,6 +6528,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6715,6 +6750,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6946,6 +6983,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -7363,6 +7402,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -7695,6 +7736,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -8369,6 +8412,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -8566,6 +8611,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -8714,6 +8768,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -8853,6 +8909,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -9527,6 +9585,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -9581,6 +9648,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10074,6 +10143,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10397,6 +10468,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10543,6 +10616,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10682,6 +10757,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -11832,7 +11909,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description The request did not arrive in time. */
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
             408: {
                 headers: {
                     [name: string]: unknown;

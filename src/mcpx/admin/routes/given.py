@@ -18,7 +18,8 @@ from mcpx.admin.desk import Desk, the_desk
 from mcpx.admin.door import Objection, the_door
 from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
-from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
+from mcpx.admin.shapes.common import ONE_LINE, PlanTold, Preview, Problem, Written
+from mcpx.admin.wording import quoted
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
 from mcpx.config.edits import EditError, PutEntry, RemoveEntry, SetFields
@@ -41,6 +42,8 @@ READS = responses(404)
 """What reading one of several may answer."""
 WRITES = responses(404, 409, 412, 428)
 """What any write may answer."""
+TRIALS = responses(404, 408, 409)
+"""What trying something out may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,13 @@ def _change(
             description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500
         ),
     ] = None,
-    message: Annotated[str, Query(max_length=500, description="For the history.")] = "",
+    message: Annotated[str, Query(max_length=500, pattern=ONE_LINE, description="For the history.")] = "",
     dry_run: Annotated[bool, Query(description="Only tell what it would do: the answer is a preview.")] = False,
     force: Annotated[bool, Query(description="Also if it shuts out whoever asks (409 `would_lock_you_out`).")] = False,
     x_mcpx_via: Annotated[str, Header(pattern="^(ui|api|cli)$", description="Where it comes from.")] = "api",
-    x_mcpx_author: Annotated[str, Header(max_length=100, description="Who made it, for the history.")] = "",
+    x_mcpx_author: Annotated[
+        str, Header(max_length=100, pattern=ONE_LINE, description="Who made it, for the history.")
+    ] = "",
 ) -> Change:
     return Change(if_match, message, dry_run, x_mcpx_via, x_mcpx_author, force, objection)
 
@@ -104,10 +109,6 @@ async def prepare(written: Files, response: Response) -> None:
     """Beside calls: hundreds of entries take their time the first time."""
     await asyncio.to_thread(lambda: [written.entries(section) for section in NOUNS])
     response.headers["ETag"] = quoted(written.etag)
-
-
-def quoted(etag: str) -> str:
-    return f'"{etag}"'
 
 
 # Writing -----------------------------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ def _written(done: Committed) -> Written:
     failed = PlanTold(summary=done.error)
     return Written(
         revision=done.revision.number,
-        etag=done.etag,
+        etag=quoted(done.etag),
         file=str(done.files[0]) if done.files else "",
         plan=failed if done.plan is None else plan_told(done.plan),
         warnings=[*([done.error] if done.error else []), *done.warnings],
