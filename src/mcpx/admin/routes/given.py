@@ -18,6 +18,7 @@ from mcpx.admin.desk import Desk, the_desk
 from mcpx.admin.door import Objection, the_door
 from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.live import Live, the_live
 from mcpx.admin.shapes.common import ONE_LINE, PlanTold, Preview, Problem, Written
 from mcpx.admin.wording import quoted
 from mcpx.config import Config, Plan, Refused
@@ -36,6 +37,7 @@ SLASH = "\ue000"
 Objects = Callable[[Config], Objection | None]
 """What a configuration would do to whoever asks."""
 AtDesk = Annotated[Desk, Depends(the_desk)]
+AtLive = Annotated[Live, Depends(the_live)]
 Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))]
 
 READS = responses(404)

@@ -9,7 +9,7 @@ from mcpx.admin.chronicle import Line, Span
 from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, Name, Writing
+from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, AtLive, Name, Writing
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import (
     Health,
@@ -134,12 +134,11 @@ def _result(tried: Tried, auth_url: str | None) -> TrialResult:
     )
 
 
-@router.get("/{name}/tools", responses=READS)
-async def server_tools(desk: AtDesk, name: Name) -> Tools:
+@router.get("/{name}/tools", response_model=Tools, responses=READS)
+async def server_tools(desk: AtDesk, live: AtLive, name: Name) -> Response:
     """What it offers, held definitions included."""
-    upstream = servers.upstream_of(desk, name)
-    await desk.gateway.catalogs.ready()
-    return servers.tools(desk, upstream)
+    listed = await live.toolbox.of_server(servers.upstream_of(desk, name))
+    return Response(listed, media_type="application/json")
 
 
 @router.post("/{name}/reconnect", responses=responses(404, 409))
