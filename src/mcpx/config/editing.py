@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mcpx.config.align import alike
+from mcpx.config.blotting import Unmatched, comments_unmasked
 from mcpx.config.dialects import CLIENT_DIALECTS
 from mcpx.config.edits import (
     Convert,
@@ -95,14 +96,16 @@ class _Editor:
             return {file: edit.text}
         if edit.text == masked_text(sheet):
             return {file: sheet.text}
-        form = sheet.source.form
-        new = tree_of(edit.text, form) if form != "toml" else None
+        form, text = sheet.source.form, _with_comments(edit.text, sheet.text)
+        if MASK not in text:
+            return {file: text}
+        new = tree_of(text, form) if form != "toml" else None
         if form == "toml" or sheet.tree is None:
             hint = "write the value in its place, or ${VAR}"
             raise EditError("invalid", f"what stands behind {MASK} is not known here", hint=hint)
         if new is None:
-            return {file: edit.text}  # it will be refused, with the places of its mistakes
-        return {file: self._changed(edit.text, form, _unmasked(new, sheet.tree, ()), sheet)}
+            return {file: text}  # it will be refused, with the places of its mistakes
+        return {file: self._changed(text, form, _unmasked(new, sheet.tree, ()), sheet)}
 
     def _changed(self, text: str, form: Form, tree: Tree, sheet: Sheet) -> str:
         try:
@@ -381,6 +384,15 @@ def _unmasked(new: Any, old: Any, path: KeyPath) -> Any:
         hint = "write the value, or ${VAR}"
         what = f"nothing is stored that {MASK} could stand for"
         raise EditError("invalid", what, path=spell(unknown.path), hint=hint) from None
+
+
+def _with_comments(new: str, old: str) -> str:
+    try:
+        return comments_unmasked(new, old)
+    except Unmatched as unmatched:
+        hint = "write the value, or leave the line out"
+        what = f"nothing is stored that {MASK} could stand for in this comment: {shorten(str(unmatched))}"
+        raise EditError("invalid", what, hint=hint) from None
 
 
 def _differences(old: Any, new: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
