@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from mcpx.admin.causes import INSTALLERS, Cause, cause_of
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import figures_of, place_of, unknown
+from mcpx.admin.entries import NOT_TAKEN_UP, figures_of, place_of, unknown
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.wording import moment, plain
@@ -23,7 +23,6 @@ INSTALLING = 3.0
 """Seconds after which a program that fetches what it runs is likely to be at that."""
 LINES = 20
 """Of standard error that are looked at for a cause."""
-NOT_TAKEN_UP = "stands in the file, but is not taken up: reload the configuration"
 
 
 async def rows(desk: Desk, written: Written) -> list[ServerRow]:
