@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -261,6 +262,25 @@ def test_profiles_tell_what_is_seen_through_them(api: Api, gateway: Gateway) -> 
     assert api.get("/api/profiles")["profiles"][1]["servers"] == 1
     api.changed("DELETE", "/api/profiles/second")
     assert api.change("DELETE", "/api/profiles/second").status == 404
+
+
+def test_a_profile_that_is_being_taken_up_is_not_shown_as_empty(tmp_path: Path) -> None:
+    """ADM-2: what is listed beside an entry is what it does, also in the moment in which it is written."""
+    go = tmp_path / "go"
+    with Gateway({"mcp_servers": [raw_server("first")]}, admin=True) as started, ThreadPoolExecutor() as pool:
+        api = Api(started)
+        eventually(lambda: api.status("first") == "connected")
+        whole = api.get("/api/profiles")["default"]["tools"]
+        slow = raw_server("slow", "--start-when", str(go))
+        entries = {"mcp_servers": [raw_server("first"), slow], "profiles": [{"name": "new", "servers": ["first"]}]}
+        before = api.etag
+        writing = pool.submit(api.change, "POST", "/api/config", {"text": json.dumps(entries)})
+        eventually(lambda: api.etag != before)
+        reading = pool.submit(api.get, "/api/profiles")  # it is written, and waits for its slow server
+        wait([reading], timeout=0.5)  # long enough for an answer that would come too early
+        go.touch()
+        assert [(row["name"], row["tools"]) for row in reading.result()["profiles"]] == [("new", whole)]
+        assert writing.result().status == 200
 
 
 def test_rules_are_told_with_their_lines_and_count_as_soon_as_they_are_saved(api: Api, gateway: Gateway) -> None:

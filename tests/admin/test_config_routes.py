@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jsonschema_rs
 import pytest
@@ -71,7 +72,7 @@ def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Yaml
     assert file["text"] == YAML.replace(SECRET, MASK)
     changed = file["text"].replace("X-Team: a", "X-Team: b")
     done = api.post("/api/config", {"text": changed, "message": "other team"}, If_Match=api.etag)
-    assert done["revision"] == 2 and done["etag"] in api.etag
+    assert done["revision"] == 2 and done["etag"] == api.etag == api.get("/api/config")["etag"]
     assert gateway.file.read_text() == YAML.replace("X-Team: a", "X-Team: b")
     assert gateway.file.stat().st_mode & 0o777 == 0o600
     (latest, first) = api.get("/api/config/history")["revisions"]
@@ -90,7 +91,7 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Yaml) -> 
     assert api.refused("POST", "/api/config/entries", body) == (428, "precondition_required")
     assert api.post("/api/config/entries?dry_run=true", body)["ok"] and text_of(api) == YAML.replace(SECRET, MASK)
     done = api.post("/api/config/entries?message=three%20at%20once", body, 201, If_Match=api.etag)
-    assert done["revision"] == 2 and done["etag"] in api.etag
+    assert done["revision"] == 2 and done["etag"] == api.etag == api.get("/api/config")["etag"]
     assert api.get("/api/config/history")["revisions"][0]["message"] == "three at once"
     assert SECRET in gateway.file.read_text() and api.server("three")["status"] == "disabled"
     written = gateway.file.read_text()
@@ -106,6 +107,42 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Yaml) -> 
         assert api.refused("POST", "/api/config/entries", both, If_Match=api.etag) == told, wrong
     assert api.refused("POST", "/api/config/entries", {"entries": []}, If_Match=api.etag) == (422, "invalid")
     assert gateway.file.read_text() == written
+
+
+@pytest.mark.parametrize("depth", [*range(44, 52), 150, 400, 900])
+def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Yaml, depth: int) -> None:
+    api = Api(still)
+    deep = (
+        f"""{{"name": "deep", "connection": {{"type": "http", "url": "http://127.0.0.1:9"}}, "x-deep": {"[" * depth}"""
+    )
+    entry = f"{deep}{']' * depth}}}"
+    for method, path, body in (
+        ("POST", "/api/mcp-servers?dry_run=true", entry),
+        ("PUT", "/api/mcp-servers/one?dry_run=true", entry),
+        ("POST", "/api/mcp-servers/test", f'{{"entry": {entry}}}'),
+    ):
+        answer = api.ask(method, path, body.encode(), content_type="application/json")
+        if depth <= 48:  # in its list, in its section
+            assert answer.status == 200, answer.body
+        else:
+            assert (answer.status, answer.code, answer.error["path"]) == (422, "invalid", "x-deep"), answer.body
+    policy = f'{{"entry": {{"rules": [], "x-deep": {"[" * depth}{"]" * depth}}}}}'
+    answer = api.ask("PUT", "/api/policy?dry_run=true", policy.encode(), content_type="application/json")
+    assert answer.status == 200 if depth <= 49 else (answer.status, answer.error["path"]) == (422, "policy")
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J", "two\nlines", "\x00", "\x9b"])
+def test_a_message_for_the_history_has_no_control_characters(still: Yaml, odd: str) -> None:
+    """It is shown in lists, and on terminals."""
+    api, text = Api(still), text_of(Api(still))
+    for path, body, place in (
+        ("/api/config", {"text": text, "message": odd}, "message"),
+        ("/api/config/rollback", {"revision": 1, "message": odd}, "message"),
+        ("/api/config/import", {"text": "{}", "message": odd}, "message"),
+        (f"/api/config?message={quote(odd)}", {"text": text}, "query.message"),
+    ):
+        answer = api.ask("POST", path, body, if_match="*")
+        assert (answer.status, answer.error["path"]) == (422, place)
 
 
 def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from behaviour.raw import Session, raw_server
+from fixtures.admin import Api
 from fixtures.events import WAIT, Events
 from fixtures.gateway import Gateway
 from fixtures.web import ask
@@ -124,6 +125,7 @@ def test_a_changed_configuration_is_told_with_the_servers_and_tools_that_come_an
         gateway.file.write_text(json.dumps(config), encoding="utf-8")
         told = events.wait_for("config")
         assert told.data["ok"] and told.data["revision"] == 2 and "other" in told.data["summary"]
+        assert told.data["etag"] == Api(gateway).etag
         gone = events.wait_for("status", lambda data: data["gone"])
         assert gone.data["name"] == "one"
         events.wait_for("status", lambda data: data["name"] == "other" and data["status"] == "connected")

@@ -242,6 +242,13 @@ def test_no_more_than_four_trials_run_at_a_time(api: Api) -> None:
     assert sorted(statuses) == [200, 200, 200, 200, 429, 429]
 
 
+def test_a_trial_that_nobody_waits_for_any_more_is_an_answer_the_document_knows(api: Api) -> None:
+    paths = api.get("/api/openapi.json")["paths"]
+    for section in ("mcp-servers", "commands"):
+        for path in ("test", "{name}/test"):
+            assert "408" in paths[f"/api/{section}/{path}"]["post"]["responses"]
+
+
 def test_the_tools_of_a_server_are_told_with_their_cost(api: Api) -> None:
     told = api.get("/api/mcp-servers/first/tools")
     assert told["total"] == len(told["tools"]) == api.server("first")["tools_count"]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fixtures.admin import Api
 from fixtures.control import reloaded
 from fixtures.gateway import Gateway
 from fixtures.process import mcpx
-from fixtures.web import ask, cookie_of
+from fixtures.web import Answer, ask, cookie_of
 
 PAGE = "https://app.example"
 
@@ -29,6 +30,52 @@ def test_only_the_addresses_that_are_named_come_in_and_a_change_counts_at_once()
         assert ask(gateway.admin_url, "/api/session", headers=forged).status == 403
         assert "server.admin.allowed_ips" in reloaded(gateway, config(allowed_ips=["127.0.0.0/8"]))["plan"]
         assert ask(gateway.admin_url, "/api/session").status == 200
+
+
+def test_a_change_that_would_shut_out_whoever_makes_it_is_refused_unless_it_is_meant() -> None:
+    """ADM-6: a list of addresses, names or pages without one's own; a token that is taken away."""
+    hosts = config(allowed_hosts=["mcpx.example"], cors_origins=[PAGE])
+    with Gateway(hosts, admin=True) as gateway:
+        api = Api(gateway)
+
+        def write(wanted: Any, query: str = "", **headers: str) -> Answer:
+            return api.ask("POST", f"/api/config{query}", {"text": json.dumps(wanted)}, if_match="*", **headers)
+
+        for wanted, headers, path in (
+            (config(allowed_ips=["192.0.2.0/24"]), {}, "server.admin.allowed_ips"),
+            (config(cors_origins=[PAGE]), {"host": "mcpx.example"}, "server.admin.allowed_hosts"),
+            (config(allowed_hosts=["mcpx.example"]), {"origin": PAGE}, "server.admin.cors_origins"),
+        ):
+            refused = write(wanted, **headers)
+            assert (refused.status, refused.code, refused.error["path"]) == (409, "would_lock_you_out", path)
+            for look in (
+                write(wanted, "?dry_run=true", **headers),
+                api.ask("POST", "/api/config/plan", {"text": json.dumps(wanted)}, **headers),
+            ):
+                (warning,) = look.json["problems"]
+                assert look.json["ok"] and (warning["severity"], warning["path"]) == ("warning", path)
+            assert json.loads(gateway.file.read_text()) == hosts
+        assert write(config(allowed_ips=["127.0.0.1"])).status == 200
+        assert write(config(allowed_ips=["192.0.2.0/24"]), "?force=true").status == 200
+        assert ask(gateway.admin_url, "/api/session").status == 403
+
+
+def test_a_token_that_is_taken_away_or_changed_is_told_before_it_is_saved() -> None:
+    """ADM-6"""
+
+    def tokens(token: str | None) -> dict[str, Any]:
+        return {"mcp_servers": [], "server": {"admin_token": token} if token else {}}
+
+    first, second = "first-of-the-tokens-7", "second-of-the-tokens-8"
+    with Gateway(tokens(first), admin=True, env={"MCPX_ADMIN_TOKEN": ""}) as gateway:
+        gateway.admin_token = first
+        api = Api(gateway)
+        refused = api.ask("POST", "/api/config", {"text": json.dumps(tokens(None))}, if_match="*")
+        assert (refused.code, refused.error["path"]) == ("would_lock_you_out", "server.admin_token")
+        look = api.ask("POST", "/api/config/plan", {"text": json.dumps(tokens(second))})
+        assert ["log in with the new one" in one["message"] for one in look.json["problems"]] == [True]
+        assert api.ask("POST", "/api/config", {"text": json.dumps(tokens(second))}, if_match="*").status == 200
+        assert api.ask("GET", "/api/about").status == 401
 
 
 def test_names_it_is_called_by_are_told_and_a_proxy_before_it_may_speak_tls() -> None:

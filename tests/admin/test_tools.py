@@ -11,6 +11,7 @@ import pytest
 
 from behaviour.load import cpu_of
 from behaviour.raw import Session, eventually, everything, raw_server
+from fixtures.admin import Api
 from fixtures.events import Events
 from fixtures.gateway import Gateway
 from fixtures.web import Answer, ask
@@ -237,3 +238,23 @@ def test_a_thousand_tools_are_listed_quickly() -> None:
         used = cpu_of(gateway.process.pid)
         read(gateway, "/api/tools")
         assert cpu_of(gateway.process.pid) - used < 1.0
+
+
+def test_a_list_is_of_what_there_is_now_and_for_whom_it_was_asked() -> None:
+    """ADM-5: a list is made once for each catalog, and never shown for another."""
+    config = {"mcp_servers": [raw_server("one"), raw_server("two")], "profiles": [{"name": "few", "servers": ["two"]}]}
+    with Gateway(config, admin=True) as gateway:
+        api = Api(gateway)
+
+        def servers(query: str = "") -> set[str]:
+            told = api.get(f"/api/tools{query}")
+            assert told["total"] == len(told["tools"]) and told["tokens"] == sum(one["tokens"] for one in told["tools"])
+            return {one["server"] for one in told["tools"]}
+
+        eventually(lambda: servers() == {"one", "two"})
+        for _ in range(2):
+            assert (servers("?profile=few"), servers(), servers("?server=one")) == ({"two"}, {"one", "two"}, {"one"})
+        own = api.get("/api/mcp-servers/one/tools")
+        assert own["tools"] == [one for one in api.get("/api/tools")["tools"] if one["server"] == "one"]
+        api.changed("PATCH", "/api/mcp-servers/one/toggle")
+        assert (servers(), servers("?profile=few"), servers("?server=one")) == ({"two"}, {"two"}, set())

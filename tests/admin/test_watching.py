@@ -59,6 +59,24 @@ def test_the_overview_tells_of_clients_gateway_servers_and_errors(watched: Gatew
     assert told["errors_last_hour"] == 2 and told["revisions"][0]["number"] == 1 and not told["first_run"]
 
 
+def test_calls_of_local_commands_go_to_a_target_of_their_own() -> None:
+    """ADM-4: what clients call is as much as what is called."""
+    http = {"url": "http://127.0.0.1:9/", "allow_private": True, "max_retries": 0}
+    config = {"mcp_servers": [raw_server("one")], "commands": [{"name": "look", "type": "http", "http": http}]}
+    with Gateway(config, admin=True) as gateway:
+        session = Session(gateway.port)
+        assert {"look", "one_echo"} <= set(session.tools())
+        session.call("one_echo", text="hello")
+        for _ in range(2):
+            session.call("look")
+        told = read(gateway, "/api/overview")
+        assert (told["local"]["name"], told["local"]["calls_per_minute"]) == ("commands", 2)
+        assert [one["name"] for one in told["servers"]] == ["one"]
+        targets = [*told["servers"], told["local"]]
+        assert sum(one["calls_per_minute"] for one in targets) == told["gateway"]["calls_per_minute"] == 3
+        assert sum(one["calls_per_minute"] for one in told["clients"]) == 3
+
+
 def test_who_is_shown_what_and_why_is_told(watched: Gateway) -> None:
     """SUR-5: the choice and its reason are visible."""
     auto, search = Session(watched.port, path="/mcp/auto"), Session(watched.port, path="/mcp/search")

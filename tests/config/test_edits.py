@@ -106,6 +106,47 @@ def test_a_masked_text_that_was_edited_keeps_its_secrets(tmp_path: Path) -> None
     assert new == NATIVE.replace("name: files", "name: documents").replace("enabled: false", "enabled: true")
 
 
+COMMENTED = """\
+# token: sk-old-1234567890abcdef, from last year
+mcp_servers:
+  # The team's own. - env: {API_KEY: "one-1", LOG: info}
+  - name: web
+    connection: {type: stdio, command: x, env: {API_KEY: two-2}}
+    # headers: {Authorization: Bearer three-3}
+    # password: four-4
+#    password: ${PASSWORD}
+"""
+
+
+def test_what_is_commented_out_is_as_secret_as_it_was_and_is_kept(tmp_path: Path) -> None:
+    """ADM-2: secrets in comments are shown to nobody; saving the text keeps them, wherever they are moved to."""
+    it = house(tmp_path, COMMENTED)
+    shown = it.look().text()
+    assert [each for each in ("1234567890", "one-1", "two-2", "three-3", "four-4") if each in shown] == []
+    assert "from last year" in shown and "LOG: info" in shown and "#    password: ${PASSWORD}" in shown
+    assert it.edit(NewText(shown)) == {"mcpx.yaml": COMMENTED}
+    assert it.edit(NewText(shown.replace("name: web", "name: net"))) == {
+        "mcpx.yaml": COMMENTED.replace("name: web", "name: net")
+    }
+    first, _, rest = shown.partition("\n")
+    moved = COMMENTED.partition("\n")
+    assert it.edit(NewText(f"{rest}  {first}\n")) == {"mcpx.yaml": f"{moved[2]}  {moved[0]}\n"}
+    without = "".join(line for line in shown.splitlines(True) if "password" not in line)
+    kept = "".join(line for line in COMMENTED.splitlines(True) if "password" not in line)
+    assert it.edit(NewText(without)) == {"mcpx.yaml": kept}
+
+
+def test_a_mask_in_a_comment_that_stands_for_nothing_or_for_one_of_several_is_a_mistake(tmp_path: Path) -> None:
+    text = "# token: abc-1\n# token: abc-2\nmcp_servers: []\n"
+    it = house(tmp_path, text)
+    shown = it.look().text()
+    assert it.edit(NewText(shown.replace("[]", "[ ]"))) == {"mcpx.yaml": text.replace("[]", "[ ]")}
+    for wrong in (shown.partition("\n")[2], f"# password: {MASK}\nmcp_servers: []\n"):
+        with pytest.raises(EditError, match="could stand for in this comment") as caught:
+            it.edit(NewText(wrong))
+        assert caught.value.code == "invalid"
+
+
 def test_a_mask_for_which_nothing_is_stored_is_a_mistake_with_its_path(tmp_path: Path) -> None:
     it = house(tmp_path, NATIVE)
     entry = {"name": "new", "connection": {"type": "stdio", "command": "x", "env": {"KEY": MASK}}}

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.parts import run
 from mcpx.config import Config, load
-from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, SetFields, SetSection, Where
+from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, Restore, SetFields, SetSection, Where
 from mcpx.config.masking import MASK
 from mcpx.config.problems import Refused
 from mcpx.core import history, saving
@@ -238,9 +238,9 @@ def test_any_two_revisions_are_compared_and_one_is_restored(tmp_path: Path) -> N
             assert "-  - name: idle   # not now" in await house.store.diff(1)
             assert "+  - name: new" in await house.store.diff(1, 2)
             assert "geheim" not in await house.store.diff(1) + await house.store.diff(3, 1)
-            done = await house.store.restore(1, if_match=None, author="eve", via="ui")
+            done = await house.store.commit(Restore(1), if_match=None, author="eve", via="ui")
             assert house.path.read_text() == TEXT and house.servers == ["idle"]
-            assert (done.revision.number, done.revision.message) == (4, "restored revision 1")
+            assert done.revision.number == 4
             for number in (0, 99):
                 with pytest.raises(EditError) as caught:
                     await house.store.diff(number)

@@ -30,7 +30,7 @@ from mcpx.admin.shapes.config import (
     RevisionRow,
     RevisionTold,
 )
-from mcpx.admin.wording import told_at
+from mcpx.admin.wording import quoted, told_at
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.source import Source
@@ -52,7 +52,7 @@ async def tell(desk: Desk, response: Response) -> ConfigTold:
         path=None if path is None else str(path),
         would_be=None if desk.store.destination is None else str(desk.store.destination),
         files=files,
-        etag=written.etag,
+        etag=quoted(written.etag),
         revision=desk.store.revision,
         loaded=_loaded(desk, status),
         dialect=config.dialect,

@@ -8,9 +8,9 @@ are in no log, no address that stays, no answer. A session that ended takes the 
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from mcpx.admin.errors import ApiError
 from mcpx.admin.headers import PLAIN, Headers, adding
 from mcpx.admin.keys import Keys, Session
 from mcpx.admin.visit import PREFLIGHT, Rules, Visit, values
-from mcpx.config import Admin
+from mcpx.config import Admin, Config
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,12 @@ EXPIRED: Final = "/#/login?expired=1"
 ENTRY: Final = "mcpx.entry"
 """Key of a scope."""
 
+_SAYING: Final = {
+    "forbidden_address": "server.admin.allowed_ips",
+    "forbidden_host": "server.admin.allowed_hosts",
+    "forbidden_origin": "server.admin.cors_origins",
+}
+"""Which part of a configuration refuses so."""
 _CORS: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"authorization, content-type, if-match, if-none-match, last-event-id"),
@@ -52,10 +58,15 @@ class Entry:
     """None: nothing did."""
     session: Session | None = None
 
-    @property
-    def author(self) -> str:
-        """What a history says of who it was."""
-        return {"cookie": "admin UI", "token": "admin API", None: "somebody"}[self.by]
+
+class Objection(NamedTuple):
+    """What somebody should know before they change who may come in."""
+
+    message: str
+    path: str
+    """In the configuration."""
+    shuts_out: bool = True
+    """Them; else they have to log in again."""
 
 
 def the_entry(request: Request) -> Entry:
@@ -68,9 +79,10 @@ def the_door(request: Request) -> "Door":
 
 
 class Door:
-    def __init__(self, host: str, admin: Admin, keys: Keys) -> None:
-        """`host` is the address bound to."""
+    def __init__(self, host: str, admin: Admin, keys: Keys, token_of: Callable[[Config], str | None]) -> None:
+        """`host` is the address bound to; `token_of` a configuration, what would let in."""
         self._host = host
+        self._token_of = token_of
         self._admin = admin
         self._rules = Rules(host, admin)
         self._bodies = Bodies()
@@ -83,6 +95,23 @@ class Door:
         if admin != self._admin:
             self._admin, self._rules = admin, Rules(self._host, admin)
         self.keys.take_up(token)
+
+    def objection(self, scope: Scope, config: Config) -> Objection | None:
+        """What a configuration would do to whoever sent this request; None: they would come in as they do now."""
+        try:
+            Rules(self._host, config.server.admin or Admin()).judge(scope)
+        except ApiError as error:
+            return Objection(
+                f"you could not come in any more: {error.message}", _SAYING.get(error.code, "server.admin")
+            )
+        token = self._token_of(config)
+        if self.keys.has(token):
+            return None
+        if token is None:
+            gone = "you could not come in any more: there would be no token, and all sessions end"
+            return Objection(gone, "server.admin_token")
+        again = "the admin token changes: all sessions end, log in with the new one"
+        return Objection(again, "server.admin_token", shuts_out=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_api = _is_api(scope["path"])

@@ -29,7 +29,7 @@ CODES: dict[int, tuple[str, str]] = {
     403: ("forbidden", "Not from this address, host, page, or without the CSRF header."),
     404: ("not_found", "There is no such thing."),
     405: ("method_not_allowed", "The path is known, this method is not."),
-    408: ("too_slow", "The request did not arrive in time."),
+    408: ("too_slow", "The request did not arrive in time, or whoever asked had gone before it was over."),
     409: ("conflict", "It does not go with how things are now."),
     412: ("stale", "The configuration has changed since it was read."),
     413: ("too_large", "The body is larger than 4 MiB."),

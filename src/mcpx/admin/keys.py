@@ -36,6 +36,10 @@ def _digest(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
 
 
+def _digest_of(token: str | None) -> bytes | None:
+    return None if token is None else _digest(token.encode("utf-8", "surrogateescape"))
+
+
 class Session:
     __slots__ = ("digest", "ended", "open", "used")
 
@@ -194,14 +198,18 @@ class Keys:
         """Set once the token is another one: what was begun with it ends."""
         self._set(token)
 
+    def has(self, token: str | None) -> bool:
+        """Whether it is the one there is; None: nobody was told of any."""
+        return _digest_of(token) == self._given
+
     def _set(self, token: str | None) -> None:
-        self._given = None if token is None else _digest(token.encode("utf-8", "surrogateescape"))
+        self._given = _digest_of(token)
         self._digest = self._given or secrets.token_bytes(32)
         self._long = token is None or len(token) >= LONG
 
     def take_up(self, token: str | None) -> None:
         """Another token ends all that came from the one before."""
-        if (None if token is None else _digest(token.encode("utf-8", "surrogateescape"))) == self._given:
+        if self.has(token):
             return
         self._set(token)
         self.end_all()

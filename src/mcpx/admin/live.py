@@ -10,6 +10,7 @@ from mcpx.admin.events import Events
 from mcpx.admin.people import People
 from mcpx.admin.toolbox import Toolbox
 from mcpx.admin.weights import Weights
+from mcpx.admin.wording import quoted
 
 
 class Live:
@@ -40,7 +41,7 @@ class Live:
 
     async def etag(self) -> str:
         """Of the configuration as it is written."""
-        return (await self._desk.store.look()).etag
+        return quoted((await self._desk.store.look()).etag)
 
     def end_streams(self) -> None:
         """The end is near: whoever listens is let go, in order."""

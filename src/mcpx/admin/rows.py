@@ -51,6 +51,15 @@ def server_rates(desk: Desk) -> list[ServerRate]:
     ]
 
 
+def local_rate(desk: Desk) -> ServerRate | None:
+    """The local commands as one more target; None where there are none."""
+    local = desk.gateway.generation.local
+    if local is None:
+        return None
+    per_minute = {} if desk.statistics is None else desk.statistics.per_minute()
+    return ServerRate(name=local.name, status="connected", calls_per_minute=per_minute.get(local.name, 0))
+
+
 def rates(desk: Desk, people: People) -> RatesEvent | None:
     if desk.statistics is None:
         return None
@@ -60,5 +69,6 @@ def rates(desk: Desk, people: People) -> RatesEvent | None:
         p95_ms=p95,
         in_flight=in_flight(desk.gateway),
         servers=[rate for rate in server_rates(desk) if rate.calls_per_minute],
+        local=local_rate(desk),
         clients=[row for row in people.rows() if row.calls_per_minute],
     )

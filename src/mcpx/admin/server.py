@@ -38,7 +38,7 @@ class AdminServer:
         self._port = port
         self._given = token
         self._admin = config.server.admin or Admin()
-        self._token = token or config.server.admin_token
+        self._token = self._token_of(config)
         self._socket: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class AdminServer:
     async def start(self, furnish: "Callable[[], Desk]") -> None:
         """Serve. Connections that came since `bind` have waited. `furnish` is called in a thread."""
         assert self._socket is not None, "bind first"
-        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, self._token, furnish()))
+        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, self._token, self._token_of, furnish()))
         if self._closing:
             return
         made.door.take_up(self._admin, self._token)  # they may have changed meanwhile
@@ -83,9 +83,12 @@ class AdminServer:
 
     def take_up(self, config: Config) -> None:
         """What a changed configuration says of who may come in."""
-        self._admin, self._token = config.server.admin or Admin(), self._given or config.server.admin_token
+        self._admin, self._token = config.server.admin or Admin(), self._token_of(config)
         if self._served is not None:
             self._served.door.take_up(self._admin, self._token)
+
+    def _token_of(self, config: Config) -> str | None:
+        return self._given or config.server.admin_token
 
     def _warn(self) -> None:
         if self._token is not None and len(self._token) < LONG:
@@ -130,7 +133,9 @@ class _Served:
     protocol: Callable[[], asyncio.Protocol]
 
 
-def _made(host: str, admin: Admin, token: str | None, desk: "Desk") -> _Served:
+def _made(
+    host: str, admin: Admin, token: str | None, token_of: Callable[[Config], str | None], desk: "Desk"
+) -> _Served:
     """All that is heavy is imported here, and nowhere before."""
     from uvicorn.config import Config as UvicornConfig
 
@@ -140,7 +145,7 @@ def _made(host: str, admin: Admin, token: str | None, desk: "Desk") -> _Served:
     from mcpx.admin.keys import Keys
     from mcpx.admin.pages import Pages
 
-    door = Door(host, admin, Keys(token))
+    door = Door(host, admin, Keys(token), token_of)
     door.pages = Pages()
     door.api = api = application.make(desk)
     api.state.door = door

@@ -1,7 +1,10 @@
-"""Tools as the API tells of them: every one there is, those that are held back too, and how models find them."""
+"""Tools as the API tells of them: every one there is, those that are held back too, and how models find them.
 
-from collections.abc import Iterator
-from typing import cast
+Lists are made in slices and as JSON, for there may be thousands; the last whole one is kept until its catalog changes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
 
 from mcpx.admin import waiting
 from mcpx.admin.errors import ApiError
@@ -15,32 +18,65 @@ from mcpx.core.onlooking import Onlooker
 from mcpx.formats.tokens import estimate
 from mcpx.model.call import Caller, Json, as_list, as_object
 from mcpx.model.offer import Offer
+from mcpx.model.slices import Work, in_slices
 from mcpx.surfaces.compact import Compact
+from mcpx.upstreams.upstream import Upstream
+from mcpx.wire import codec
 
 LONGEST = 300
 """Characters of a description in a list."""
+TOGETHER = 16
+"""Rows after which others may have their turn."""
+
+
+class _Listed(NamedTuple):
+    rows: list[bytes]
+    """JSON, a few of them together."""
+    total: int
+    tokens: int
+
+    def told(self, held: "_Listed | None" = None) -> bytes:
+        """In the shape of `Tools`; what is held costs no client anything."""
+        rows, total = (self.rows, self.total) if held is None else (self.rows + held.rows, self.total + held.total)
+        return b'{"tools":[%b],"total":%d,"tokens":%d}' % (b",".join(rows), total, self.tokens)
 
 
 class Toolbox:
     def __init__(self, gateway: Gateway, weights: Weights) -> None:
         self._gateway = gateway
         self._weights = weights
+        self._kept: tuple[Catalog, _Listed] | None = None
 
     # Lists -------------------------------------------------------------------------------------------------------
 
-    async def rows(self, profile: str | None, server: str | None) -> Json:
-        """In the shape of `Tools`, which need not be looked over: there may be thousands."""
+    async def tools(self, profile: str | None, server: str | None) -> bytes:
+        """JSON in the shape of `Tools`."""
         catalog = await self._catalog(profile)
+        if server is None and self._kept is not None and self._kept[0] is catalog:
+            listed = self._kept[1]
+        else:
+            offers = catalog.offers["tools"]
+            listed = await self._listed(offer for offer in offers if server is None or offer.server == server)
+            if server is None:
+                self._kept = catalog, listed
+        held = None if profile is not None else await self._listed(self._held(server), held=True)
+        return listed.told(held)
+
+    async def of_server(self, upstream: Upstream) -> bytes:
+        """All that it offers, in the shape of `Tools`; what is held has its own name only."""
+        await self._gateway.catalogs.ready()
+        catalog, name = self._gateway.catalog, upstream.name
+        offers: list[tuple[Offer, bool]] = []
+        for definition in upstream.definitions["tools"]:
+            own = str(definition.get("name"))
+            offer = catalog.native("tools", name, own)
+            offers.append((offer or Offer("tools", name, own, own, definition), offer is None))
         _, costs, _ = await self._weights.costs()
-        rows: list[Json] = []
-        for offer in catalog.offers["tools"]:
-            if server is None or offer.server == server:
-                cost = costs.get(id(offer))
-                rows.append(row_of(offer, tokens_of(offer.definition) if cost is None else cost))
-        tokens = sum(row["tokens"] for row in rows)
-        if profile is None:
-            rows += [row_of(offer, tokens_of(offer.definition), held=True) for offer in self._held(server)]
-        return {"tools": rows, "total": len(rows), "tokens": tokens}
+        return (await in_slices(_listing(offers, costs))).told()
+
+    async def _listed(self, offers: Iterable[Offer], *, held: bool = False) -> _Listed:
+        _, costs, _ = await self._weights.costs()
+        return await in_slices(_listing(((offer, held) for offer in offers), costs))
 
     async def detail(self, name: str, profile: str | None) -> ToolDetail:
         catalog = await self._catalog(profile)
@@ -113,6 +149,25 @@ class Toolbox:
         return SearchResult(
             query=plain(query), hits=hits, total=found.total, model_sees=plain(text), model_tokens=estimate(text)
         )
+
+
+def _listing(offers: Iterable[tuple[Offer, bool]], costs: Mapping[int, int]) -> Work[_Listed]:
+    """Of each whether it is held."""
+    rows: list[bytes] = []
+    some: list[Json] = []
+    total = tokens = 0
+    for offer, held in offers:
+        cost = costs.get(id(offer))
+        some.append(row_of(offer, tokens_of(offer.definition) if cost is None else cost, held=held))
+        total += 1
+        tokens += some[-1]["tokens"]
+        if len(some) == TOGETHER:
+            rows.append(codec.dump(some)[1:-1])
+            some.clear()
+            yield
+    if some:
+        rows.append(codec.dump(some)[1:-1])
+    return _Listed(rows, total, tokens)
 
 
 def row_of(offer: Offer, tokens: int, *, held: bool = False) -> Json:

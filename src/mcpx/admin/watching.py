@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterable
+from heapq import nlargest
 
 from mcpx.admin import configuring, waiting
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
 from mcpx.admin.people import People
-from mcpx.admin.rows import in_flight, server_rates
+from mcpx.admin.rows import in_flight, local_rate, server_rates
 from mcpx.admin.shapes.common import Outcome
 from mcpx.admin.shapes.watching import (
     ClientSaving,
@@ -22,6 +23,8 @@ from mcpx.admin.watched import Recording, SavingsCount, Statistics
 from mcpx.admin.weights import Weights
 from mcpx.admin.wording import plain, told_at
 from mcpx.model.call import Json, as_object
+from mcpx.model.offer import Offer
+from mcpx.model.slices import Pace
 
 HOUR = 3600.0
 MOST_ERRORS = 10
@@ -86,6 +89,7 @@ async def overview(desk: Desk, people: People, weights: Weights) -> Overview:
             menu_tokens=menu[1] if menu else None,
         ),
         servers=server_rates(desk),
+        local=local_rate(desk),
         commands=sum(command.enabled for command in config.commands),
         waiting=waiting.everything(gateway),
         errors=recent_errors(kept(desk.recording)),
@@ -139,7 +143,8 @@ async def savings(desk: Desk, weights: Weights) -> Savings:
     count, statistics = counted(desk.savings), needed(desk.statistics)
     catalog, costs, total = await weights.costs()
     servers: dict[str, ServerCost] = {}
-    tools: list[ToolCost] = []
+    tools: list[tuple[int, int, Offer]] = []
+    pace = Pace()  # there may be thousands
     for offer in catalog.offers["tools"]:
         cost = costs.get(id(offer), 0)
         called = statistics.tool(offer.server, offer.name)
@@ -150,8 +155,9 @@ async def savings(desk: Desk, weights: Weights) -> Savings:
         its.tools += 1
         its.tokens += cost
         its.calls += calls
-        tools.append(ToolCost.model_construct(name=offer.public, server=offer.server, tokens=cost, calls=calls))
-    tools.sort(key=lambda tool: tool.tokens, reverse=True)
+        tools.append((cost, calls, offer))
+        await pace.step()
+    dearest = nlargest(MOST_TOOLS, tools, key=lambda tool: tool[0])
     lists = count.lists()
     return Savings(
         method=METHOD,
@@ -175,5 +181,8 @@ async def savings(desk: Desk, weights: Weights) -> Savings:
             for each in lists
         ],
         by_server=sorted(servers.values(), key=lambda its: its.tokens, reverse=True),
-        top_tools=[ToolCost(**plain(tool.__dict__)) for tool in tools[:MOST_TOOLS]],
+        top_tools=[
+            ToolCost(**plain({"name": offer.public, "server": offer.server}), tokens=cost, calls=calls)
+            for cost, calls, offer in dearest
+        ],
     )

@@ -18,6 +18,11 @@ def told_at(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{part:03d}Z"
 
 
+def quoted(etag: str) -> str:
+    """As it stands in headers, and so everywhere."""
+    return f'"{etag}"'
+
+
 def plain(value: Any) -> Any:
     """The same without halves of surrogate pairs, which no encoder takes; nearly always the very same object."""
     try:

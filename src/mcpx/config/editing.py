@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mcpx.config.align import alike
+from mcpx.config.blotting import Unmatched, comments_unmasked
 from mcpx.config.dialects import CLIENT_DIALECTS
 from mcpx.config.edits import (
     Convert,
@@ -22,6 +23,7 @@ from mcpx.config.edits import (
     RemoveEntry,
     SetFields,
     SetSection,
+    refuse_deep,
 )
 from mcpx.config.emit import Manner, in_json, pair
 from mcpx.config.layout import Form
@@ -44,6 +46,8 @@ def edited(written: Written, change: Edit | Sequence[Edit], read: Read, fresh: P
     there is none. Raises `EditError`."""
     edits: Sequence[Edit] = change if isinstance(change, Sequence) else [change]
     texts: dict[Path, str] = {}
+    for edit in edits:
+        refuse_deep(edit)
     done = 0
     while done < len(edits):
         editor = _Editor(written, read, texts, fresh)
@@ -116,14 +120,16 @@ class _Editor:
             return {file: edit.text}
         if edit.text == masked_text(sheet):
             return {file: sheet.text}
-        form = sheet.source.form
-        new = tree_of(edit.text, form) if form != "toml" else None
+        form, text = sheet.source.form, _with_comments(edit.text, sheet.text)
+        if MASK not in text:
+            return {file: text}
+        new = tree_of(text, form) if form != "toml" else None
         if form == "toml" or sheet.tree is None:
             hint = "write the value in its place, or ${VAR}"
             raise EditError("invalid", f"what stands behind {MASK} is not known here", hint=hint)
         if new is None:
-            return {file: edit.text}  # it will be refused, with the places of its mistakes
-        return {file: self._changed(edit.text, form, _unmasked(new, sheet.tree, ()), sheet)}
+            return {file: text}  # it will be refused, with the places of its mistakes
+        return {file: self._changed(text, form, _unmasked(new, sheet.tree, ()), sheet)}
 
     def _changed(self, text: str, form: Form, tree: Tree, sheet: Sheet) -> str:
         try:
@@ -406,6 +412,15 @@ def _unmasked(new: Any, old: Any, path: KeyPath) -> Any:
         hint = "write the value, or ${VAR}"
         what = f"nothing is stored that {MASK} could stand for"
         raise EditError("invalid", what, path=spell(unknown.path), hint=hint) from None
+
+
+def _with_comments(new: str, old: str) -> str:
+    try:
+        return comments_unmasked(new, old)
+    except Unmatched as unmatched:
+        hint = "write the value, or leave the line out"
+        what = f"nothing is stored that {MASK} could stand for in this comment: {shorten(str(unmatched))}"
+        raise EditError("invalid", what, hint=hint) from None
 
 
 def _differences(old: Any, new: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:

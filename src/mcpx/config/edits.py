@@ -1,6 +1,7 @@
 """Changes of a configuration, as values.
 
-Promised: they say what shall be, not how it is written; `editing` makes them.
+Promised: they say what shall be, not how it is written; `editing` makes them. What is nested so deeply that no reader
+would take it is refused (`refuse_deep`) before anything walks through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcpx.config.nodes import MAX_DEPTH
+from mcpx.config.tree import KeyPath, is_deeper, spell
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
@@ -110,3 +113,22 @@ class EditError(ConfigError):
         self.message = message
         self.path = path
         self.hint = hint
+
+
+def refuse_deep(edit: Edit) -> None:
+    """Raises `EditError`."""
+    for path, value in _values(edit).items():
+        if is_deeper(value, MAX_DEPTH - len(path)):
+            raise EditError("invalid", f"nested more than {MAX_DEPTH} levels deep", path=spell(path))
+
+
+def _values(edit: Edit) -> dict[KeyPath, Any]:
+    match edit:
+        case PutEntry():
+            return {(edit.section, 0, key): value for key, value in edit.entry.items()}
+        case SetFields():
+            return {(edit.section, 0, *key.split(".")): value for key, value in edit.fields.items()}
+        case SetSection():
+            return {(edit.section,): edit.value}
+        case _:
+            return {}

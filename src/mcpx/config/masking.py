@@ -4,7 +4,7 @@ Promised: a secret that stands in the file itself is shown as `MASK`, the rest o
 `https://user:••••••••@host`); references are no secrets and are shown. `unmask` finds for every mask what it stands
 for, by its place, also in lists that were reordered and under keys that were renamed; a mask for which there is
 nothing, or whose secret would be shown where it stands now, is a mistake with its path. Works on any shape of config
-file. Not done here: secrets in comments.
+file. Not done here: secrets in comments (`blotting`).
 """
 
 import re

@@ -44,6 +44,14 @@ def children(value: object) -> Iterable[Any]:
     return (as_map(value) or {}).values() or as_list(value) or ()
 
 
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether anything in it stands further down than that."""
+    row = [value]
+    for _ in range(levels + 1):
+        row = [child for each in row for child in children(each)]
+    return bool(row)
+
+
 def is_extra(key: str) -> bool:
     """Keys that are always allowed and never read: an editor's schema reference and the user's own."""
     return key == "$schema" or key.startswith("x-")

@@ -7,7 +7,6 @@ done here: changing (`edits`), judging (`load`).
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,17 +15,17 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from mcpx.config.align import TEXTUAL
+from mcpx.config.blotting import blotted, comments_masked
 from mcpx.config.dialects import detect
 from mcpx.config.edits import NOUNS, EntrySection, PlainSection, Where
 from mcpx.config.files import find_files
 from mcpx.config.load import Layers, Texts, read_layers
-from mcpx.config.masking import MASK, mask
+from mcpx.config.masking import mask
 from mcpx.config.problems import Findings, GaveUpError, Place, Told, explain
 from mcpx.config.schema import Dialect
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in
 from mcpx.model.call import Json
-from mcpx.model.redaction import FORMS, is_secret_name
 
 __all__ = [
     "NOUNS",
@@ -256,27 +255,10 @@ def masked_text(sheet: Sheet, known: set[str] | None = None) -> str:
 
 def mask_text(text: str, form: str, tree: Tree | None, known: set[str] | None = None) -> str:
     if tree is None or form == "toml":
-        return _blotted(text)
+        return blotted(text)
     from mcpx.config.rewrite import Unchangeable, rewritten  # only who shows a text pays for it
 
     try:
-        return rewritten(text, "json" if form == "json" else "yaml", mask(tree, known))
+        return comments_masked(rewritten(text, "json" if form == "json" else "yaml", mask(tree, known)))
     except Unchangeable:
-        return _blotted(text)
-
-
-_PAIR = re.compile(r"""(["']?)(?<![\w.-])([\w.-]++)\1(\s*+[:=]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]#"']+)""")
-_ADDRESS = re.compile(r"(://(?:[^\s/@:\"']*+:)?)[^\s/@\"']++@")
-_LOOKS = re.compile(rf"\b(?:{FORMS})")
-
-
-def _blotted(text: str) -> str:
-    """Of a text that cannot be read as a whole: what stands beside a secret's name, and what looks like one."""
-
-    def pair(found: re.Match[str]) -> str:
-        value = found[4].strip("\"'")
-        if not is_secret_name(found[2]) or value.startswith(("${", "$")):
-            return found[0]
-        return f"{found[1]}{found[2]}{found[1]}{found[3]}{found[4].replace(value, MASK)}" if value else found[0]
-
-    return _LOOKS.sub(MASK, _ADDRESS.sub(rf"\1{MASK}@", _PAIR.sub(pair, text)))
+        return blotted(text)

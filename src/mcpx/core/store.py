@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,9 +51,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-Make = Callable[["Written"], Texts]
-"""From the files as they are, the texts that some of them get."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
@@ -77,7 +75,8 @@ class Preview:
     """What is wrong with it; nothing: it would be taken up."""
     warnings: tuple[str, ...] = ()
     plan: Plan | None = None
-    """None where something is wrong."""
+    config: Config | None = None
+    """Both None where something is wrong."""
 
     @property
     def ok(self) -> bool:
@@ -175,6 +174,12 @@ class ConfigStore(Proposals):
         """The configuration as it is written at this moment."""
         return await asyncio.to_thread(self._look)
 
+    @asynccontextmanager
+    async def at_rest(self) -> "AsyncGenerator[Written]":
+        """As `look`, while nothing is being taken up: what is written is what runs, unless it was refused."""
+        async with self._turn:
+            yield await self.look()
+
     def _look(self) -> "Written":
         from mcpx.config.written import nothing_written, read_written
 
@@ -198,7 +203,7 @@ class ConfigStore(Proposals):
         except ConfigError as error:
             return Preview(written.etag, files, _told(error))
         plan = plan_of(self._gateway.generation.config, config)
-        return Preview(written.etag, files, (), config.warnings, plan)
+        return Preview(written.etag, files, (), config.warnings, plan, config)
 
     async def imagine(self, change: Change) -> Config:
         """The configuration as it would be; nothing is written or taken up. Raises `EditError` for a change that cannot
@@ -255,19 +260,21 @@ class ConfigStore(Proposals):
     # Changing
 
     async def commit(
-        self, change: Change, *, if_match: str | None, author: str, via: Via, message: str = ""
+        self,
+        change: Change,
+        *,
+        if_match: str | None,
+        author: str,
+        via: Via,
+        message: str = "",
+        agree: Callable[[Config], None] = lambda config: None,
     ) -> Committed:
         """Write a change and take it up. Raises `Stale` unless the files are those of `if_match`, `EditError` for a
-        change that cannot be made, `Refused` for one that is wrong, `Unwritable`: then nothing was changed."""
+        change that cannot be made, `Refused` for one that is wrong, `Unwritable`, and what `agree` raises, which sees
+        the configuration before it is written: then nothing was changed."""
         made = Revision(0, "", "", "", via, author, message)
-        return await self._in_turn(lambda written: self._edited(written, change), if_match, made)
-
-    async def restore(
-        self, number: int, *, if_match: str | None, author: str, via: Via, message: str = ""
-    ) -> Committed:
-        """Let the files say again what they said then: a new revision. Raises as `commit`."""
-        message = message or f"restored revision {number}"
-        return await self.commit(Restore(number), if_match=if_match, author=author, via=via, message=message)
+        # Whoever asked may leave; what was begun is brought to its end.
+        return await asyncio.shield(self._tasks.start(self._commit(change, if_match, made, agree), awaited=True))
 
     def _as_then(self, written: "Written", number: int) -> Texts:
         texts = {Path(path): text for path, text in self._texts_of(number).items()}
@@ -277,17 +284,15 @@ class ConfigStore(Proposals):
             raise EditError("not_possible", f"revision {number} was not of the files there are now", hint=hint)
         return {path: text for path, text in texts.items() if now[path] != text}
 
-    async def _in_turn(self, make: Make, if_match: str | None, made: Revision) -> Committed:
-        # Whoever asked may leave; what was begun is brought to its end.
-        return await asyncio.shield(self._tasks.start(self._commit(make, if_match, made), awaited=True))
-
-    async def _commit(self, make: Make, if_match: str | None, made: Revision) -> Committed:
+    async def _commit(
+        self, change: Change, if_match: str | None, made: Revision, agree: Callable[[Config], None]
+    ) -> Committed:
         async with self._turn:
             left = {path: print_of(path) for path in self.sources}
             written = await self.look()
             if if_match is not None and if_match != written.etag:
                 raise Stale(written.etag)
-            texts = await asyncio.to_thread(make, written)
+            texts = await asyncio.to_thread(self._edited, written, change)
             if not texts:
                 return Committed(self._history.revisions[-1], written.etag, False, Plan())
             try:
@@ -296,6 +301,7 @@ class ConfigStore(Proposals):
                 raise
             except ConfigError as error:
                 raise Refused(error.problems, (), _told(error)) from None
+            agree(config)
             await asyncio.to_thread(self._write, written, texts, left)
             self._ours = left
             return await self._finish(config, written, texts, made)

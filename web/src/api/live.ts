@@ -41,12 +41,13 @@ function patch(name: LiveName, data: LiveEvents[LiveName]): void {
       const { clients, sessions } = data as LiveEvents["clients"];
       return { ...known, clients, sessions };
     }
-    const { clients, servers, ...rates } = data as LiveEvents["rates"];
+    const { clients, servers, local, ...rates } = data as LiveEvents["rates"];
     return {
       ...known,
       gateway: { ...known.gateway, ...rates },
       clients: rated(known.clients, clients, (client) => `${client.name} ${client.principal} ${client.profile}`),
       servers: rated(known.servers, servers, (server) => server.name),
+      local,
     };
   });
 }
@@ -85,7 +86,7 @@ function outdate(roots: readonly string[]): void {
 function told(name: LiveName, message: MessageEvent<string>): void {
   live.heard = Date.now();
   const data = inOwnWords(JSON.parse(message.data) as LiveEvents[LiveName]);
-  if (name === "hello" || name === "config") configEtag.value = `"${(data as LiveEvents["hello"]).etag}"`; // as the header has it
+  if (name === "hello" || name === "config") configEtag.value = (data as LiveEvents["hello"]).etag;
   if (name === "reset") void queries?.invalidateQueries();
   patch(name, data);
   outdate(OUTDATES[name] ?? []);

@@ -2209,6 +2209,7 @@ export interface components {
         ConfigImport: {
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -2235,6 +2236,7 @@ export interface components {
             file?: string | null;
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -2758,6 +2760,8 @@ export interface components {
              */
             first_run: boolean;
             gateway: components["schemas"]["GatewayRow"];
+            /** @description The local commands as one more target beside servers; absent where there are none. */
+            local?: components["schemas"]["ServerRate"] | null;
             /** Revisions */
             revisions: components["schemas"]["RevisionRow"][];
             /** Servers */
@@ -3123,6 +3127,11 @@ export interface components {
             clients: components["schemas"]["ClientRow"][];
             /** In Flight */
             in_flight: number;
+            /**
+             * @description The local commands; absent where there are none.
+             * @default null
+             */
+            local: components["schemas"]["ServerRate"] | null;
             /** P95 Ms */
             p95_ms: number | null;
             /** Servers */
@@ -3342,6 +3351,7 @@ export interface components {
         Rollback: {
             /**
              * Message
+             * @description For the history.
              * @default
              */
             message: string;
@@ -4250,7 +4260,7 @@ export interface components {
         Written: {
             /**
              * Etag
-             * @description Of the configuration as it is now; also in the `ETag` header.
+             * @description Of the configuration as it is now, as the `ETag` header has it.
              */
             etag: string;
             /**
@@ -4627,7 +4637,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description The request did not arrive in time. */
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
             408: {
                 headers: {
                     [name: string]: unknown;
@@ -5077,6 +5087,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5317,6 +5329,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5456,6 +5470,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -5944,6 +5960,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6237,6 +6255,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -6385,6 +6412,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6524,6 +6553,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6710,6 +6741,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -6764,6 +6804,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -6984,6 +7026,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -7215,6 +7259,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -7632,6 +7678,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -7964,6 +8012,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -8638,6 +8688,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -8835,6 +8887,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -8983,6 +9044,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -9122,6 +9185,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -9796,6 +9861,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
             /** @description It does not go with how things are now. */
             409: {
                 headers: {
@@ -9850,6 +9924,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10343,6 +10419,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10666,6 +10744,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10812,6 +10892,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -10951,6 +11033,8 @@ export interface operations {
                 message?: string;
                 /** @description Only tell what it would do: the answer is a preview. */
                 dry_run?: boolean;
+                /** @description Also if it shuts out whoever asks (409 `would_lock_you_out`). */
+                force?: boolean;
             };
             header?: {
                 /** @description The `ETag` of the configuration the change was made to; `*`: whatever it is. */
@@ -12101,7 +12185,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description The request did not arrive in time. */
+            /** @description The request did not arrive in time, or whoever asked had gone before it was over. */
             408: {
                 headers: {
                     [name: string]: unknown;

@@ -19,6 +19,8 @@ NOUNS: dict[EntrySection, str] = {
     "profiles": "profile",
 }
 
+NOT_TAKEN_UP = "stands in the file, but is not taken up: reload the configuration"
+
 
 def place_of(entry: Entry | None) -> Place | None:
     return None if entry is None else Place(file=str(entry.file), line=entry.line)

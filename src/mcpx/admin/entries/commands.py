@@ -1,7 +1,7 @@
 """Local commands as the admin API tells of them."""
 
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import cost, figures_of, place_of, unknown
+from mcpx.admin.entries import NOT_TAKEN_UP, cost, figures_of, place_of, unknown
 from mcpx.admin.shapes.commands import CommandDetail, CommandRow
 from mcpx.admin.wording import plain
 from mcpx.config import Command
@@ -9,7 +9,6 @@ from mcpx.config.written import Entry, Written
 from mcpx.core.local import COMMANDS, definition_of
 from mcpx.model.call import Json, as_list, as_object
 
-NOT_TAKEN_UP = "stands in the file, but is not taken up: reload the configuration"
 SHOWN = 200
 """Characters of the line that says what a command does."""
 

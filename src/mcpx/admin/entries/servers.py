@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 from mcpx.admin.causes import INSTALLERS, Cause, cause_of
 from mcpx.admin.desk import Desk
-from mcpx.admin.entries import cost, figures_of, place_of, unknown
+from mcpx.admin.entries import NOT_TAKEN_UP, figures_of, place_of, unknown
 from mcpx.admin.shapes.common import Transport
 from mcpx.admin.shapes.servers import ServerDetail, ServerRow
-from mcpx.admin.shapes.tools import ToolRow, Tools
 from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
 from mcpx.config.written import Entry, Written
 from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.slices import Pace
 from mcpx.transports import Stdio
 from mcpx.upstreams.upstream import Upstream
 
@@ -23,17 +23,18 @@ INSTALLING = 3.0
 """Seconds after which a program that fetches what it runs is likely to be at that."""
 LINES = 20
 """Of standard error that are looked at for a cause."""
-BRIEF = 300
-"""Characters of a tool's description in a list."""
-NOT_TAKEN_UP = "stands in the file, but is not taken up: reload the configuration"
 
 
 async def rows(desk: Desk, written: Written) -> list[ServerRow]:
     """In the order of the configuration; what stands in the file only comes last."""
     await desk.gateway.catalogs.ready()
     entries = {entry.name: entry for entry in written.entries("mcp_servers")}
-    running = [_row(desk, upstream, entries.pop(name, None)) for name, upstream in _upstreams(desk).items()]
-    return [ServerRow.model_validate(plain(row)) for row in (*running, *map(_waiting, entries.values()))]
+    rows: list[ServerRow] = []
+    pace = Pace()  # there may be hundreds
+    for name, upstream in _upstreams(desk).items():
+        rows.append(ServerRow.model_validate(plain(_row(desk, upstream, entries.pop(name, None)))))
+        await pace.step()
+    return [*rows, *(ServerRow.model_validate(plain(_waiting(entry))) for entry in entries.values())]
 
 
 async def row(desk: Desk, written: Written, name: str) -> ServerRow:
@@ -82,41 +83,6 @@ def upstream_of(desk: Desk, name: str) -> Upstream:
     if name not in upstreams:
         raise unknown("mcp_servers", name, list(upstreams))
     return upstreams[name]
-
-
-def tools(desk: Desk, upstream: Upstream) -> Tools:
-    """What it offers to everybody, under the names that clients know; what is held back is among it."""
-    catalog = desk.gateway.catalog
-    told: list[ToolRow] = []
-    for definition in upstream.definitions["tools"]:
-        own = str(definition.get("name"))
-        offer = catalog.native("tools", upstream.name, own)
-        shown = definition if offer is None else offer.definition
-        told.append(tool_row(shown, upstream.name, own, own if offer is None else offer.public, offer is None))
-    return Tools(tools=told, total=len(told), tokens=sum(each.tokens for each in told))
-
-
-def tool_row(definition: Json, server: str, own: str, public: str, held: bool) -> ToolRow:
-    definition, own, public = plain(definition), plain(own), plain(public)
-    marks = as_object(definition.get("annotations"))
-    title = definition.get("title") or marks.get("title")
-    description = definition.get("description")
-    return ToolRow(
-        name=public,
-        server=server,
-        tool=own,
-        title=title if isinstance(title, str) else None,
-        description=description[:BRIEF] if isinstance(description, str) else "",
-        read_only=_flag(marks.get("readOnlyHint")),
-        destructive=_flag(marks.get("destructiveHint")),
-        tokens=cost(definition),
-        held=held,
-        parameters=[str(key) for key in as_object(as_object(definition.get("inputSchema")).get("properties"))],
-    )
-
-
-def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _upstreams(desk: Desk) -> dict[str, Upstream]:

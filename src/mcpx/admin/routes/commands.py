@@ -9,7 +9,7 @@ from mcpx.admin.attending import attended
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
+from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.commands import (
     CommandDetail,
     CommandImport,
@@ -61,7 +61,7 @@ async def add_command(desk: AtDesk, response: Response, entry: CommandEntry, cha
     return await given.put(desk, response, change, SECTION, entry)
 
 
-@router.post("/test", responses=responses(404, 409))
+@router.post("/test", responses=TRIALS)
 async def try_command(desk: AtDesk, request: Request, trial: CommandTrial) -> CommandTrialResult:
     """Resolve and run a command that is not saved."""
     if trial.entry is None:
@@ -154,7 +154,7 @@ async def toggle_command(
     return await given.toggle(desk, response, change, SECTION, name, None if toggle is None else toggle.enabled)
 
 
-@router.post("/{name}/test", responses=responses(404, 409))
+@router.post("/{name}/test", responses=TRIALS)
 async def try_saved_command(desk: AtDesk, request: Request, name: Name, trial: SavedCommandTrial) -> CommandTrialResult:
     """Resolve and run it."""
     return await _try_saved(desk, request, name, trial.arguments, trial.dry)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from mcpx.admin import configuring, pasting
 from mcpx.admin.errors import responses
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import WRITES, AtDesk, Change, Writing
+from mcpx.admin.routes.given import WRITES, AtDesk, Change, Objecting, Writing
 from mcpx.admin.shapes.common import Preview, Written
 from mcpx.admin.shapes.config import (
     Checked,
@@ -32,8 +32,6 @@ from mcpx.model.errors import ConfigError
 
 router = APIRouter(prefix="/api", tags=["Configuration"])
 
-LOOK = Change(if_match=None, message="", dry_run=True, via="api", author="")
-
 
 @router.get("/config")
 async def show_config(desk: AtDesk, response: Response) -> ConfigTold:
@@ -55,11 +53,9 @@ async def validate_config(desk: AtDesk, text: ConfigText) -> Checked:
 
 
 @router.post("/config/plan", responses=responses(404, 409))
-async def plan_config(desk: AtDesk, response: Response, text: ConfigText) -> Preview:
+async def plan_config(desk: AtDesk, response: Response, text: ConfigText, objection: Objecting) -> Preview:
     """What a text would change; nothing is changed."""
-    seen = await given.write(desk, response, LOOK, await configuring.new_text(desk, text))
-    assert isinstance(seen, Preview)
-    return seen
+    return await given.preview(desk, response, await configuring.new_text(desk, text), objection)
 
 
 @router.post("/config/reload", responses=responses(409))

@@ -7,18 +7,21 @@ quicker (412), only looks where it is asked to (`dry_run`), and tells mistakes w
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator
 from starlette.responses import Response
 
 from mcpx.admin.desk import Desk, the_desk
+from mcpx.admin.door import Objection, the_door
 from mcpx.admin.entries import NOUNS, unknown
 from mcpx.admin.errors import ApiError, responses
-from mcpx.admin.shapes.common import PlanTold, Preview, Problem, Written
+from mcpx.admin.live import Live, the_live
+from mcpx.admin.shapes.common import ONE_LINE, PlanTold, Preview, Problem, Written
+from mcpx.admin.wording import quoted
 from mcpx.config import Config, Plan, Refused
 from mcpx.config.edits import Change as Edits
 from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, SetFields
@@ -32,13 +35,18 @@ from mcpx.model.errors import ConfigError
 SLASH = "\ue000"
 """Stands for a `/` of a name while its path is taken apart (`application`)."""
 
+Objects = Callable[[Config], Objection | None]
+"""What a configuration would do to whoever asks."""
 AtDesk = Annotated[Desk, Depends(the_desk)]
+AtLive = Annotated[Live, Depends(the_live)]
 Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(lambda name: name.replace(SLASH, "/"))]
 
 READS = responses(404)
 """What reading one of several may answer."""
 WRITES = responses(404, 409, 412, 428)
 """What any write may answer."""
+TRIALS = responses(404, 408, 409)
+"""What trying something out may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +58,41 @@ class Change:
     dry_run: bool
     via: str
     author: str
+    force: bool
+    objection: Objects
+
+    def agree(self, config: Config) -> None:
+        """Raises ApiError where it would shut out whoever makes it, unless that is meant."""
+        found = None if self.force else self.objection(config)
+        if found is not None and found.shuts_out:
+            hint = "send it with ?force=true if that is meant"
+            raise ApiError(409, "would_lock_you_out", found.message, found.path, hint)
+
+
+def _objects(request: Request) -> Objects:
+    return lambda config: the_door(request).objection(request.scope, config)
+
+
+Objecting = Annotated[Objects, Depends(_objects)]
 
 
 def _change(
+    objection: Objecting,
     if_match: Annotated[
         str | None,
         Header(
             description="The `ETag` of the configuration the change was made to; `*`: whatever it is.", max_length=500
         ),
     ] = None,
-    message: Annotated[str, Query(max_length=500, description="For the history.")] = "",
+    message: Annotated[str, Query(max_length=500, pattern=ONE_LINE, description="For the history.")] = "",
     dry_run: Annotated[bool, Query(description="Only tell what it would do: the answer is a preview.")] = False,
+    force: Annotated[bool, Query(description="Also if it shuts out whoever asks (409 `would_lock_you_out`).")] = False,
     x_mcpx_via: Annotated[str, Header(pattern="^(ui|api|cli)$", description="Where it comes from.")] = "api",
-    x_mcpx_author: Annotated[str, Header(max_length=100, description="Who made it, for the history.")] = "",
+    x_mcpx_author: Annotated[
+        str, Header(max_length=100, pattern=ONE_LINE, description="Who made it, for the history.")
+    ] = "",
 ) -> Change:
-    return Change(if_match, message, dry_run, x_mcpx_via, x_mcpx_author)
+    return Change(if_match, message, dry_run, x_mcpx_via, x_mcpx_author, force, objection)
 
 
 Writing = Annotated[Change, Depends(_change)]
@@ -76,19 +104,14 @@ Writing = Annotated[Change, Depends(_change)]
 async def look(desk: Desk, response: Response) -> Files:
     """The configuration as it is written; the answer carries its `ETag`."""
     written = await desk.store.look()
-    await asyncio.to_thread(_prepare, written)
-    response.headers["ETag"] = quoted(written.etag)
+    await prepare(written, response)
     return written
 
 
-def _prepare(written: Files) -> None:
+async def prepare(written: Files, response: Response) -> None:
     """Beside calls: hundreds of entries take their time the first time."""
-    for section in NOUNS:
-        written.entries(section)
-
-
-def quoted(etag: str) -> str:
-    return f'"{etag}"'
+    await asyncio.to_thread(lambda: [written.entries(section) for section in NOUNS])
+    response.headers["ETag"] = quoted(written.etag)
 
 
 # Writing -----------------------------------------------------------------------------------------------------------
@@ -124,18 +147,19 @@ async def toggle(
 
 async def write(desk: Desk, response: Response, given: Change, edit: Edits) -> Written | Preview:
     """Make a change, or tell what it would do."""
+    if given.dry_run:
+        return await preview(desk, response, edit, given.objection, given.if_match)
+    if given.if_match is None:
+        hint = "read the configuration first, and send the ETag of that answer as If-Match"
+        raise ApiError(428, None, "a change needs If-Match: what it was made to", "header.if-match", hint)
     try:
-        if given.dry_run:
-            return await _preview(desk, response, given, edit)
-        if given.if_match is None:
-            hint = "read the configuration first, and send the ETag of that answer as If-Match"
-            raise ApiError(428, None, "a change needs If-Match: what it was made to", "header.if-match", hint)
         done = await desk.store.commit(
             edit,
             if_match=await _expected(desk, given.if_match),
             author=given.author,
             via=cast(Via, given.via),
             message=given.message,
+            agree=given.agree,
         )
     except (Stale, Unwritable, EditError, ConfigError) as error:
         raise await refusal(desk, error, edit) from None
@@ -162,13 +186,23 @@ async def _expected(desk: Desk, if_match: str) -> str | None:
     return now if now in tags else tags[0]
 
 
-async def _preview(desk: Desk, response: Response, given: Change, edit: Edits) -> Preview:
-    seen = await desk.store.preview(edit)
-    if given.if_match is not None and await _expected(desk, given.if_match) not in (None, seen.etag):
-        raise Stale(seen.etag)
+async def preview(
+    desk: Desk, response: Response, edit: Edits, objection: Objects, if_match: str | None = None
+) -> Preview:
+    """What a change would do; nothing is changed."""
+    try:
+        seen = await desk.store.preview(edit)
+        if if_match is not None and await _expected(desk, if_match) not in (None, seen.etag):
+            raise Stale(seen.etag)
+    except (Stale, EditError, ConfigError) as error:
+        raise await refusal(desk, error, edit) from None
     response.status_code = 200
     response.headers["ETag"] = quoted(seen.etag)
-    return _previewed(seen, await _index_of(desk, edit))
+    told = _previewed(seen, await _index_of(desk, edit))
+    found = None if seen.config is None else objection(seen.config)
+    if found is not None:
+        told.problems.append(Problem(message=found.message, path=found.path, severity="warning"))
+    return told
 
 
 def _previewed(seen: Seen, at: "_Spot | None") -> Preview:
@@ -188,7 +222,7 @@ def _written(done: Committed) -> Written:
     failed = PlanTold(summary=done.error)
     return Written(
         revision=done.revision.number,
-        etag=done.etag,
+        etag=quoted(done.etag),
         file=str(done.files[0]) if done.files else "",
         plan=failed if done.plan is None else plan_told(done.plan),
         warnings=[*([done.error] if done.error else []), *done.warnings],

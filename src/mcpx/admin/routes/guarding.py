@@ -26,7 +26,9 @@ ProfileEntry = Annotated[
 @router.get("/profiles")
 async def list_profiles(desk: AtDesk, response: Response) -> Profiles:
     """Every profile, and what is seen through it."""
-    return await guarding.profiles(desk, await given.look(desk, response))
+    async with desk.store.at_rest() as written:  # or a profile that is just being taken up would show nothing
+        await given.prepare(written, response)
+        return await guarding.profiles(desk, written)
 
 
 @router.post("/profiles", status_code=201, responses={200: {"model": Preview, "description": "A dry run."}, **WRITES})

@@ -9,7 +9,7 @@ from mcpx.admin.chronicle import Line, Span
 from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ApiError, responses
 from mcpx.admin.routes import given
-from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
+from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, AtLive, Name, Writing
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
 from mcpx.admin.shapes.servers import (
     Health,
@@ -59,7 +59,7 @@ async def add_server(desk: AtDesk, response: Response, entry: ServerEntry, chang
     return await given.put(desk, response, change, SECTION, entry)
 
 
-@router.post("/test", responses=responses(404, 409))
+@router.post("/test", responses=TRIALS)
 async def try_entry(desk: AtDesk, request: Request, trial: Trial) -> TrialResult:
     """Connect to a server that is not saved, once, and tell what it offers."""
     name = trial.entry.get("name") or UNNAMED
@@ -96,7 +96,7 @@ async def toggle_server(
     return await given.toggle(desk, response, change, SECTION, name, None if toggle is None else toggle.enabled)
 
 
-@router.post("/{name}/test", responses=responses(404, 409))
+@router.post("/{name}/test", responses=TRIALS)
 async def try_server(desk: AtDesk, request: Request, name: Name) -> TrialResult:
     """Connect to it once more, beside what runs."""
     written = await desk.store.look()
@@ -134,12 +134,11 @@ def _result(tried: Tried, auth_url: str | None) -> TrialResult:
     )
 
 
-@router.get("/{name}/tools", responses=READS)
-async def server_tools(desk: AtDesk, name: Name) -> Tools:
+@router.get("/{name}/tools", response_model=Tools, responses=READS)
+async def server_tools(desk: AtDesk, live: AtLive, name: Name) -> Response:
     """What it offers, held definitions included."""
-    upstream = servers.upstream_of(desk, name)
-    await desk.gateway.catalogs.ready()
-    return servers.tools(desk, upstream)
+    listed = await live.toolbox.of_server(servers.upstream_of(desk, name))
+    return Response(listed, media_type="application/json")
 
 
 @router.post("/{name}/reconnect", responses=responses(404, 409))

@@ -2,22 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mcpx.admin.document import STREAM, streams
 from mcpx.admin.errors import responses
-from mcpx.admin.live import Live, the_live
-from mcpx.admin.routes.given import Name
+from mcpx.admin.routes.given import AtLive, Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.tools import CallEvents, CallGiven, CallResult, SearchResult, ToolDetail, Tools
 from mcpx.admin.streaming import EventStream
-from mcpx.wire import codec
 
 router = APIRouter(prefix="/api", tags=["Tools"])
 
-AtLive = Annotated[Live, Depends(the_live)]
 Profile = Annotated[str | None, Query(max_length=200, description="Through which view; absent: everything.")]
 
 _STREAMED = streams(
@@ -30,7 +27,7 @@ async def list_tools(
     live: AtLive, profile: Profile = None, server: Annotated[str | None, Query(max_length=200)] = None
 ) -> Response:
     """Every tool, in the order of the configuration; those that are held back come last."""
-    return Response(codec.dump(await live.toolbox.rows(profile, server)), media_type="application/json")
+    return Response(await live.toolbox.tools(profile, server), media_type="application/json")
 
 
 @router.get("/tools/{name}", responses=responses(404))

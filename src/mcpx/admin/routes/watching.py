@@ -8,8 +8,7 @@ from starlette.requests import Request
 from mcpx.admin import connecting, diagnosing, watching
 from mcpx.admin.document import streams
 from mcpx.admin.errors import ApiError, responses
-from mcpx.admin.routes.given import AtDesk
-from mcpx.admin.routes.tools import AtLive
+from mcpx.admin.routes.given import AtDesk, AtLive
 from mcpx.admin.rows import call_row
 from mcpx.admin.shapes.common import Outcome
 from mcpx.admin.shapes.events import EventShapes
@@ -18,6 +17,7 @@ from mcpx.admin.shapes.watching import (
     About,
     Activity,
     CallDetail,
+    CallRow,
     ClientPrograms,
     Overview,
     Point,
@@ -27,6 +27,7 @@ from mcpx.admin.shapes.watching import (
 from mcpx.admin.streaming import EventStream
 from mcpx.admin.watched import Range
 from mcpx.admin.wording import plain, told_at
+from mcpx.model.slices import Pace
 
 router = APIRouter(prefix="/api", tags=["Watching"])
 
@@ -68,7 +69,12 @@ async def list_activity(
     """The latest calls."""
     recording = watching.kept(desk.recording)
     rows = watching.chosen(recording.rows(after), server, client, outcome, q)
-    return Activity(calls=[call_row(row) for row in rows[-limit:]], last=recording.last, kept=MOST)
+    calls: list[CallRow] = []
+    pace, last = Pace(), recording.last
+    for row in rows[-limit:]:
+        calls.append(call_row(row))
+        await pace.step()
+    return Activity(calls=calls, last=last, kept=MOST)
 
 
 @router.get("/activity/{number}", responses=responses(404, 503))

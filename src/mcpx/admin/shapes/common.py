@@ -10,6 +10,9 @@ Entry = Annotated[
     dict[str, Any],
     Field(description="As the configuration has it, in the native shape; `${VAR}` as written, secrets as `••••••••`."),
 ]
+ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+"""Without control characters: it is shown in lists and on terminals."""
+Message = Annotated[str, Field(max_length=500, pattern=ONE_LINE, description="For the history.")]
 Status = Literal["connecting", "connected", "degraded", "sleeping", "disconnected", "needs_auth", "disabled"]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "denied"]
 Transport = Literal["stdio", "http", "sse", "websocket", "other"]
@@ -94,7 +97,7 @@ class Written(Spoken):
     SENTENCES = ("warnings",)
 
     revision: int = Field(examples=[15])
-    etag: str = Field(description="Of the configuration as it is now; also in the `ETag` header.")
+    etag: str = Field(description="Of the configuration as it is now, as the `ETag` header has it.")
     file: str = Field(description="That was written.")
     plan: PlanTold
     warnings: list[str] = []

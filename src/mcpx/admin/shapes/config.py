@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mcpx.admin.shapes.common import Entry, Given, PlanTold, Problem, Spoken, Told
+from mcpx.admin.shapes.common import Entry, Given, Message, PlanTold, Problem, Spoken, Told
 
 Via = Literal["start", "file", "ui", "api", "cli", "signal"]
 
@@ -49,7 +49,7 @@ class ConfigTold(Spoken):
 class ConfigText(Given):
     text: str = Field(max_length=4_000_000)
     file: str | None = Field(None, description="Absent: the main one.")
-    message: str = Field("", max_length=500)
+    message: Message = ""
 
 
 class Checked(Told):
@@ -89,7 +89,7 @@ class DiffTold(Told):
 
 class Rollback(Given):
     revision: int = Field(ge=0, le=10**8, strict=True)  # `true` is no number of a revision
-    message: str = Field("", max_length=500)
+    message: Message = ""
 
 
 class ReloadResult(Spoken):
@@ -107,7 +107,7 @@ class ConfigImport(Given):
     text: str = Field(max_length=4_000_000)
     pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
-    message: str = Field("", max_length=500)
+    message: Message = ""
 
 
 class NewEntry(Given):

@@ -9,6 +9,8 @@ A comment line comes every 15 seconds, so that both sides notice a dead connecti
 
 from typing import Literal
 
+from pydantic import Field
+
 from mcpx.admin.shapes.common import Spoken, Status, Told
 from mcpx.admin.shapes.watching import CallRow, ClientRow, ServerRate
 
@@ -91,6 +93,7 @@ class RatesEvent(Told):
     p95_ms: float | None
     in_flight: int
     servers: list[ServerRate]
+    local: ServerRate | None = Field(default=None, description="The local commands; absent where there are none.")
     clients: list[ClientRow]
 
 

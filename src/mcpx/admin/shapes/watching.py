@@ -70,6 +70,9 @@ class Overview(Told):
     sessions: int
     gateway: GatewayRow
     servers: list[ServerRate]
+    local: ServerRate | None = Field(
+        default=None, description="The local commands as one more target beside servers; absent where there are none."
+    )
     commands: int
     waiting: list[Waiting]
     errors: list[RecentError]

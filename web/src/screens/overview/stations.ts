@@ -16,6 +16,9 @@ export function commonClients(clients: readonly Client[]): { shown: Client[]; mo
   return { shown, more: clients.length - shown.length };
 }
 
+/** What is called: servers, and the local commands as one more. */
+export const targets = (overview: components["schemas"]["Overview"]): Server[] => [...overview.servers, ...(overview.local ? [overview.local] : [])];
+
 const weight = (server: Server) => {
   if (server.calls_per_minute > 0) return 0;
   const status = shownStatus(server);
