@@ -295,6 +295,9 @@ mcp_servers:
     text = text_of(api)
     assert text.count("${KEY:-") == 2 and "other" not in text
     assert "name: x-2" in text and "name: key-2" in text and "ref: key-2" in text
+    api.post("/api/config/import", {**body, "leave": ["key"]}, If_Match=api.etag)
+    bare = text_of(api)
+    assert "name: x-3" in bare and "key-3" not in bare and bare.count("ref:") == 2
 
 
 def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Yaml) -> None:

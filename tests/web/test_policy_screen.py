@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from behaviour.raw import eventually
+from fixtures.admin import Api
 from fixtures.browser import Language, Size, opened, serious, text
 from fixtures.gateway import Gateway
 from fixtures.process import stdio_command
@@ -28,6 +30,7 @@ CONFIG: dict[str, Any] = {
 def own() -> Iterator[Gateway]:
     """For tests that change it."""
     with Gateway(CONFIG, admin=True) as started:
+        eventually(lambda: Api(started).status("everything") == "connected" or None)  # what is counted is there
         yield started
 
 
@@ -105,6 +108,9 @@ def test_a_profile_is_made_with_what_it_shows_counted(browser: Browser, own: Gat
         drawer.get_by_role("button", name=text(language, "entry.review.applyAs", n=2)).click()
         row = page.get_by_role("row").filter(has_text="reader")
         expect(row).to_be_visible()
+        expect(page.get_by_role("complementary", name="reader").get_by_role("status").first).to_contain_text(
+            text(language, "profiles.of", n=2, all=total)
+        )
     made = next(one for one in saved(own, "/api/profiles")["profiles"] if one["name"] == "reader")
     assert made["entry"] == {"name": "reader", "tools": ["echo", "add"]}
 

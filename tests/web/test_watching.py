@@ -1,5 +1,6 @@
 """Activity, approvals and savings in the browser (ADM-5)."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def test_calls_are_filtered_by_words_and_by_how_they_ended(browser: Browser, gat
         expect(page.get_by_text(text("en", "activity.noMatch"))).to_be_visible()
         page.get_by_role("button", name=text("en", "activity.clear")).click()
         expect(rows.filter(has_text="echo").first).to_be_visible()
+        expect(page).to_have_url(re.compile(r"#/activity$"))
+        page.get_by_role("link", name=text("en", "savings.nav")).click()
+        page.get_by_role("link", name=text("en", "activity.nav")).click()
+        expect(rows.filter(has_text="echo").first).to_be_visible()
 
 
 def test_a_changed_definition_is_shown_with_what_changed_and_approved(
@@ -94,8 +99,13 @@ def test_what_modes_spare_is_told_with_how_it_was_counted(
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("path", ["/activity", "/approvals", "/savings"])
 def test_they_fit_and_read_well_everywhere(browser: Browser, gateway: Gateway, path: str, size: Size) -> None:
+    session = Session(gateway.port)
+    session.call("echo", text="x")
+    session.call("tool_error", message="no")
     with opened(browser, gateway, path, size=size, dark=size == "tablet") as page:
         expect(page.locator("main h1")).to_be_visible()
+        if path == "/activity":
+            expect(page.locator("main [data-row]").filter(has_text="tool_error").first).to_be_visible()
         page.wait_for_load_state("networkidle") if path == "/savings" else None
         assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
         assert serious(page) == []

@@ -190,13 +190,27 @@ async def take_over(desk: Desk, response: Response, wanted: ConfigImport, change
         found = await asyncio.to_thread(read, wanted.text)
     except (EditError, ConfigError) as error:
         raise await given.refusal(desk, error) from None
-    entries = _picked(found.entries, wanted.pick)
+    entries = _picked(_without(found.entries, set(wanted.leave)), wanted.pick)
     if len(entries) > MOST:
         hint = "pick some of them, and the rest afterwards"
         raise ApiError(422, "too_many", f"more than {MOST} entries at a time", "pick", hint)
     edits = _edits(entries, await desk.store.look(), wanted.on_conflict)
     dry = change.dry_run or wanted.pick is None
     return await given.write(desk, response, replace(change, dry_run=dry), edits)
+
+
+def _without(entries: Sequence[tuple[Section, Json]], left: set[str]) -> list[tuple[Section, Json]]:
+    """Without these auth configs, and without what refers to them."""
+    kept = [each for each in entries if each[0] != "auth_configs" or each[1]["name"] not in left]
+    return [(section, _bare(entry, left)) for section, entry in kept]
+
+
+def _bare(entry: Json, left: set[str]) -> Json:
+    made = {key: value for key, value in entry.items() if key != "auth" or _auth_of(entry) not in left}
+    if isinstance(made.get("http"), dict):
+        http = as_object(made["http"])
+        made["http"] = {key: value for key, value in http.items() if key != "auth" or _auth_of(http) not in left}
+    return made
 
 
 def _picked(entries: Sequence[tuple[Section, Json]], pick: list[str] | None) -> list[tuple[Section, Json]]:
@@ -233,10 +247,14 @@ def _edits(
 
 def _auths_of(entry: Json) -> list[str]:
     """Names of auth configs that an entry refers to."""
-    places = [entry, as_object(entry.get("http"))]
-    given = [place["auth"] for place in places if "auth" in place]
-    names: list[Any] = [as_object(auth).get("ref") if isinstance(auth, dict) else auth for auth in given]
-    return [name for name in names if isinstance(name, str)]
+    names = [_auth_of(place) for place in (entry, as_object(entry.get("http")))]
+    return [name for name in names if name is not None]
+
+
+def _auth_of(place: Json) -> str | None:
+    auth: Any = place.get("auth")
+    name = as_object(auth).get("ref") if isinstance(auth, dict) else auth
+    return name if isinstance(name, str) else None
 
 
 def _referring(entry: Json, name: str, renamed: dict[str, str]) -> Json:

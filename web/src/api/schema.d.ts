@@ -2208,6 +2208,12 @@ export interface components {
         /** ConfigImport */
         ConfigImport: {
             /**
+             * Leave
+             * @description Names of auth configs to leave out; what refers to them comes without.
+             * @default []
+             */
+            leave: string[];
+            /**
              * Message
              * @description For the history.
              * @default

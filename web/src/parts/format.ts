@@ -66,6 +66,11 @@ export function useFormat() {
     return then === null ? DASH : new Intl.DateTimeFormat(locale.value, { dateStyle: "medium", timeStyle: "medium", hour12: false }).format(then);
   };
 
+  const date = (moment: Moment): string => {
+    const then = millis(moment);
+    return then === null ? DASH : new Intl.DateTimeFormat(locale.value, { dateStyle: "medium" }).format(then);
+  };
+
   const bytes = (value: number | null | undefined): string => {
     if (value === null || value === undefined) return DASH;
     if (value < 1024) return `${number(value)} B`;
@@ -73,5 +78,5 @@ export function useFormat() {
     return `${number(value / 1024 ** 2, 1)} MiB`;
   };
 
-  return { number, duration, ago, clock, dateTime, bytes };
+  return { number, duration, ago, clock, dateTime, date, bytes };
 }

@@ -106,6 +106,7 @@ class ReloadResult(Spoken):
 class ConfigImport(Given):
     text: str = Field(max_length=4_000_000)
     pick: list[str] | None = Field(None, description="Names of servers; absent: only tell what is there.")
+    leave: list[str] = Field([], description="Names of auth configs to leave out; what refers to them comes without.")
     on_conflict: Literal["skip", "replace", "rename"] = "rename"
     message: Message = ""
 

@@ -3,7 +3,7 @@
  * wait behind a count and push nothing away.
  */
 import { useQuery } from "@tanstack/vue-query";
-import { computed, ref, shallowRef, watch, type Ref } from "vue";
+import { computed, onScopeDispose, shallowRef, watch, type Ref } from "vue";
 import { api, take, useLiveEvent } from "@/api";
 import type { CallRow, Outcome } from "./outcomes";
 
@@ -24,27 +24,43 @@ export function useFeed(filters: Ref<Filters>, held: Ref<boolean>) {
   });
   const calls = shallowRef<CallRow[]>([]);
   const waiting = shallowRef<CallRow[]>([]);
-  const skipped = ref(0);
 
-  watch(data, (told) => {
-    if (told) [calls.value, waiting.value] = [[...told.calls].reverse(), []];
-  });
+  // At once, too: whoever comes back finds what was asked for the last time.
+  watch(
+    data,
+    (told) => {
+      if (!told) return;
+      const all = [...told.calls].reverse();
+      const last = held.value ? calls.value[0]?.number : undefined;
+      if (last === undefined) [calls.value, waiting.value] = [all, []];
+      else waiting.value = all.filter((call) => call.number > last);
+    },
+    { immediate: true },
+  );
 
   let gathered: CallRow[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
-  /** Many a second are drawn four times a second. */
+  let again: ReturnType<typeof setTimeout> | undefined;
+  /** Many a second are drawn four times a second; what was not told of is asked for. */
   useLiveEvent("call", (call) => {
     gathered.push(call);
-    skipped.value += call.skipped;
+    if (call.skipped) {
+      again ??= setTimeout(() => {
+        again = undefined;
+        void refetch();
+      }, 1000);
+    }
     timer ??= setTimeout(() => {
       timer = undefined;
-      const known = new Set(calls.value.slice(0, gathered.length * 2).map((one) => one.number));
+      const known = new Set([...calls.value, ...waiting.value].map((one) => one.number));
       const fresh = gathered.filter((one) => !known.has(one.number)).reverse();
       gathered = [];
       if (held.value) waiting.value = [...fresh, ...waiting.value].slice(0, MOST);
       else calls.value = [...fresh, ...calls.value].slice(0, MOST);
     }, 250);
   });
+
+  onScopeDispose(() => [timer, again].forEach(clearTimeout));
 
   function catchUp(): void {
     calls.value = [...waiting.value, ...calls.value].slice(0, MOST);
@@ -67,5 +83,5 @@ export function useFeed(filters: Ref<Filters>, held: Ref<boolean>) {
   const shown = computed(() => calls.value.filter(fits));
   const fresh = computed(() => waiting.value.filter(fits).length);
   const kept = computed(() => data.value?.kept ?? MOST);
-  return { calls, shown, fresh, kept, skipped, catchUp, loaded: computed(() => !!data.value), error, refetch };
+  return { calls, shown, fresh, kept, catchUp, loaded: computed(() => !!data.value), error, refetch };
 }

@@ -30,6 +30,6 @@ export function useWritten() {
       text: [title ? t("entry.review.applied", { n: answer.revision }) : "", answer.plan.summary, ...(answer.warnings ?? [])].filter(Boolean).join(" · "),
       action: answer.revision > 1 ? { label: t("entry.review.undo"), run: () => void undo(answer.revision - 1, etag) } : undefined,
     });
-    await Promise.all(["config", "servers", "auth", "commands", "tools", "overview"].map((root) => queries.invalidateQueries({ queryKey: [root] })));
+    await Promise.all(["config", "servers", "auth", "commands", "profiles", "policy", "tools", "overview"].map((root) => queries.invalidateQueries({ queryKey: [root] })));
   };
 }
