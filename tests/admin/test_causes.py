@@ -1,14 +1,18 @@
 """ADM-5: what usual programs say when they fail, in words that help."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from mcpx.admin import causes
 from mcpx.admin.causes import cause_of
+from mcpx.admin.known_causes import all_words
 from mcpx.config import Server
 from mcpx.transports import Http, Stdio
 
+WEB = Path(__file__).resolve().parents[2] / "web" / "src" / "screens" / "servers"
 ENDED = "the process exited with code 1: see the log"
 
 
@@ -83,3 +87,22 @@ def test_what_an_address_answers_is_put_into_plain_words(problem: str, cause: st
 def test_braces_and_long_lines_of_a_stranger_are_only_text() -> None:
     assert "{it}" in of_program(ENDED, "Cannot find module '{it}{0.__class__}'").cause
     assert of_program(ENDED, "x" * 200_000).fix
+
+
+def test_a_long_path_stands_beside_the_cause_and_not_in_it() -> None:
+    path = ":".join(f"/opt/tool-{number}/bin" for number in range(30))
+    found = of_program("cannot start: command not found: 'rare-tool'", command="rare-tool", path=path)
+    assert found.cause == "rare-tool was not found on the PATH that servers get." and len(found.searched) == 30
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+def test_each_known_cause_is_said_in_both_languages(language: str) -> None:
+    """The English of the page is that of the API; a translation has the same values."""
+    words = json.loads((WEB / f"{language}.json").read_text(encoding="utf-8"))["causes"]
+    for code, (cause, fix) in all_words().items():
+        said = [words[code][part].replace("{'@'}", "@") for part in ("cause", "fix")]
+        assert said == [cause, fix] if language == "en" else set(_values(*said)) == set(_values(cause, fix)), code
+
+
+def _values(*texts: str) -> list[str]:
+    return [name for text in texts for name in re.findall(r"{(\w+)}", text)]

@@ -8,10 +8,11 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from mcpx.admin.known_causes import ANSWERED, GET, KNOWN, SAID
 from mcpx.config import Server
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.transports import Stdio
@@ -20,7 +21,8 @@ INSTALLERS = frozenset({"npx", "uvx", "bunx", "pnpx", "pnpm", "yarn", "pipx", "d
 """Programs that fetch what they run the first time."""
 LONGEST = 500
 """Characters of a line that are looked at."""
-MOST_FOLDERS = 8
+MOST_FOLDERS = 100
+"""Of a PATH that are told."""
 _HOMES = (
     *("/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"),
     *("~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.volta/bin", "~/.deno/bin", "~/.asdf/shims", "~/bin"),
@@ -29,17 +31,6 @@ _HOMES = (
     *("/usr/local/go/bin", "/Applications/Docker.app/Contents/Resources/bin", "/opt/node/bin", "/usr/local/nodejs/bin"),
 )  # fmt: skip
 """Where people's programs are that a service does not have on its PATH."""
-_GET = {
-    "npx": "install Node.js (https://nodejs.org), which brings npx",
-    "npm": "install Node.js (https://nodejs.org), which brings npm",
-    "node": "install Node.js (https://nodejs.org)",
-    "uvx": "install uv (https://docs.astral.sh/uv), which brings uvx",
-    "uv": "install uv (https://docs.astral.sh/uv)",
-    "docker": "install Docker, or Podman and use `podman` as the command",
-    "bunx": "install Bun (https://bun.sh), which brings bunx",
-    "python": "use `python3` as the command, or install Python",
-    "deno": "install Deno (https://deno.com)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +39,29 @@ class Cause:
     fix: str
     repair: Mapping[str, Any] | None = field(default=None)
     """Fields of the entry that would mend it: `{"connection.command": "/usr/bin/npx"}`."""
+    code: str = ""
+    """Which cause it is, for who says it in another language."""
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stands in its words."""
+    searched: tuple[str, ...] = ()
+    """Folders in which the program was looked for."""
+
+    def told(self) -> dict[str, Any]:
+        """As the API says it."""
+        return {
+            "cause": self.cause,
+            "fix": self.fix,
+            "repair": None if self.repair is None else dict(self.repair),
+            "cause_code": self.code or None,
+            "cause_values": dict(self.values),
+            "searched": list(self.searched),
+        }
 
 
 def cause_of(server: Server, problem: str | None, lines: Sequence[str], environ: Mapping[str, str]) -> Cause | None:
     """`problem`: the error as its owner is told; `lines`: the last it wrote to standard error."""
     if server.switched_off is not None:
-        told = "It is switched off: its entry needs something that is not there"
-        return Cause(f"{told}: {server.switched_off}", "set what is missing where mcpx is started, then reload")
+        return _known("switched_off", it=server.switched_off)
     if problem is None:
         return None
     spec = server.connection
@@ -76,33 +83,18 @@ def _of_program(
     if "cannot start" in problem:
         return _unstartable(spec, problem)
     said = "\n".join([*(line[:LONGEST] for line in lines), problem])
-    for pattern, cause, fix in _SAID:
+    for pattern, code, cause, fix in SAID:
         if found := re.search(pattern, said, re.IGNORECASE):
-            return _filled(cause, fix, it=_first(found))
+            return _filled(code, cause, fix, it=_first(found))
     if "no MCP server" in problem:
-        return Cause(
-            "The program runs, but what it prints is not MCP.",
-            "check its arguments: many programs need one (`mcp`, `serve`, `--stdio`) to speak MCP on standard output",
-        )
+        return _known("not_mcp")
     if "handshake" in problem or "not connected after" in problem:
         if program in INSTALLERS:
-            return Cause(
-                f"{program} had not finished within {server.timeout:g} s; the first time it downloads what it runs.",
-                "try again, or give it more time (`timeout: 120`)",
-                {"timeout": 120},
-            )
-        return Cause(
-            f"The program did not answer within {server.timeout:g} s.",
-            "check its arguments and its log; raise `timeout` if it is slow to start",
-            {"timeout": 120},
-        )
+            return _known("slow_install", {"timeout": 120}, it=program, seconds=f"{server.timeout:g}")
+        return _known("no_answer", {"timeout": 120}, seconds=f"{server.timeout:g}")
     if "exited with code" in problem or "ended by signal" in problem:
         last = next((line for line in reversed(lines) if line.strip()), "")
-        told = f"The last it wrote: {last}" if last else "It wrote nothing to standard error."
-        return Cause(
-            f"The program ended by itself. {told}",
-            "run the same command in a terminal: it shows what it needs (arguments, a variable, a file)",
-        )
+        return _known("ended", it=last) if last else _known("ended_silently")
     return None
 
 
@@ -111,29 +103,18 @@ def _missing(spec: Stdio, env: Mapping[str, str]) -> Cause:
     first, _, rest = command.partition(" ")
     if rest and not spec.args and _found(first, env, spec.cwd):
         words = rest.split()
-        return Cause(
-            f"{command!r} was taken for the name of one program.",
-            "put the arguments into `args`",
-            {"connection.command": first, "connection.args": words},
-        )
+        return _known("one_word", {"connection.command": first, "connection.args": words}, it=repr(command))
     if os.path.dirname(command):
-        return Cause(f"There is no program at {command}.", "correct `command`, or install what should be there")
+        return _known("no_program", it=command)
+    folders = tuple(dict.fromkeys(filter(None, path.split(os.pathsep))))[:MOST_FOLDERS]
     where = _elsewhere(command)
     if where is not None:
-        return Cause(
-            f"{command} is not on the PATH that servers get ({_told(path)}), but it is at {where}.",
-            f"use {where} as the command, or add its folder to PATH where mcpx is started",
-            {"connection.command": where},
-        )
-    get = _GET.get(command.lower(), f"install {command}, or give its whole path as `command`")
-    return Cause(f"{command} was not found. Looked for on the PATH that servers get: {_told(path)}", get)
-
-
-def _told(path: str) -> str:
-    """The folders of a PATH, each once and not too many."""
-    folders = list(dict.fromkeys(filter(None, path.split(os.pathsep))))
-    more = len(folders) - MOST_FOLDERS
-    return ", ".join(folders[:MOST_FOLDERS]) + (f" and {more} more" if more > 0 else "")
+        found = _known("elsewhere", {"connection.command": where}, it=command, where=where)
+    elif (get := GET.get(command.lower())) is not None:
+        found = replace(_known(f"get_{command.lower()}", it=command), fix=get)
+    else:
+        found = _known("not_found", it=command)
+    return replace(found, searched=folders)
 
 
 def _found(command: str, env: Mapping[str, str], cwd: str | None) -> bool:
@@ -157,139 +138,15 @@ def _elsewhere(command: str) -> str | None:
 
 def _unstartable(spec: Stdio, problem: str) -> Cause | None:
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        return Cause(f"Its working folder {spec.cwd} is not there.", "correct `cwd`, or make the folder")
+        return _known("no_folder", it=spec.cwd)
     if "Permission denied" in problem:
-        fix = f"make it executable (`chmod +x {spec.command}`), or name its interpreter as the command"
-        return Cause(f"{spec.command} may not be run.", fix)
+        return _known("not_executable", it=spec.command)
     if "Exec format error" in problem:
-        return Cause(
-            f"{spec.command} is no program for this machine, or a script without a first line that says what runs it.",
-            "name its interpreter as the command, and the file as the first of `args`",
-        )
+        return _known("no_format", it=spec.command)
     return None
 
 
-_SAID: tuple[tuple[str, str, str], ...] = (
-    (
-        r"npm (?:error|ERR!) 404 +'([^'\s]+)' is not|404 Not Found - GET \S+/([^/\s]+) -|npm \S+ code E404()",
-        "npm knows no package {it} (404).",
-        "check the name of the package in `args`: spelling, and the scope (`@scope/name`)",
-    ),
-    (
-        r"([\w.-]+) was not found in the (?:package registry|cache)",
-        "The package {it} was not found in the Python package index.",
-        "check the name of the package in `args`",
-    ),
-    (
-        r"\bENOTFOUND\b|EAI_AGAIN|getaddrinfo|Temporary failure in name resolution|Name or service not known|dns error",
-        "It could not look up a name: no network, or no name server.",
-        "check the network, or the proxy variables (HTTPS_PROXY) that mcpx was started with",
-    ),
-    (
-        r"ECONNREFUSED(?:[^\n]*?([\w.:-]+:\d+))?|Connection refused",
-        "Something it needs refuses connections ({it}).",
-        "start what it connects to, or correct the address in its arguments or variables",
-    ),
-    (
-        r"Cannot connect to the Docker daemon|docker daemon is not running|permission denied[^\n]*docker\.sock",
-        "Docker is there, but its daemon cannot be reached.",
-        "start Docker, or let the user that runs mcpx use it (group `docker`)",
-    ),
-    (
-        r"Unable to find image|pull access denied|manifest unknown|repository does not exist",
-        "The image was not found.",
-        "check the name of the image, or sign in to its registry (`docker login`)",
-    ),
-    (
-        r"(?:Cannot find module|ModuleNotFoundError: No module named) '([^'\n]+)'",
-        "It lacks a module: {it}.",
-        "install what it needs, or start it by the program that brings it along (npx, uvx)",
-    ),
-    (
-        r"can't open file '([^'\n]+)'|(?:ENOENT|FileNotFoundError)[^'\n]*'([^'\n]+)'|([^\s:]+): No such file or",
-        "A file or folder is not there: {it}",
-        "correct the path in `args`; it is looked for from the folder in `cwd`",
-    ),
-    (
-        r"(?:EACCES|PermissionError|Permission denied)[^\n]*?(?:'([^'\n]+)')?$",
-        "It may not use a file or a port ({it}).",
-        "give the user that runs mcpx the right to, or choose another",
-    ),
-    (
-        r"EADDRINUSE|Address already in use",
-        "A port it wants is taken by another program, or by an earlier start of itself.",
-        "end the other one, or give it another port",
-    ),
-    (
-        r"((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)[^\n]{0,60}(?:is required|not set|is missing|must be set|environment variable)"
-        r"|(?:environment variable|missing|set the)[^\n]{0,40}?((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)",
-        "It wants the variable {it}.",
-        "put it into `env` of its connection; a child gets only a few variables of the gateway's own",
-    ),
-    (
-        r"(?:usage|error): (?:the following arguments are required: ([^\n]+)|[^\n]*(?:required|missing|expected))",
-        "It was started without an argument it needs. {it}",
-        "run it with `--help` in a terminal, and complete `args`",
-    ),
-    (
-        r"Unsupported engine|requires Node|SyntaxError: Unexpected token|requires-python|requires Python",
-        "It needs a newer version of what runs it.",
-        "update Node.js or Python, or name a newer one as the command",
-    ),
-    (
-        r"SELF_SIGNED_CERT|unable to (?:get|verify)[^\n]*certificate|CERTIFICATE_VERIFY|invalid peer certificate",
-        "It does not trust the certificate of what it connects to.",
-        "name the authority's file in NODE_EXTRA_CA_CERTS or SSL_CERT_FILE, in `env` or where mcpx is started",
-    ),
-)
-"""What programs say, and what it means; the first that fits counts."""
-
-
 # Addresses -------------------------------------------------------------------------------------------------------
-
-_ANSWERED: tuple[tuple[str, str, str], ...] = (
-    (
-        r"HTTP 401|wants the gateway to sign in",
-        "{host} wants to know who asks (401).",
-        "sign in, if it offers that; else put a token into `headers`, or refer to an auth config (`auth`)",
-    ),
-    (r"HTTP 403", "{host} does not let these credentials in (403).", "use a token that has the right to"),
-    (r"HTTP 407|proxy", "A proxy stands between, and lets nothing through.", "check HTTPS_PROXY and NO_PROXY"),
-    (
-        r"no MCP endpoint at this address \(HTTP (\d+)\)",
-        "{host} answers, but there is no MCP endpoint at this path (HTTP {it}).",
-        "check the path: `/mcp` is usual; an address that ends in `/sse` needs `type: sse`",
-    ),
-    (r"redirects to (\S+?);", "{host} sends everybody on to {it}.", "put that address into `url`"),
-    (r"HTTP 429", "{host} has had too many requests of us (429).", "wait; it is tried again by itself"),
-    (r"HTTP 5\d\d", "{host} has a problem of its own.", "wait, or ask whoever runs it; it is tried again by itself"),
-    (
-        r"refused|ECONNREFUSED|Connect call failed",
-        "Nothing listens at {host}.",
-        "start the server, or correct host and port",
-    ),
-    (
-        r"Name or service not known|nodename nor servname|name resolution|getaddrinfo|No address associated",
-        "There is no host named {name}, as far as this machine can look it up.",
-        "check the spelling of the host, the network, and the name server",
-    ),
-    (
-        r"self.signed|certificate verify failed|CERTIFICATE|unable to get local issuer|Hostname mismatch|certificate",
-        "The certificate of {host} is not trusted here.",
-        "name the authority's file in SSL_CERT_FILE where mcpx is started; check the host in `url`",
-    ),
-    (
-        r"WRONG_VERSION_NUMBER|wrong version number|RECORD_LAYER|SSL",
-        "{host} does not speak TLS on this port.",
-        "use `http://` instead of `https://`, or another port",
-    ),
-    (r"unreachable|No route to host", "{host} cannot be reached from here.", "check network, VPN and firewall"),
-    (
-        r"timed out|within [\d.]+ s|not connected after|did not complete the handshake",
-        "{host} did not answer in time.",
-        "check that the address is right and not behind a firewall; raise `timeout` if it is slow",
-    ),
-)  # fmt: skip
 
 
 def _of_address(server: Server, problem: str, url: str) -> Cause | None:
@@ -298,9 +155,9 @@ def _of_address(server: Server, problem: str, url: str) -> Cause | None:
         host, name = parts.netloc.rpartition("@")[2] or url, parts.hostname or url
     except ValueError:
         host = name = url
-    for pattern, cause, fix in _ANSWERED:
+    for pattern, code, cause, fix in ANSWERED:
         if found := re.search(pattern, problem, re.IGNORECASE):
-            return _filled(cause, fix, host=host, name=name, it=_first(found))
+            return _filled(code, cause, fix, host=host, name=name, it=_first(found))
     return None
 
 
@@ -308,9 +165,14 @@ def _first(found: re.Match[str]) -> str:
     return next(filter(None, found.groups()), "")
 
 
-def _filled(cause: str, fix: str, **values: str) -> Cause:
+def _known(code: str, repair: Mapping[str, Any] | None = None, **values: str) -> Cause:
+    cause, fix = KNOWN["get" if code.startswith("get_") else code]
+    return Cause(cause.format(**values), fix.format(**values), repair, code, values)
+
+
+def _filled(code: str, cause: str, fix: str, **values: str) -> Cause:
     """What was not said leaves no gap."""
     told = cause.format(**values)
     for gap, closed in ((" ()", ""), (": .", "."), ("  ", " "), (" .", ".")):
         told = told.replace(gap, closed)
-    return Cause(told.strip().rstrip(":"), fix)
+    return Cause(told.strip().rstrip(":"), fix, None, code, values)

@@ -3279,9 +3279,23 @@ export interface components {
             calls_per_minute: number;
             /**
              * Cause
-             * @description Of its last error, in plain words, where it is known.
+             * @description Of the last error, in plain words.
              */
             cause?: string | null;
+            /**
+             * Cause Code
+             * @description Which cause it is, for who says it in other words.
+             * @example not_found
+             */
+            cause_code?: string | null;
+            /**
+             * Cause Values
+             * @description What stands in these words.
+             * @default {}
+             */
+            cause_values: {
+                [key: string]: string;
+            };
             /**
              * Command Line
              * @description Of a stdio server, to read and copy; secrets masked.
@@ -3403,6 +3417,12 @@ export interface components {
              * @default 0
              */
             restarts: number;
+            /**
+             * Searched
+             * @description Folders in which its program was looked for.
+             * @default []
+             */
+            searched: string[];
             /** Server Info */
             server_info?: {
                 [key: string]: unknown;
@@ -3886,11 +3906,31 @@ export interface components {
         TrialResult: {
             /** Auth Url */
             auth_url?: string | null;
-            /** Cause */
+            /**
+             * Cause
+             * @description Of the last error, in plain words.
+             */
             cause?: string | null;
+            /**
+             * Cause Code
+             * @description Which cause it is, for who says it in other words.
+             * @example not_found
+             */
+            cause_code?: string | null;
+            /**
+             * Cause Values
+             * @description What stands in these words.
+             * @default {}
+             */
+            cause_values: {
+                [key: string]: string;
+            };
             /** Error */
             error?: string | null;
-            /** Fix */
+            /**
+             * Fix
+             * @description What to do about it.
+             */
             fix?: string | null;
             /** Ok */
             ok: boolean;
@@ -3903,7 +3943,10 @@ export interface components {
             protocol?: string | null;
             /**
              * Repair
-             * @description As in the detail of a server.
+             * @description Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.
+             * @example {
+             *       "connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"
+             *     }
              */
             repair?: {
                 [key: string]: unknown;
@@ -3913,6 +3956,12 @@ export interface components {
              * @default 0
              */
             resources: number;
+            /**
+             * Searched
+             * @description Folders in which its program was looked for.
+             * @default []
+             */
+            searched: string[];
             /** Seconds */
             seconds: number;
             /** Server Info */
@@ -3962,6 +4011,11 @@ export interface components {
         };
         /** Waiting */
         Waiting: {
+            /**
+             * Count
+             * @description Definitions that wait, of a server.
+             */
+            count?: number | null;
             /** Detail */
             detail: string;
             /** Expires */

@@ -3,7 +3,7 @@
  * when they are first shown. `meta.nav` puts a route into the navigation.
  */
 import { watch, type Component } from "vue";
-import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
+import { createRouter, createWebHashHistory, type RouteLocationNormalizedLoaded, type RouteRecordRaw } from "vue-router";
 import { signedOut } from "@/api/session";
 import { FIRST } from "./first";
 import { loadAllTexts } from "./texts";
@@ -67,4 +67,6 @@ export const navItems: NavItem[] = router
   .getRoutes()
   .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
   .sort((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) || a.order - b.order);
+/** Whether a screen, or a page below it ("servers-add"), is shown. */
+export const isHere = (name: string, route: RouteLocationNormalizedLoaded): boolean => route.name === name || String(route.name ?? "").startsWith(`${name}-`);
 export const navGroups = GROUPS.filter((group) => navItems.some((item) => item.group === group));

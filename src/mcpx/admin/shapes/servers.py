@@ -41,7 +41,24 @@ class Servers(Told):
     servers: list[ServerRow]
 
 
-class ServerDetail(ServerRow):
+class Diagnosis(Told):
+    """Why something does not work, where that is known."""
+
+    cause: str | None = Field(None, description="Of the last error, in plain words.")
+    fix: str | None = Field(None, description="What to do about it.")
+    repair: dict[str, Any] | None = Field(
+        None,
+        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
+        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
+    )
+    cause_code: str | None = Field(
+        None, examples=["not_found"], description="Which cause it is, for who says it in other words."
+    )
+    cause_values: dict[str, str] = Field({}, description="What stands in these words.")
+    searched: list[str] = Field([], description="Folders in which its program was looked for.")
+
+
+class ServerDetail(ServerRow, Diagnosis):
     entry: Entry
     links: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -49,13 +66,6 @@ class ServerDetail(ServerRow):
     protocol: str | None = Field(None, examples=["2025-11-25"])
     server_info: dict[str, Any] | None = None
     sign_in: dict[str, Any] | None = None
-    cause: str | None = Field(None, description="Of its last error, in plain words, where it is known.")
-    fix: str | None = Field(None, description="What to do about it.")
-    repair: dict[str, Any] | None = Field(
-        None,
-        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
-        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
-    )
 
 
 class Trial(Given):
@@ -69,7 +79,7 @@ class Trial(Given):
     )
 
 
-class TrialResult(Told):
+class TrialResult(Diagnosis):
     ok: bool
     seconds: float
     protocol: str | None = None
@@ -79,9 +89,6 @@ class TrialResult(Told):
     resources: int = 0
     stderr: list[str] = Field([], description="The last lines of a process.")
     error: str | None = None
-    cause: str | None = None
-    fix: str | None = None
-    repair: dict[str, Any] | None = Field(None, description="As in the detail of a server.")
     auth_url: str | None = None
 
 
