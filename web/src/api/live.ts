@@ -5,7 +5,7 @@
  */
 import type { QueryClient } from "@tanstack/vue-query";
 import { computed, onScopeDispose, reactive } from "vue";
-import { base } from "./client";
+import { api, base } from "./client";
 import { configEtag } from "./etag";
 import type { LiveEvents, LiveName } from "./events";
 import type { components } from "./schema";
@@ -104,6 +104,9 @@ function lost(): void {
   if (live.state === "live") live.state = "reconnecting";
   if (source?.readyState !== EventSource.CLOSED || signedOut.value) return;
   live.state = "reconnecting";
+  // A stream does not tell why it was refused. A gateway that was started anew knows this browser no longer: asking for
+  // anything else finds that out, and leads to the login.
+  api.GET("/api/about").catch(() => {});
   live.nextTry = Date.now() + pause;
   timer = setTimeout(open, pause);
   pause = Math.min(pause * 2, LONGEST_PAUSE);

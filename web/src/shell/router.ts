@@ -2,7 +2,7 @@
  * Collects the screens: `src/screens/<screen>/index.ts` default-exports its route records, whose components are loaded
  * when they are first shown. `meta.nav` puts a route into the navigation.
  */
-import { watch, type Component } from "vue";
+import { ref, watch, type Component } from "vue";
 import { createRouter, createWebHashHistory, type RouteLocationNormalizedLoaded, type RouteRecordRaw } from "vue-router";
 import { signedOut } from "@/api/session";
 import { FIRST } from "./first";
@@ -52,9 +52,16 @@ router.beforeResolve(async () => {
   await texts;
 });
 
+/** Where somebody wanted to go, but the files of that screen did not come: the gateway is down, or is another version. */
+export const notLoaded = ref<string | null>(null);
+router.onError((_fault, to) => (notLoaded.value = to.fullPath));
+router.afterEach((_to, _from, failure) => {
+  if (!failure) notLoaded.value = null;
+});
+
 watch(signedOut, (out) => {
   const now = router.currentRoute.value;
-  if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
+  if (out && !now.meta.bare) void router.push({ name: "login", query: { next: notLoaded.value ?? now.fullPath } });
 });
 
 const GROUPS: readonly NavGroup[] = ["main", "watch", "setup"];
