@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import SIZES, Language, opened, serious, text
-from fixtures.gateway import Gateway
+from fixtures.gateway import STOP, Gateway
 
 
 def test_the_palette_goes_to_screens_by_keyboard_alone(browser: Browser, gateway: Gateway, language: Language) -> None:
@@ -75,7 +75,12 @@ def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: B
     """With the age of what is shown; started anew it knows nobody, so the login follows, and leads where one went."""
     with (
         Gateway({"mcp_servers": []}, admin=True) as gateway,
-        opened(browser, gateway, "/", forgiven=[r"Failed to load resource", r"ERR_", r"dynamically imported"]) as page,
+        opened(
+            browser,
+            gateway,
+            "/",
+            forgiven=[r"Failed to load resource", r"ERR_", r"dynamically imported", r"Unable to preload"],
+        ) as page,
     ):
         live = page.get_by_text(text("en", "shell.live"), exact=True)
         expect(live).to_be_visible()
