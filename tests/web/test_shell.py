@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import SIZES, Language, opened, serious, text
-from fixtures.gateway import Gateway
+from fixtures.gateway import STOP, Gateway
 
 
 def test_the_palette_goes_to_screens_by_keyboard_alone(browser: Browser, gateway: Gateway, language: Language) -> None:
@@ -71,16 +71,28 @@ def test_on_a_phone_the_rest_of_the_navigation_is_behind_more(
         expect(menu).to_have_count(0)
 
 
-def test_a_gateway_that_is_gone_is_said_with_the_age_of_what_is_shown(browser: Browser) -> None:
+def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: Browser) -> None:
+    """With the age of what is shown; started anew it knows nobody, so the login follows, and leads where one went."""
     with (
         Gateway({"mcp_servers": []}, admin=True) as gateway,
-        opened(browser, gateway, "/", forgiven=[r"Failed to load resource", r"ERR_"]) as page,
+        opened(
+            browser,
+            gateway,
+            "/",
+            forgiven=[r"Failed to load resource", r"ERR_", r"dynamically imported", r"Unable to preload"],
+        ) as page,
     ):
         live = page.get_by_text(text("en", "shell.live"), exact=True)
         expect(live).to_be_visible()
         gateway.process.terminate()
         expect(page.get_by_role("button", name=text("en", "shell.reconnect"))).to_be_visible()
         expect(live).to_have_count(0)
+        page.keyboard.press("g")
+        page.keyboard.press("t")
+        expect(page.get_by_text(text("en", "shell.notLoaded"))).to_be_visible()
+        gateway.process.wait(STOP)
+        with Gateway({"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]):
+            page.wait_for_url(re.compile(r"/login\?next=/tools"))
 
 
 def test_the_first_load_is_small(browser: Browser, gateway: Gateway) -> None:

@@ -20,7 +20,7 @@ def house() -> Iterator[Gateway]:
 
 def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(browser: Browser, house: Gateway) -> None:
     with opened(browser, house, "/servers?server=broken", language="zh-CN") as page:
-        panel = page.get_by_role("alert").filter(has_text=f"找不到 {PROGRAM}。已在服务器的 PATH 中查找：")
+        panel = page.get_by_role("alert").filter(has_text=f"在服务器的 PATH 中找不到 {PROGRAM}。")
         expect(panel).to_contain_text(f"安装 {PROGRAM}，或在 `command` 中填写完整路径")
         expect(panel).to_contain_text(f"无法启动：找不到命令“{PROGRAM}”")
         assert not serious(page)

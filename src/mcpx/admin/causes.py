@@ -20,7 +20,8 @@ INSTALLERS = frozenset({"npx", "uvx", "bunx", "pnpx", "pnpm", "yarn", "pipx", "d
 """Programs that fetch what they run the first time."""
 LONGEST = 500
 """Characters of a line that are looked at."""
-MOST_FOLDERS = 8
+MOST_FOLDERS = 100
+"""Of a PATH that are told."""
 _HOMES = (
     *("/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"),
     *("~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.volta/bin", "~/.deno/bin", "~/.asdf/shims", "~/bin"),
@@ -48,13 +49,23 @@ class Cause:
     fix: str
     repair: Mapping[str, Any] | None = field(default=None)
     """Fields of the entry that would mend it: `{"connection.command": "/usr/bin/npx"}`."""
+    searched: tuple[str, ...] = ()
+    """Folders in which the program was looked for."""
+
+    def told(self) -> dict[str, Any]:
+        """As the API says it."""
+        repair = None if self.repair is None else dict(self.repair)
+        return {"cause": self.cause, "fix": self.fix, "repair": repair, "searched": list(self.searched)}
 
 
 def cause_of(server: Server, problem: str | None, lines: Sequence[str], environ: Mapping[str, str]) -> Cause | None:
     """`problem`: the error as its owner is told; `lines`: the last it wrote to standard error."""
     if server.switched_off is not None:
         told = "It is switched off: its entry needs something that is not there"
-        return Cause(f"{told}: {server.switched_off}", "set what is missing where mcpx is started, then reload")
+        return Cause(
+            f"{told}: {server.switched_off}",
+            "set it in a .env file beside the config and reload, or where mcpx is started, and start it again",
+        )
     if problem is None:
         return None
     spec = server.connection
@@ -118,22 +129,17 @@ def _missing(spec: Stdio, env: Mapping[str, str]) -> Cause:
         )
     if os.path.dirname(command):
         return Cause(f"There is no program at {command}.", "correct `command`, or install what should be there")
+    folders = tuple(dict.fromkeys(filter(None, path.split(os.pathsep))))[:MOST_FOLDERS]
     where = _elsewhere(command)
     if where is not None:
         return Cause(
-            f"{command} is not on the PATH that servers get ({_told(path)}), but it is at {where}.",
+            f"{command} is not on the PATH that servers get, but it is at {where}.",
             f"use {where} as the command, or add its folder to PATH where mcpx is started",
             {"connection.command": where},
+            folders,
         )
     get = _GET.get(command.lower(), f"install {command}, or give its whole path as `command`")
-    return Cause(f"{command} was not found. Looked for on the PATH that servers get: {_told(path)}", get)
-
-
-def _told(path: str) -> str:
-    """The folders of a PATH, each once and not too many."""
-    folders = list(dict.fromkeys(filter(None, path.split(os.pathsep))))
-    more = len(folders) - MOST_FOLDERS
-    return ", ".join(folders[:MOST_FOLDERS]) + (f" and {more} more" if more > 0 else "")
+    return Cause(f"{command} was not found on the PATH that servers get.", get, searched=folders)
 
 
 def _found(command: str, env: Mapping[str, str], cwd: str | None) -> bool:

@@ -55,18 +55,19 @@ def everything(gateway: Gateway) -> list[Waiting]:
     return [Waiting(**plain(told)) for told, _ in zip(_everything(gateway), range(MOST), strict=False)]
 
 
-def _everything(gateway: Gateway) -> Iterator[dict[str, str | None]]:
+def _everything(gateway: Gateway) -> Iterator[dict[str, str | int | None]]:
     for call in calls(gateway):
         detail = f"{call.principal}: {call.arguments}"[:300]
         title = f"{call.server}: {call.tool}"
         yield {"kind": "call", "title": title, "detail": detail, "expires": moment(call.expires_at)}
     for name, its in pinned(gateway).items():
         if is_quarantined(gateway, name):
-            yield {"kind": "server", "title": name, "detail": f"in quarantine; {its.held} definitions to look at"}
+            detail = f"in quarantine; {its.held} definitions to look at"
+            yield {"kind": "server", "title": name, "detail": detail, "count": its.held}
         elif its.held:
             some = ", ".join(held.item.name[:100] for held in list(its.kept.held.values())[:3])
-            yield {"kind": "definition", "title": name, "detail": f"{its.held} held back: {some}"}
+            yield {"kind": "definition", "title": name, "detail": f"{its.held} held back: {some}", "count": its.held}
     for name, upstream in gateway.generation.upstreams.items():
         if upstream.status.state == "needs_auth":
             problem = gateway.redactor.redact(upstream.problem or "somebody has to sign in")
-            yield {"kind": "sign_in", "title": name, "detail": problem[:300]}
+            yield {"kind": "sign_in", "title": name, "detail": problem.removeprefix(f"{name}: ")[:300]}

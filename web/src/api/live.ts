@@ -112,6 +112,9 @@ function lost(): void {
   if (live.state === "live") live.state = "reconnecting";
   if (source?.readyState !== EventSource.CLOSED || signedOut.value) return;
   live.state = "reconnecting";
+  // A stream does not tell why it was refused. A gateway that was started anew knows this browser no longer: asking for
+  // anything else finds that out, and leads to the login.
+  api.GET("/api/about").catch(() => {});
   live.nextTry = Date.now() + pause;
   void askWhetherIn();
   timer = setTimeout(open, pause);

@@ -3514,9 +3514,23 @@ export interface components {
             calls_per_minute: number;
             /**
              * Cause
-             * @description Of its last error, in plain words, where it is known.
+             * @description Of the last error, in plain words.
              */
             cause?: string | null;
+            /**
+             * Cause Code
+             * @description Which cause it is, for who says it in other words.
+             * @example not_found
+             */
+            cause_code?: string | null;
+            /**
+             * Cause Values
+             * @description What stands in these words.
+             * @default {}
+             */
+            cause_values: {
+                [key: string]: string;
+            };
             /**
              * Command Line
              * @description Of a stdio server, to read and copy; secrets masked.
@@ -4150,11 +4164,31 @@ export interface components {
         TrialResult: {
             /** Auth Url */
             auth_url?: string | null;
-            /** Cause */
+            /**
+             * Cause
+             * @description Of the last error, in plain words.
+             */
             cause?: string | null;
+            /**
+             * Cause Code
+             * @description Which cause it is, for who says it in other words.
+             * @example not_found
+             */
+            cause_code?: string | null;
+            /**
+             * Cause Values
+             * @description What stands in these words.
+             * @default {}
+             */
+            cause_values: {
+                [key: string]: string;
+            };
             /** Error */
             error?: string | null;
-            /** Fix */
+            /**
+             * Fix
+             * @description What to do about it.
+             */
             fix?: string | null;
             /** Ok */
             ok: boolean;
@@ -4167,7 +4201,10 @@ export interface components {
             protocol?: string | null;
             /**
              * Repair
-             * @description As in the detail of a server.
+             * @description Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.
+             * @example {
+             *       "connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"
+             *     }
              */
             repair?: {
                 [key: string]: unknown;
@@ -4240,6 +4277,11 @@ export interface components {
         };
         /** Waiting */
         Waiting: {
+            /**
+             * Count
+             * @description Definitions that wait, of a server.
+             */
+            count?: number | null;
             /** Detail */
             detail: string;
             /** Expires */

@@ -2,8 +2,8 @@
  * Collects the screens: `src/screens/<screen>/index.ts` default-exports its route records, whose components are loaded
  * when they are first shown. `meta.nav` puts a route into the navigation.
  */
-import { watch, type Component } from "vue";
-import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
+import { ref, watch, type Component } from "vue";
+import { createRouter, createWebHashHistory, type RouteLocationNormalizedLoaded, type RouteRecordRaw } from "vue-router";
 import { signedOut } from "@/api/session";
 import { FIRST } from "./first";
 import { loadAllTexts } from "./texts";
@@ -52,9 +52,16 @@ router.beforeResolve(async () => {
   await texts;
 });
 
+/** Where somebody wanted to go, but the files of that screen did not come: the gateway is down, or is another version. */
+export const notLoaded = ref<string | null>(null);
+router.onError((_fault, to) => (notLoaded.value = to.fullPath));
+router.afterEach((_to, _from, failure) => {
+  if (!failure) notLoaded.value = null;
+});
+
 watch(signedOut, (out) => {
   const now = router.currentRoute.value;
-  if (out && !now.meta.bare) void router.push({ name: "login", query: { next: now.fullPath } });
+  if (out && !now.meta.bare) void router.push({ name: "login", query: { next: notLoaded.value ?? now.fullPath } });
 });
 
 const GROUPS: readonly NavGroup[] = ["main", "watch", "setup"];
@@ -67,4 +74,6 @@ export const navItems: NavItem[] = router
   .getRoutes()
   .flatMap((route) => (route.meta.nav ? [{ ...route.meta.nav, name: String(route.name) }] : []))
   .sort((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) || a.order - b.order);
+/** Whether a screen, or a page below it ("servers-add"), is shown. */
+export const isHere = (name: string, route: RouteLocationNormalizedLoaded): boolean => route.name === name || String(route.name ?? "").startsWith(`${name}-`);
 export const navGroups = GROUPS.filter((group) => navItems.some((item) => item.group === group));

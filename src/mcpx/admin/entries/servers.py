@@ -59,9 +59,7 @@ async def detail(desk: Desk, written: Written, name: str) -> ServerDetail:
         "protocol": None if terms is None else terms.version,
         "server_info": None if terms is None else dict(terms.server),
         "sign_in": None if upstream.signing is None else upstream.signing.describe(),
-        "cause": None if cause is None else cause.cause,
-        "fix": None if cause is None else cause.fix,
-        "repair": None if cause is None or cause.repair is None else dict(cause.repair),
+        **({} if cause is None else cause.told()),
     }
     told["entry"] = value
     return ServerDetail.model_validate(plain({**told, **desk.gateway.redactor.redact_values(more), "held": held}))

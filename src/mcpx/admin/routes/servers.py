@@ -1,6 +1,6 @@
 """MCP servers over the admin API."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
@@ -116,7 +116,7 @@ async def _try(desk: AtDesk, request: Request, stored: str, entry: Json) -> Tria
 
 
 def _result(tried: Tried, auth_url: str | None) -> TrialResult:
-    cause = tried.cause
+    diagnosis: dict[str, Any] = {} if tried.cause is None else plain(tried.cause.told())
     return TrialResult(
         ok=tried.ok,
         seconds=tried.seconds,
@@ -127,10 +127,8 @@ def _result(tried: Tried, auth_url: str | None) -> TrialResult:
         resources=tried.resources,
         stderr=plain(list(tried.stderr)),
         error=plain(tried.error),
-        cause=None if cause is None else cause.cause,
-        fix=None if cause is None else cause.fix,
-        repair=None if cause is None or cause.repair is None else dict(cause.repair),
         auth_url=auth_url,
+        **diagnosis,
     )
 
 

@@ -43,7 +43,20 @@ class Servers(Told):
     servers: list[ServerRow]
 
 
-class ServerDetail(ServerRow):
+class Diagnosis(Told):
+    """Why something does not work, where that is known."""
+
+    cause: str | None = Field(None, description="Of the last error, in plain words.")
+    fix: str | None = Field(None, description="What to do about it.")
+    repair: dict[str, Any] | None = Field(
+        None,
+        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
+        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
+    )
+    searched: list[str] = Field([], description="Folders in which its program was looked for.")
+
+
+class ServerDetail(ServerRow, Diagnosis):
     SENTENCES = ("last_error", "notes", "cause", "fix", "links.use", "links.why")
 
     entry: Entry
@@ -53,13 +66,6 @@ class ServerDetail(ServerRow):
     protocol: str | None = Field(None, examples=["2025-11-25"])
     server_info: dict[str, Any] | None = None
     sign_in: dict[str, Any] | None = None
-    cause: str | None = Field(None, description="Of its last error, in plain words, where it is known.")
-    fix: str | None = Field(None, description="What to do about it.")
-    repair: dict[str, Any] | None = Field(
-        None,
-        examples=[{"connection.command": "/home/ada/.nvm/versions/node/v24.0.0/bin/npx"}],
-        description="Fields of the entry that would mend it, where that is clear; a dotted name goes deeper.",
-    )
 
 
 class Trial(Given):
@@ -73,7 +79,7 @@ class Trial(Given):
     )
 
 
-class TrialResult(Spoken):
+class TrialResult(Spoken, Diagnosis):
     SENTENCES = ("error", "cause", "fix")
 
     ok: bool
@@ -85,9 +91,6 @@ class TrialResult(Spoken):
     resources: int = 0
     stderr: list[str] = Field([], description="The last lines of a process.")
     error: str | None = None
-    cause: str | None = None
-    fix: str | None = None
-    repair: dict[str, Any] | None = Field(None, description="As in the detail of a server.")
     auth_url: str | None = None
 
 

@@ -62,6 +62,7 @@ class Waiting(Spoken):
     kind: Literal["call", "definition", "server", "sign_in"]
     title: str
     detail: str
+    count: int | None = Field(default=None, description="Definitions that wait, of a server.")
     expires: str | None = None
 
 
