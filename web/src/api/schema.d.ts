@@ -3518,20 +3518,6 @@ export interface components {
              */
             cause?: string | null;
             /**
-             * Cause Code
-             * @description Which cause it is, for who says it in other words.
-             * @example not_found
-             */
-            cause_code?: string | null;
-            /**
-             * Cause Values
-             * @description What stands in these words.
-             * @default {}
-             */
-            cause_values: {
-                [key: string]: string;
-            };
-            /**
              * Command Line
              * @description Of a stdio server, to read and copy; secrets masked.
              */
@@ -3659,6 +3645,12 @@ export interface components {
             said?: {
                 [key: string]: components["schemas"]["SentenceTold"];
             } | null;
+            /**
+             * Searched
+             * @description Folders in which its program was looked for.
+             * @default []
+             */
+            searched: string[];
             /** Server Info */
             server_info?: {
                 [key: string]: unknown;
@@ -4169,20 +4161,6 @@ export interface components {
              * @description Of the last error, in plain words.
              */
             cause?: string | null;
-            /**
-             * Cause Code
-             * @description Which cause it is, for who says it in other words.
-             * @example not_found
-             */
-            cause_code?: string | null;
-            /**
-             * Cause Values
-             * @description What stands in these words.
-             * @default {}
-             */
-            cause_values: {
-                [key: string]: string;
-            };
             /** Error */
             error?: string | null;
             /**
@@ -4221,6 +4199,12 @@ export interface components {
             said?: {
                 [key: string]: components["schemas"]["SentenceTold"];
             } | null;
+            /**
+             * Searched
+             * @description Folders in which its program was looked for.
+             * @default []
+             */
+            searched: string[];
             /** Seconds */
             seconds: number;
             /** Server Info */
