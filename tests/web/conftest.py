@@ -30,6 +30,6 @@ def gateway() -> Iterator[Gateway]:
         yield started
 
 
-@pytest.fixture(params=LANGUAGES)
+@pytest.fixture(params=[LANGUAGES[0], *(pytest.param(one, marks=pytest.mark.slow) for one in LANGUAGES[1:])])
 def language(request: pytest.FixtureRequest) -> Language:
     return request.param

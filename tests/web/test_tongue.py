@@ -21,7 +21,7 @@ def house() -> Iterator[Gateway]:
 def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(browser: Browser, house: Gateway) -> None:
     with opened(browser, house, "/servers?server=broken", language="zh-CN") as page:
         panel = page.get_by_role("alert").filter(has_text=f"在服务器的 PATH 中找不到 {PROGRAM}。")
-        expect(panel).to_contain_text(f"安装 {PROGRAM}，或在 `command` 中填写完整路径")
+        expect(panel).to_contain_text(f"安装 {PROGRAM}，或在 command 中填写完整路径")
         expect(panel).to_contain_text(f"无法启动：找不到命令“{PROGRAM}”")
         assert not serious(page)
 
@@ -29,10 +29,10 @@ def test_a_failing_server_says_its_cause_and_its_fix_in_chinese(browser: Browser
 def test_what_was_said_is_said_again_when_the_language_changes(browser: Browser, house: Gateway) -> None:
     with opened(browser, house, "/servers?server=broken", language="en") as page:
         panel = page.get_by_role("alert").first
-        expect(panel).to_contain_text(f"{PROGRAM} was not found.")
+        expect(panel).to_contain_text(f"{PROGRAM} was not found on the PATH")
         page.get_by_role("button", name=text("en", "shell.language")).click()
         page.get_by_role("menuitemradio", name="简体中文").click()
-        expect(panel).to_contain_text(f"找不到 {PROGRAM}。")
+        expect(panel).to_contain_text(f"中找不到 {PROGRAM}。")
 
 
 def test_an_error_of_the_api_is_said_in_chinese_with_what_to_do(browser: Browser, house: Gateway) -> None:
