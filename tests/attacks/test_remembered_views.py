@@ -226,7 +226,7 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
             await gateway.apply(replace(guarded, profiles=(replace(profile, resources=("note:*", "!*2", "!*3")),)))
             assert gateway.catalogs.of(session.caller).blank
             for number in (1, 2, 3):
-                gateway.resource_updated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
+                gateway.reports.resource_updated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
             await turns()
             assert heard == ["note:///1"]
         finally:

@@ -32,14 +32,14 @@ def make(desk: Desk) -> FastAPI:
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        responses=errors.responses(*errors.ALWAYS),
     )
     app.state.desk = desk
     app.state.live = Live(desk)
     app.add_middleware(SlashesInNames)
     errors.install(app)
     for router in routers():
-        app.include_router(router)
+        # Not `include_router`: it would make every route a second time, for the sake of what routers have already.
+        app.router.routes.extend(router.routes)
     document.install(app)
     app.add_route("/api/openapi.json", _Document(app).tell, include_in_schema=False)
     return app

@@ -1,10 +1,12 @@
-"""The document of the API, with what the framework does not write by itself: the shapes of events."""
+"""The document of the API, with what the framework does not write by itself: the shapes of events and errors."""
 
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from mcpx.admin.shapes.errors import ErrorAnswer
 from mcpx.admin.shapes.events import EventShapes
 from mcpx.admin.shapes.tools import CallEvents
 
@@ -31,9 +33,13 @@ def install(app: FastAPI) -> None:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    _, found = models_json_schema([(EventShapes, "serialization"), (CallEvents, "serialization")], ref_template=_PLACE)
+    shapes: list[type[BaseModel]] = [EventShapes, CallEvents, ErrorAnswer]
+    _, found = models_json_schema([(shape, "serialization") for shape in shapes], ref_template=_PLACE)
     schemas = document["components"]["schemas"]
     for name, schema in found["$defs"].items():
+        for field in schema.get("properties", {}).values():
+            if field.get("default", ...) is None:
+                del field["default"]  # as the framework does: it may be left out
         schemas.setdefault(name, schema)
     for path in document["paths"].values():
         for operation in path.values():

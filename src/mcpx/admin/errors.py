@@ -46,9 +46,6 @@ CODES: dict[int, tuple[str, str]] = {
 }
 """The code that goes with a status where nobody says another one, and what the API's document says of it."""
 
-ALWAYS = (400, 401, 403, 413, 415, 422, 429)
-"""What any route may answer."""
-
 
 class ApiError(Exception):
     """An answer that is an error; raised anywhere below a route."""
@@ -87,8 +84,14 @@ class ApiError(Exception):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route or a router: what else it may answer, in the API's document."""
-    return {status: {"model": ErrorAnswer, "description": CODES[status][1]} for status in statuses}
+    """For `responses=` of a route or a router: what else it may answer, in the API's document. By name: the framework
+    would keep a validator of its own for each `model`, hundreds of them, that nobody uses."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}}
+    return {status: {"content": content, "description": CODES[status][1]} for status in statuses}
+
+
+ALWAYS = responses(400, 401, 403, 413, 415, 422, 429)
+"""What any route may answer."""
 
 
 def of_config_error(error: ConfigError, status: int = 422) -> ApiError:

@@ -1481,32 +1481,19 @@ export interface components {
          * @description `call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others.
          */
         CallEvent: {
-            /**
-             * Bytes In
-             * @default null
-             */
-            bytes_in: number | null;
-            /**
-             * Bytes Out
-             * @default null
-             */
-            bytes_out: number | null;
-            /**
-             * Client
-             * @default null
-             */
-            client: string | null;
-            /**
-             * Code
-             * @default null
-             */
-            code: number | null;
+            /** Bytes In */
+            bytes_in?: number | null;
+            /** Bytes Out */
+            bytes_out?: number | null;
+            /** Client */
+            client?: string | null;
+            /** Code */
+            code?: number | null;
             /**
              * Error
              * @description One line.
-             * @default null
              */
-            error: string | null;
+            error?: string | null;
             /** Method */
             method: string;
             /** Ms */
@@ -1525,27 +1512,17 @@ export interface components {
              * @default
              */
             principal: string;
-            /**
-             * Profile
-             * @default null
-             */
-            profile: string | null;
-            /**
-             * Public Name
-             * @default null
-             */
-            public_name: string | null;
-            /**
-             * Rule
-             * @default null
-             */
-            rule: string | null;
+            /** Profile */
+            profile?: string | null;
+            /** Public Name */
+            public_name?: string | null;
+            /** Rule */
+            rule?: string | null;
             /**
              * Said
              * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
-             * @default null
              */
-            said: {
+            said?: {
                 [key: string]: components["schemas"]["SentenceTold"];
             } | null;
             /** Server */
@@ -1557,11 +1534,8 @@ export interface components {
             skipped: number;
             /** Time */
             time: string;
-            /**
-             * Tokens Out
-             * @default null
-             */
-            tokens_out: number | null;
+            /** Tokens Out */
+            tokens_out?: number | null;
         };
         /**
          * CallEvents
@@ -1608,18 +1582,12 @@ export interface components {
          * @description `progress`: how far a running call is.
          */
         CallProgress: {
-            /**
-             * Message
-             * @default null
-             */
-            message: string | null;
+            /** Message */
+            message?: string | null;
             /** Progress */
             progress: number;
-            /**
-             * Total
-             * @default null
-             */
-            total: number | null;
+            /** Total */
+            total?: number | null;
         };
         /**
          * CallQuestion
@@ -1733,11 +1701,8 @@ export interface components {
         CatalogEvent: {
             /** Kinds */
             kinds: string[];
-            /**
-             * Server
-             * @default null
-             */
-            server: string | null;
+            /** Server */
+            server?: string | null;
             /** Tools */
             tools: number;
         };
@@ -2171,9 +2136,8 @@ export interface components {
             /**
              * Said
              * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
-             * @default null
              */
-            said: {
+            said?: {
                 [key: string]: components["schemas"]["SentenceTold"];
             } | null;
             /** Summary */
@@ -3133,11 +3097,8 @@ export interface components {
             clients: components["schemas"]["ClientRow"][];
             /** In Flight */
             in_flight: number;
-            /**
-             * @description The local commands; absent where there are none.
-             * @default null
-             */
-            local: components["schemas"]["ServerRate"] | null;
+            /** @description The local commands; absent where there are none. */
+            local?: components["schemas"]["ServerRate"] | null;
             /** P95 Ms */
             p95_ms: number | null;
             /** Servers */
@@ -3920,19 +3881,15 @@ export interface components {
              * @default false
              */
             gone: boolean;
-            /**
-             * Last Error
-             * @default null
-             */
-            last_error: string | null;
+            /** Last Error */
+            last_error?: string | null;
             /** Name */
             name: string;
             /**
              * Said
              * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
-             * @default null
              */
-            said: {
+            said?: {
                 [key: string]: components["schemas"]["SentenceTold"];
             } | null;
             /** Since */

@@ -9,14 +9,14 @@ from fastapi import APIRouter
 
 from mcpx.admin.definitions import held
 from mcpx.admin.desk import Desk
-from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes.given import AtDesk
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
 from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
 
-router = APIRouter(prefix="/api/approvals", tags=["Approvals"])
+router = APIRouter(prefix="/api/approvals", tags=["Approvals"], responses=ALWAYS)
 
 BY = "admin"
 """Who decided, in the trail."""

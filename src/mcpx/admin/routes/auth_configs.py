@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 
 from mcpx.admin.entries import auths
-from mcpx.admin.errors import ApiError
+from mcpx.admin.errors import ALWAYS, ApiError
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.commands import AuthConfigs, AuthRow, AuthTypes
 from mcpx.admin.shapes.common import Entry, Preview, Written
 
-router = APIRouter(prefix="/api", tags=["Auth configs"])
+router = APIRouter(prefix="/api", tags=["Auth configs"], responses=ALWAYS)
 
 SECTION = "auth_configs"
 

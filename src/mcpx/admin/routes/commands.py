@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Request, Response
 
 from mcpx.admin.attending import attended
 from mcpx.admin.entries import commands, cost, entry_of, yaml_of
-from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.commands import (
@@ -27,7 +27,7 @@ from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 
-router = APIRouter(prefix="/api/commands", tags=["Commands"])
+router = APIRouter(prefix="/api/commands", tags=["Commands"], responses=ALWAYS)
 
 SECTION = "commands"
 UNNAMED = "new_command"

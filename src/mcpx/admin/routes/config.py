@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 
 from mcpx.admin import configuring, pasting
-from mcpx.admin.errors import responses
+from mcpx.admin.errors import ALWAYS, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import WRITES, AtDesk, Change, Objecting, Writing
 from mcpx.admin.shapes.common import Preview, Written
@@ -30,7 +30,7 @@ from mcpx.config.edits import EditError, Restore
 from mcpx.config.json_schema import config_schema as made_schema
 from mcpx.model.errors import ConfigError
 
-router = APIRouter(prefix="/api", tags=["Configuration"])
+router = APIRouter(prefix="/api", tags=["Configuration"], responses=ALWAYS)
 
 
 @router.get("/config")

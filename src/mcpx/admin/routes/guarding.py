@@ -6,14 +6,14 @@ from fastapi import APIRouter, Body, Response
 
 from mcpx.admin import simulating
 from mcpx.admin.entries import guarding
-from mcpx.admin.errors import responses
+from mcpx.admin.errors import ALWAYS, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import WRITES, AtDesk, Name, Writing
 from mcpx.admin.shapes.common import Entry, Preview, Written
 from mcpx.admin.shapes.guarding import PolicyGiven, PolicyTold, Profiles, Question, Verdict
 from mcpx.config.edits import SetSection
 
-router = APIRouter(prefix="/api", tags=["Profiles and policy"])
+router = APIRouter(prefix="/api", tags=["Profiles and policy"], responses=ALWAYS)
 
 SECTION = "profiles"
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from mcpx.admin.attending import attended
 from mcpx.admin.chronicle import Line, Span
 from mcpx.admin.entries import entry_of, servers
-from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import READS, TRIALS, WRITES, AtDesk, AtLive, Name, Writing
 from mcpx.admin.shapes.common import Entry, Preview, Toggle, Written
@@ -29,7 +29,7 @@ from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
 from mcpx.model.call import Json
 
-router = APIRouter(prefix="/api/mcp-servers", tags=["MCP servers"])
+router = APIRouter(prefix="/api/mcp-servers", tags=["MCP servers"], responses=ALWAYS)
 
 SECTION = "mcp_servers"
 UNNAMED = "new-server"

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Depends, Response
 
 from mcpx import __version__
 from mcpx.admin.door import Door, Entry, no_session, the_door, the_entry
+from mcpx.admin.errors import ALWAYS
 from mcpx.admin.shapes.session import Login, SessionTold
 
-router = APIRouter(prefix="/api", tags=["Session"])
+router = APIRouter(prefix="/api", tags=["Session"], responses=ALWAYS)
 
 AtDoor = Annotated[Door, Depends(the_door)]
 Comer = Annotated[Entry, Depends(the_entry)]

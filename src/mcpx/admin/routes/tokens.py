@@ -14,7 +14,7 @@ from fastapi import APIRouter, Response
 
 from mcpx.admin.desk import Desk, StoredToken
 from mcpx.admin.desk import Tokens as Kept
-from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes.given import AtDesk, Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import MadeToken, NewToken, TokenRow, Tokens
@@ -23,7 +23,7 @@ from mcpx.config import FrontAuth, Token
 from mcpx.config.checks import DOTS, MAX_NAME
 from mcpx.model.errors import McpxError
 
-router = APIRouter(prefix="/api/tokens", tags=["Tokens"])
+router = APIRouter(prefix="/api/tokens", tags=["Tokens"], responses=ALWAYS)
 
 DAY = 86_400.0
 T = TypeVar("T")

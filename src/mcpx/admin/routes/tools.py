@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mcpx.admin.document import STREAM, streams
-from mcpx.admin.errors import responses
+from mcpx.admin.errors import ALWAYS, responses
 from mcpx.admin.routes.given import AtLive, Name
 from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.tools import CallEvents, CallGiven, CallResult, SearchResult, ToolDetail, Tools
 from mcpx.admin.streaming import EventStream
 
-router = APIRouter(prefix="/api", tags=["Tools"])
+router = APIRouter(prefix="/api", tags=["Tools"], responses=ALWAYS)
 
 Profile = Annotated[str | None, Query(max_length=200, description="Through which view; absent: everything.")]
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from mcpx.admin import connecting, diagnosing, watching
 from mcpx.admin.document import streams
-from mcpx.admin.errors import ApiError, responses
+from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes.given import AtDesk, AtLive
 from mcpx.admin.rows import call_row
 from mcpx.admin.shapes.common import Outcome
@@ -29,7 +29,7 @@ from mcpx.admin.watched import Range
 from mcpx.admin.wording import plain, told_at
 from mcpx.model.slices import Pace
 
-router = APIRouter(prefix="/api", tags=["Watching"])
+router = APIRouter(prefix="/api", tags=["Watching"], responses=ALWAYS)
 
 Number = Annotated[int, Path(ge=0, le=2**53)]
 Text = Annotated[str | None, Query(max_length=200)]
