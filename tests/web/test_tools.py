@@ -38,6 +38,7 @@ def write(page: Page, words: str) -> None:
 def given(page: Page, language: Language = "en") -> object:
     """The arguments as the JSON view has them."""
     page.get_by_text("JSON", exact=True).first.click()
+    expect(page.locator(".cm-line").first).to_contain_text("{")  # the editor is loaded when it is first needed
     shown = json.loads("\n".join(page.locator(".cm-line").all_inner_texts()))
     page.get_by_text(text(language, "schemaform.form"), exact=True).click()
     return shown
