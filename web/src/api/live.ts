@@ -20,6 +20,7 @@ type Overview = components["schemas"]["Overview"];
  * not in it: screens listen to those.
  */
 const OUTDATES: Partial<Record<LiveName, readonly string[]>> = {
+  hello: ["servers", "tools", "overview", "approvals", "activity"], // nobody told of what happened before
   status: ["servers", "overview"],
   catalog: ["tools", "servers", "overview", "savings"],
   config: ["config", "servers", "commands", "auth", "profiles", "policy", "tokens", "tools", "overview"],
@@ -102,7 +103,8 @@ function opened(): void {
   if (wasLost) void queries?.invalidateQueries();
 }
 
-/** A stream does not tell why it was refused: the session may have ended, in another tab or with its time. */
+/** A stream does not tell why it was refused: the session may have ended, in another tab, with its time, or with a
+ * gateway that was started anew. */
 async function askWhetherIn(): Promise<void> {
   const { data } = await api.GET("/api/session").catch(() => ({ data: undefined }));
   if (data?.signed_in === false) signedOut.value = true;
@@ -112,9 +114,6 @@ function lost(): void {
   if (live.state === "live") live.state = "reconnecting";
   if (source?.readyState !== EventSource.CLOSED || signedOut.value) return;
   live.state = "reconnecting";
-  // A stream does not tell why it was refused. A gateway that was started anew knows this browser no longer: asking for
-  // anything else finds that out, and leads to the login.
-  api.GET("/api/about").catch(() => {});
   live.nextTry = Date.now() + pause;
   void askWhetherIn();
   timer = setTimeout(open, pause);

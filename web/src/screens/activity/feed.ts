@@ -30,9 +30,11 @@ export function useFeed(filters: Ref<Filters>, held: Ref<boolean>) {
     data,
     (told) => {
       if (!told) return;
-      const all = [...told.calls].reverse();
+      const answered = [...told.calls].reverse();
+      // An answer may be older than what was told meanwhile.
+      const all = [...[...waiting.value, ...calls.value].filter((call) => call.number > told.last), ...answered];
       const last = held.value ? calls.value[0]?.number : undefined;
-      if (last === undefined) [calls.value, waiting.value] = [all, []];
+      if (last === undefined) [calls.value, waiting.value] = [all.slice(0, MOST), []];
       else waiting.value = all.filter((call) => call.number > last);
     },
     { immediate: true },
