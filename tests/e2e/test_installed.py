@@ -1,4 +1,4 @@
-"""mcpx as a stranger gets it: built, and installed in a fresh place with an empty home and nothing else (RUN-1, RUN-3)."""
+"""mcpx as a stranger gets it: built, and installed with an empty home and nothing else (RUN-1, RUN-3)."""
 
 import json
 import os
@@ -138,7 +138,11 @@ def test_nothing_that_was_installed_knows_where_it_was_built(installed: Path, so
 
 def test_every_name_it_goes_by_behaves_the_same(installed: Path, home: Path, tmp_path: Path) -> None:
     """RUN-1: as a command, by the distribution's name and as a module; what it calls itself is mcpx."""
-    ways = [[str(installed / "mcpx")], [str(installed / "mcpx-gateway")], [str(installed / "python"), "-I", "-m", "mcpx"]]
+    ways = [
+        [str(installed / "mcpx")],
+        [str(installed / "mcpx-gateway")],
+        [str(installed / "python"), "-I", "-m", "mcpx"],
+    ]
     env = stranger(home)
     for words, code in ((["--version"], 0), (["--help"], 0), (["--nonsense"], 2), (["chekc"], 2)):
         told = [printed([*way, *words], env, tmp_path, code) for way in ways]
@@ -227,7 +231,7 @@ def committed(folder: Path) -> None:
 
 
 def test_uvx_runs_it_by_the_name_of_the_distribution(wheel: Path, home: Path, tmp_path: Path) -> None:
-    """RUN-1: `uvx mcpx-gateway@…` is what a registry's entry becomes; no index has it here, so uv is shown the wheel."""
+    """RUN-1: `uvx mcpx-gateway@…` is what a registry's entry becomes. uv is shown the wheel, which no index has."""
     name = f"mcpx-gateway@{__version__}"
     command = ["uvx", "--quiet", "--find-links", str(wheel.parent), name]
     use_the_demo(Door("stdio", command=command, env=stranger(home), stderr=tmp_path / "stderr.txt"))
