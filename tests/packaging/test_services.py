@@ -54,13 +54,18 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {"HOME": str(home), "PATH": "/usr/bin:/bin", "MCPX_STATE_DIR": str(home / "state"), **more}
 
 
-def serves_and_ends(command: list[str], env: dict[str, str], cwd: Path, log: Path | None = None) -> None:
+def serves_and_ends(
+    command: list[str], env: dict[str, str], cwd: Path, log: Path | None = None, reload: list[str] | None = None
+) -> None:
     """It listens, is well, reads its config again when told to, and ends cleanly (LIF-8)."""
     with Child(command, env, cwd=cwd) as child:
         said = child.stderr.wait_for(LISTENS, START) if log is None else wait_in(log, child)
         assert said, child.stderr.text
         with urllib.request.urlopen(f"http://127.0.0.1:{said[1]}/health", timeout=START) as answer:
             assert answer.status == 200
+        if reload is not None:
+            done = subprocess.run(reload, env=env, cwd=cwd, capture_output=True, text=True, timeout=BOUND)
+            assert (done.returncode, done.stdout) == (0, "nothing changed\n"), done.stderr
         child.process.send_signal(signal.SIGTERM)
         assert child.process.wait(STOP) == 0
 
@@ -81,17 +86,17 @@ def test_the_command_of_the_user_unit_serves(home: Path) -> None:
     """RUN-2: with nothing but what the unit gives it."""
     service = Unit("mcpx.user.service")["Service"]
     name, _, path = expanded(service["Environment"], home).partition("=")
-    serves_and_ends(shlex.split(expanded(service["ExecStart"], home)), environment(home, **{name: path}), home)
+    command, reload = (shlex.split(expanded(service[key], home)) for key in ("ExecStart", "ExecReload"))
+    serves_and_ends(command, environment(home, **{name: path}), home, reload=reload)
 
 
 def test_the_command_of_the_system_unit_serves(home: Path) -> None:
     """RUN-2: the same, its paths being those of this test."""
-    program, *words = shlex.split(Unit("mcpx.service")["Service"]["ExecStart"])
-    assert program == "/usr/local/bin/mcpx"
-    moved = {"/etc/mcpx/config.yaml": str(home / ".config" / "mcpx" / "config.yaml")}
-    assert set(moved) <= set(words)
-    command = [str(home / ".local" / "bin" / "mcpx"), *(moved.get(word, word) for word in words)]
-    serves_and_ends(command, environment(home), home)
+    moved = {"/usr/local/bin/mcpx": ".local/bin/mcpx", "/etc/mcpx/config.yaml": ".config/mcpx/config.yaml"}
+    told = [shlex.split(Unit("mcpx.service")["Service"][key]) for key in ("ExecStart", "ExecReload")]
+    assert all(set(moved) <= set(words) for words in told)
+    command, reload = ([str(home / moved[word]) if word in moved else word for word in words] for words in told)
+    serves_and_ends(command, environment(home), home, reload=reload)
 
 
 def test_the_command_of_the_launch_agent_serves(home: Path) -> None:
@@ -136,7 +141,7 @@ def test_systemd_finds_no_fault_with_the_units(name: str, home: Path, tmp_path: 
     """Every key and value is one it knows; the program is put where this machine has one."""
     unit, program = tmp_path / "mcpx.service", str(home / ".local" / "bin" / "mcpx")
     text = (SERVICES / "systemd" / name).read_text(encoding="utf-8")
-    unit.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", text))
+    unit.write_text(re.sub(r"(?m)^(Exec\w+)=\S+", rf"\1={program}", text))
     whose = ["--user"] if "user" in name else []
     run = tmp_path / "run"
     run.mkdir(mode=0o700)
