@@ -50,7 +50,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
     parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
     parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
-    parser.add_argument("--admin", action="store_true", help="start the admin UI and API too")
+    told = "start the admin UI and API too; the demo in a terminal has it unless --no-admin"
+    parser.add_argument("--admin", action=argparse.BooleanOptionalAction, default=None, help=told)
     parser.add_argument("--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)")
     parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
 
