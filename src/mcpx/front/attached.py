@@ -1,5 +1,5 @@
-"""Clients on the same machine that came in by the control channel: `{"do": "attach"}`, and after a yes the connection is
-a conversation, newline JSON both ways, exactly as on stdio.
+"""Clients on the same machine that came in by the control channel: `{"do": "attach"}`, and after a yes the connection
+is a conversation, newline JSON both ways, exactly as on stdio.
 
 Promise: each gets its own mode and profile; a client whose environment would make another configuration of the same
 file is refused with the names that differ (never the values); so is one of another version of the program. Bounded:

@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from mcpx.model.call import Json, as_object
 from mcpx.wire import channels, codec
@@ -22,7 +22,7 @@ from mcpx.wire.channels.lock import Lock
 from mcpx.wire.folders import private_folder, require_private
 from mcpx.wire.tasks import Tasks
 
-__all__ = ["Control", "Host", "Verb", "ask", "socket_path"]
+__all__ = ["Control", "Host", "Role", "Verb", "ask", "socket_path"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,12 @@ KNOCKING = 5.0
 Verb = Callable[[Json], Awaitable[Json]]
 """Gets the request."""
 
+Role = Literal["http", "background", "alone"]
+"""Whom a gateway is for: whoever finds it; clients that attach, and gone after them; the one client that started it."""
+
+YIELDS: Mapping[Role, Role | None] = {"http": "background", "background": "alone", "alone": None}
+"""Which gateway leaves its place to one of this role."""
+
 
 class Host(Protocol):
     """Who takes in clients."""
@@ -52,14 +58,13 @@ class Host(Protocol):
 
 class Control:
     def __init__(
-        self, path: Path, verbs: Mapping[str, Verb], host: Host | None = None, *, background: bool = False
+        self, path: Path, verbs: Mapping[str, Verb], host: Host | None = None, *, role: Role = "http"
     ) -> None:
-        """`background`: it was started for clients that are there, holds the lock of its place already, and makes way
-        for another that somebody starts."""
+        """In the background the lock of the place is held already, by whoever had it started."""
         self._path = path
         self._verbs = verbs
         self._host = host
-        self._background = background
+        self._role: Role = role
         self._door: channels.Door | None = None
         self._server: asyncio.Server | None = None
         self._tasks = Tasks("control")
@@ -72,7 +77,7 @@ class Control:
 
     async def start(self) -> None:
         """Listen, unless another gateway on the same config does already. Failing costs comfort, not function."""
-        lock = None if self._background else Lock(self._path)
+        lock = None if self._role == "background" else Lock(self._path)
         try:
             private_folder(self._path.parent)
             if lock is not None:
@@ -103,13 +108,14 @@ class Control:
         there = await ask(self._path, "status", PATIENCE)
         if there is None:
             return True
-        if self._background or not there.get("background"):
+        if there.get("role") is None or there["role"] != YIELDS[self._role]:
             return False
         answer = await ask(self._path, "retire", PATIENCE)
-        if answer is None or answer.get("ok"):
+        if answer is not None and not answer.get("ok"):
+            return False
+        if self._role == "http":
             log.info("the gateway that ran in the background for clients makes way; they move here")
-            return True
-        return False
+        return True
 
     async def answer(self, line: bytes) -> tuple[Json, Any]:
         """What to say to a request, and who goes on with the connection, if somebody does."""
