@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from mcpx import __version__
 from mcpx.wire import channels
@@ -26,6 +26,8 @@ START = 30.0
 """Seconds one has to start: it reads a file, and starts no server before it is ready."""
 SEARCH = 60.0
 """Seconds for all of it."""
+TRIES = 5
+"""So often one that was there may be gone at the next look."""
 PAUSE = 0.05
 LONGEST_ANSWER = 1 << 20
 TAIL = 2_000
@@ -78,16 +80,14 @@ def find(wanted: Wanted) -> Attachment | Refused:
     """The gateway for a client, running or started here."""
     deadline = time.monotonic() + SEARCH
     failed: Refused | None = None
-    while time.monotonic() < deadline:
+    for _ in range(TRIES):
         found = _attach(wanted)
         if not isinstance(found, _Nobody):
             return found
-        if failed is not None:
-            return failed
+        if failed is not None or time.monotonic() > deadline:
+            break
         failed = _start(wanted, deadline)
-        if failed is None:
-            time.sleep(0)  # it is there; the next look attaches
-    return Refused("start", f"no gateway could be started within {SEARCH:.0f} s")
+    return failed or Refused("start", "gateways that were started ended at once")
 
 
 def find_running(wanted: Wanted) -> Attachment | Refused | None:
@@ -151,7 +151,7 @@ def _ask(place: Path, request: Mapping[str, Any]) -> tuple[socket.socket, dict[s
         answer = json.loads(heard)
         if not isinstance(answer, dict):
             raise ValueError
-        return connected, answer
+        return connected, cast(dict[str, Any], answer)
     except TimeoutError:
         connected.close()
         return _SILENT
@@ -182,12 +182,13 @@ def _start(wanted: Wanted, deadline: float) -> Refused | None:
     """Start one in the background, unless somebody else is at it. None: one should be there."""
     lock = Lock(wanted.place)
     try:
-        locked = lock.acquire(max(0.0, min(START, deadline - time.monotonic())))
-        if locked and (there := _ask(wanted.place, {"do": "status"})) is not NOBODY:
-            # Somebody was quicker. One client's own gateway makes way for the one that all share.
-            if isinstance(there, Refused):
-                return there
+        lock.acquire(max(0.0, min(START, deadline - time.monotonic())))
+        there = _ask(wanted.place, {"do": "status"})
+        if isinstance(there, Refused):
+            return there
+        if not isinstance(there, _Nobody):
             there[0].close()
+            # Somebody was quicker. But one client's own gateway makes way for the one that all share.
             if there[1].get("role") != "alone":
                 return None
         return _spawn(wanted, lock)
@@ -207,11 +208,9 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
     passed = () if lock.handle is None or os.name != "posix" else (lock.handle,)
     command = [sys.executable, "-P", "-m", "mcpx.cli.background", "--log-file", str(log_file)]
     command += ["--linger", str(wanted.linger), *(f"--lock={handle}" for handle in passed), *wanted.serve]
-    more: dict[str, Any] = {}
-    if os.name == "posix":
-        more = {"start_new_session": True, "pass_fds": passed}
-    else:
-        more = {"creationflags": 0x00000008 | 0x00000200}  # detached, in a group of its own
+    more: dict[str, Any] = {"start_new_session": True, "pass_fds": passed}
+    if os.name != "posix":
+        more = {"creationflags": 0x00000008 | 0x00000200}  # without a console, in a group of its own
     try:
         child = Popen(
             command, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=wanted.folder, env=dict(wanted.environ), **more
@@ -282,7 +281,7 @@ def own(wanted: Wanted) -> Attachment | Refused:
         more += ["--mode", wanted.mode] if wanted.mode else []
         more += ["--profile", wanted.profile] if wanted.profile else []
         command = [sys.executable, "-P", "-m", "mcpx", "serve", *wanted.serve, *more]
-        child = Popen(command, stdin=theirs, stdout=theirs, env=dict(wanted.environ))
+        child = Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), env=dict(wanted.environ))
     except OSError as error:
         ours.close()
         return Refused("start", f"it cannot be started: {error.strerror or error}")

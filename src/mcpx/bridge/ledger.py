@@ -5,7 +5,7 @@ Promise: bounded by what the client has in flight and the gateway admitted; a re
 repeated. Not done here: carrying anything.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcpx.bridge.link import Link
 from mcpx.wire import codec
@@ -35,26 +35,35 @@ NOTICES: Final = {
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 
+def table(value: Any) -> Json:
+    """A JSON object as it is, anything else as an empty one."""
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
 class Entry:
     """One request that is not answered."""
 
-    __slots__ = ("end", "id", "link", "method", "raw", "uri")
+    __slots__ = ("begun", "end", "id", "link", "method", "raw", "size", "uri")
 
-    def __init__(self, id: Id, method: str, raw: bytes | None, uri: str | None) -> None:
+    def __init__(self, id: Id, method: str, raw: bytes | None, size: int, uri: str | None) -> None:
         self.id = id
         self.method = method
         self.raw = raw
         """None: it is not repeated."""
+        self.size = size
         self.uri = uri
         self.link: Link | None = None
         """Where it was sent; None: it waits."""
+        self.begun = False
+        """A listening that the client believes begun."""
         self.end = 0
         """Where it ends among all bytes sent there."""
 
-    @property
-    def has_left(self) -> bool:
-        """Whether the gateway may have got all of it."""
-        return self.link is not None and self.link.sent >= self.end
+    def text(self) -> bytes | None:
+        """What can be sent again: a request without effect, or one that was never sent."""
+        if self.raw is not None or self.link is None:
+            return self.raw
+        return self.link.unsent(self.end, self.size)
 
 
 class Ledger:
@@ -70,10 +79,9 @@ class Ledger:
         """The client has said that it is ready: it may be told things."""
 
     def begin(self, id: Id, method: str, message: Json, raw: bytes) -> Entry:
-        params = message.get("params")
-        uri: Any = params.get("uri") if isinstance(params, dict) else None
+        uri = table(message.get("params")).get("uri")
         keeps = method in REPEATABLE and len(raw) <= LARGEST_KEPT and self._kept + len(raw) <= MOST_KEPT
-        entry = Entry(id, method, raw if keeps else None, uri if isinstance(uri, str) else None)
+        entry = Entry(id, method, raw if keeps else None, len(raw), uri if isinstance(uri, str) else None)
         self._kept += len(raw) if keeps else 0
         self.open[id] = entry
         if method == "initialize":
@@ -125,11 +133,8 @@ class Ledger:
             told += [{"jsonrpc": "2.0", "method": method} for method in NOTICES.values()]
         for entry in self.open.values():
             if entry.method == LISTEN and entry.raw is not None:
-                wanted: Any = ((codec.load(entry.raw).get("params") or {}).get("notifications")) or {}
+                wanted = table(table(table(codec.load(entry.raw)).get("params")).get("notifications"))
                 meta = {"_meta": {SUBSCRIPTION_KEY: entry.id}}
-                told += [
-                    {"jsonrpc": "2.0", "method": method, "params": meta}
-                    for flag, method in NOTICES.items()
-                    if isinstance(wanted, dict) and wanted.get(flag) is True  # pyright: ignore[reportUnknownMemberType]
-                ]
+                methods = [method for flag, method in NOTICES.items() if wanted.get(flag) is True]
+                told += [{"jsonrpc": "2.0", "method": method, "params": meta} for method in methods]
         return told

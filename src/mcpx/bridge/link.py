@@ -22,8 +22,7 @@ class Link:
         """Its gateway ends: nothing new goes there, what runs may finish."""
         self.acknowledged: set[Any] = set()
         """Listenings that the client believes begun: it is not told a second time."""
-        self.sent = 0
-        """Bytes that are out."""
+        self._sent = 0
         self._said = 0
         self._out = bytearray()
         self._closing = False
@@ -41,12 +40,17 @@ class Link:
         self._out += b"\n"
         return self._said
 
+    def unsent(self, end: int, size: int) -> bytes | None:
+        """A message of that size, if nothing of it is out."""
+        start = end - size - 1 - self._sent
+        return bytes(self._out[start : start + size]) if start >= 0 else None
+
     def flush(self) -> bool:
         """Whether the connection is good."""
         try:
             while self._out:
                 count = self.connected.send(memoryview(self._out)[:CHUNK])
-                self.sent += count
+                self._sent += count
                 del self._out[:count]
         except BlockingIOError:
             return True

@@ -10,19 +10,17 @@ One thread, one loop; only the search for a gateway has a thread of its own.
 """
 
 import os
-import select
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from mcpx.bridge import gateways
 from mcpx.bridge.gateways import Attachment, Refused, Wanted
-from mcpx.bridge.ledger import LISTEN, Entry, Id, Json, Ledger
+from mcpx.bridge.ledger import LISTEN, SUBSCRIPTION_KEY, Entry, Id, Json, Ledger, table
 from mcpx.bridge.link import Link
 from mcpx.bridge.standard import Standard
 from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, SERVER_DOWN, RpcError, gateway_ending
@@ -214,12 +212,12 @@ class Relay:
 
     def _from_client(self, raw: bytes) -> None:
         try:
-            message = codec.load(raw)
+            message = table(codec.load(raw))
         except codec.BadJson:
-            message = None
+            message = {}
         if b"\n" in raw or b"\r" in raw:  # between words; inside of a text there is none
             raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
-        if not isinstance(message, dict):
+        if not message:
             self._send(raw)  # the gateway says what is wrong with it
             return
         method, id = message.get("method"), message.get("id")
@@ -250,8 +248,7 @@ class Relay:
         if method == "notifications/initialized":
             self._ledger.greeted = True
         elif method == "notifications/cancelled":
-            params = message.get("params")
-            id: Any = params.get("requestId") if isinstance(params, dict) else None
+            id = table(message.get("params")).get("requestId")
             entry = self._ledger.end(id, False) if _is_id(id) else None
             if entry is None:
                 return  # answered by now
@@ -348,7 +345,11 @@ class Relay:
         self._flush()
 
     def _from_gateway(self, link: Link, raw: bytes) -> None:
-        message: Any = codec.load(raw)
+        try:
+            message = table(codec.load(raw))
+        except codec.BadJson:
+            self._tell(raw)
+            return
         method, id = message.get("method"), message.get("id")
         if method is None:
             self._replied(link, id, message, raw)
@@ -361,7 +362,7 @@ class Relay:
         elif method == "notifications/cancelled":
             self._question_over(link, message, raw)
         elif method == "notifications/subscriptions/acknowledged" and link.acknowledged:
-            which: Any = ((message.get("params") or {}).get("_meta") or {}).get(_SUBSCRIPTION)
+            which = table(table(message.get("params")).get("_meta")).get(SUBSCRIPTION_KEY)
             if which in link.acknowledged:
                 link.acknowledged.discard(which)
             else:
@@ -370,8 +371,8 @@ class Relay:
             self._tell(raw)
 
     def _question_over(self, link: Link, message: Json, raw: bytes) -> None:
-        params: Any = message.get("params") or {}
-        own: Any = params.get("requestId")
+        params = table(message.get("params"))
+        own = params.get("requestId")
         for id, asked in list(self._questions.items()):
             if asked == (link, own):
                 del self._questions[id]
@@ -387,30 +388,30 @@ class Relay:
             return
         if entry.link is not link:
             return  # asked again elsewhere
-        error: Any = message.get("error")
-        cut = isinstance(error, dict) and error.get("code") == GATEWAY_ENDING  # pyright: ignore[reportUnknownMemberType]
+        error = message.get("error")
+        cut = table(error).get("code") == GATEWAY_ENDING
         if link.moving and self._ending is None and entry.raw is not None and (cut or entry.method == LISTEN):
-            self._ask_again(entry)
+            self._ask_again(entry, entry.raw)
             return
         self._ledger.end(entry.id, error is None)
         self._tell(raw)
         if entry.method == "shutdown" and error is None:
             self._client_left()
 
-    def _ask_again(self, entry: Entry) -> None:
+    def _ask_again(self, entry: Entry, raw: bytes) -> None:
         """At the next gateway."""
         entry.link = None
-        assert entry.raw is not None
-        if self._link is not None:
-            self._repeat(self._link, entry)
-        else:
-            self._hold(entry.raw, entry, first=True)
-
-    def _repeat(self, link: Link, entry: Entry) -> None:
-        assert entry.raw is not None
         if entry.method == LISTEN:
+            entry.begun = True
+        if self._link is not None:
+            self._put(self._link, entry, raw)
+        else:
+            self._hold(raw, entry, first=True)
+
+    def _put(self, link: Link, entry: Entry, raw: bytes) -> None:
+        if entry.begun:
             link.acknowledged.add(entry.id)
-        entry.link, entry.end = link, link.say(entry.raw)
+        entry.link, entry.end = link, link.say(raw)
 
     def _move(self, link: Link) -> None:
         """Its gateway ends; what runs there finishes there, all else goes to the next."""
@@ -419,7 +420,7 @@ class Relay:
             self._link = None
             self._old.append(link)
             if self._ending is None:
-                self._search()
+                self._search(patient=self._role != "background")
 
     def _lost(self, link: Link) -> None:
         self._forget(link.connected)
@@ -446,8 +447,8 @@ class Relay:
         if self._ending is not None:
             self._ledger.end(entry.id, False)
             self._answer(entry.id, gateway_ending())
-        elif entry.raw is not None:
-            self._ask_again(entry)
+        elif (raw := entry.text()) is not None:
+            self._ask_again(entry, raw)
         else:
             self._ledger.end(entry.id, False)
             self._answer(entry.id, RpcError(GATEWAY_ENDING, DIED))
@@ -517,16 +518,11 @@ class Relay:
         for each in held:
             if each.entry is None:
                 link.say(each.raw)
-            elif each.entry.raw is not None:
-                self._repeat(link, each.entry)
             else:
-                each.entry.link, each.entry.end = link, link.say(each.raw)
+                self._put(link, each.entry, each.raw)
         if self._ending is not None:
             link.say_no_more()
         self._flush()
-
-
-_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 def _prefix(link: Link) -> str:
@@ -534,5 +530,5 @@ def _prefix(link: Link) -> str:
     return f"mcpx-bridge/{link.generation}/"
 
 
-def _is_id(value: Any) -> bool:
+def _is_id(value: Any) -> TypeGuard[Id]:
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))

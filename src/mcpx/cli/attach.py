@@ -6,8 +6,9 @@ was read from the client by then. Imports no gateway and no config: it starts in
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from mcpx.cli import how
 from mcpx.cli.state import state_folder
@@ -74,11 +75,10 @@ def _config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path | N
 
 def _arguments(options: argparse.Namespace, path: Path) -> list[str]:
     """For the gateway that is started, what is not about one client only."""
-    given = ["--config", str(path)]
-    for name in ("env", "log_level", "admin_port", "host", "port"):
-        if (value := getattr(options, name)) is not None:
-            given.append(f"--{name.replace('_', '-')}={value}")
-    return given + [f"--{name}" for name in ("strict", "admin") if getattr(options, name)]
+    valued = ("env", "log_level", "admin_port", "host", "port")
+    given = [(name, getattr(options, name)) for name in valued if getattr(options, name) is not None]
+    switches = [f"--{name}" for name in ("strict", "admin") if getattr(options, name)]
+    return ["--config", str(path), *(f"--{name.replace('_', '-')}={value}" for name, value in given), *switches]
 
 
 def _say_what_differs(options: argparse.Namespace, environ: Mapping[str, str], about: Mapping[str, object]) -> None:
@@ -91,8 +91,7 @@ def _say_what_differs(options: argparse.Namespace, environ: Mapping[str, str], a
     level = (options.log_level or environ.get("MCPX_LOG_LEVEL") or "").upper()
     if level and about.get("log_level") != level:
         _say(f"the gateway that runs logs at {about.get('log_level')}, not {level}")
-    warnings = about.get("warnings")
-    for warning in warnings if isinstance(warnings, list) else ():  # pyright: ignore[reportUnknownVariableType]
+    for warning in cast(Sequence[str], about.get("warnings") or ()):
         _say(f"warning: {warning}")
 
 
