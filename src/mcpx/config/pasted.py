@@ -108,6 +108,7 @@ def _parsed(name: str, text: str) -> Tree:
 def _wrapped(tree: Tree) -> Tree:
     """A whole file's tree of what may be only a part of one."""
     known = {*TOP_KEYS, "mcpServers", "servers", "context_servers", "mcp", "mcp.servers", "projects"}
+    known |= {"amp.mcpServers", "extensions"}
     if tree.keys() & known and not _is_entry(tree):
         listed = as_list(tree.get("servers"))
         if listed and any("connection" in entry for _, entry in maps_in(listed)):
