@@ -34,6 +34,10 @@ class Pasted:
     sections: Json = field(default_factory=dict[str, Any])
     """Other top keys that were found."""
     warnings: list[str] = field(default_factory=list[str])
+    references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """As `dialects.Translation` has them."""
+    tree: Tree = field(default_factory=dict[str, Any])
+    """What was read, before it was made native."""
 
 
 def import_text(text: str) -> Pasted:
@@ -171,7 +175,9 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
     kind: Kind = "client" if result.dialect in CLIENT_DIALECTS else "native"
     others = {key: value for key, value in native.items() if key not in _LISTS and key in TOP_KEYS}
     servers, commands, auths, profiles = (lists[key] for key in _ORDER)
-    return Pasted(kind, result.dialect, servers, commands, auths, profiles, others, warnings)
+    return Pasted(
+        kind, result.dialect, servers, commands, auths, profiles, others, warnings, result.references, tree
+    )
 
 
 _ORDER = ("mcp_servers", "commands", "auth_configs", "profiles")
