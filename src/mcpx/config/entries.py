@@ -148,7 +148,7 @@ class Entries:
         whole: bool,
     ) -> None:
         """`peek`: what a value will be once expanded. `whole`: not an overlay, whose entries may be parts."""
-        self._dialect = dialect
+        self._dialect: Dialect = dialect
         self._usual = _USUAL.get(dialect)
         self._origins = origins
         self._targets = targets
@@ -286,7 +286,8 @@ class Entries:
             server["enabled"] = value if off is None else not off
             self._origins[(*native, "enabled")] = (*written, "disabled")
         timeout = entry.get("timeout")
-        if isinstance(timeout, int) and timeout >= 1000 and self._dialect != "goose":  # Claude and Gemini count milliseconds, Cline seconds
+        # Claude and Gemini count milliseconds, Cline and Goose seconds.
+        if isinstance(timeout, int) and timeout >= 1000 and self._dialect != "goose":
             server["call_timeout"] = timeout / 1000
         if "ref" not in (as_map(server.get("auth")) or {"ref": None}):  # Cursor's own
             self.passed_over.append("auth")
