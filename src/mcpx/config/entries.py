@@ -331,7 +331,6 @@ class Entries:
                 self.passed_over.append(key)
                 del connection[key]
 
-
     def _type_of(self, url: str, is_http: bool) -> str:
         if url.lower().startswith(("ws://", "wss://")):
             return "websocket"

@@ -175,9 +175,7 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
     kind: Kind = "client" if result.dialect in CLIENT_DIALECTS else "native"
     others = {key: value for key, value in native.items() if key not in _LISTS and key in TOP_KEYS}
     servers, commands, auths, profiles = (lists[key] for key in _ORDER)
-    return Pasted(
-        kind, result.dialect, servers, commands, auths, profiles, others, warnings, result.references, tree
-    )
+    return Pasted(kind, result.dialect, servers, commands, auths, profiles, others, warnings, result.references, tree)
 
 
 _ORDER = ("mcp_servers", "commands", "auth_configs", "profiles")

@@ -111,7 +111,7 @@ def _of_place(place: Place, file: Path, environ: Mapping[str, str], project: Pat
         missing = {word: f"the folder that is open in {origin.name}" for word in words if word not in kept}
         words = {word: words[word] for word in kept}
     rewriting = Rewriting(expands=bool(place.client.variables), words=words, missing=missing)
-    return _read(origin, rewriting, environ)
+    return _read(origin, rewriting)
 
 
 def of_file(file: Path, environ: Mapping[str, str]) -> Taken:
@@ -119,7 +119,7 @@ def of_file(file: Path, environ: Mapping[str, str]) -> Taken:
     workspace = workspace_of(file.parent)
     own = workspace if workspace != file.parent else None
     origin = Origin("file", str(file), file, own)
-    return _read(origin, Rewriting(words=client_words(environ, workspace)), environ, named=True)
+    return _read(origin, Rewriting(words=client_words(environ, workspace)), named=True)
 
 
 def of_text(text: str, environ: Mapping[str, str]) -> Taken:
@@ -131,7 +131,7 @@ def of_text(text: str, environ: Mapping[str, str]) -> Taken:
         return Taken(origin, problems=tuple(refused.problems), told=refused.told)
     rewriting = Rewriting(words=client_words(environ, Path.cwd()), inputs=inputs_of(pasted.tree))
     is_client = pasted.kind == "client"
-    return _taken(origin, _entries(pasted), pasted.warnings, pasted.references, rewriting, environ, is_client)
+    return _taken(origin, _entries(pasted), pasted.warnings, pasted.references, rewriting, is_client)
 
 
 def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
@@ -143,7 +143,7 @@ def _entries(pasted: Pasted) -> list[tuple[EntrySection, Tree]]:
     return [(section, entry) for section in SECTIONS for entry in lists[section]]
 
 
-def _read(origin: Origin, rewriting: Rewriting, environ: Mapping[str, str], *, named: bool = False) -> Taken:
+def _read(origin: Origin, rewriting: Rewriting, *, named: bool = False) -> Taken:
     assert origin.path is not None
     findings = Findings(Source(origin.path).trace)
     result: Translation | None = None
@@ -165,7 +165,8 @@ def _read(origin: Origin, rewriting: Rewriting, environ: Mapping[str, str], *, n
     for section in SECTIONS:
         for index, _ in maps_in(result.tree.get(section)):
             entries.append((section, spelled(result.tree[section][index], (section, index), result.origins.literal)))
-    return _taken(origin, entries, _notes(result, tree), result.references, rewriting, environ, is_client)
+    taken = _taken(origin, entries, _notes(result, tree), result.references, rewriting, is_client)
+    return replace(taken, itself=tuple(result.renamed.get(name, name) for name in taken.itself))
 
 
 def _notes(result: Translation, tree: Tree) -> list[str]:
@@ -197,7 +198,6 @@ def _taken(
     notes: Sequence[str],
     references: Sequence[tuple[str, str]],
     rewriting: Rewriting,
-    environ: Mapping[str, str],
     is_client: bool,
 ) -> Taken:
     given: list[Given] = []
