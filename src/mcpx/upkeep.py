@@ -160,7 +160,7 @@ class Upkeep:
             socket_path(state, config, self._run.env),
             {
                 "status": lambda _: self.status(),
-                "reload": lambda _: self.store.asked(),
+                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,

@@ -54,11 +54,11 @@ class Found:
     warnings: list[str] = field(default_factory=list[str])
 
 
-def read(text: str) -> Found:
-    """Raises `Refused` and `EditError`, as `pasted.import_text`."""
+def read(text: str, *, is_line: bool = False) -> Found:
+    """`is_line`: it is known to begin with a program. Raises `Refused` and `EditError`, as `pasted.import_text`."""
     line = _of_code(text)
     pasted = import_text(text if line is None else line)
-    if pasted.kind == "command" and _is_prose(text):
+    if pasted.kind == "command" and not is_line and _is_prose(text):
         raise EditError("invalid", "this was not recognised", hint=f"expected {EXPECTED}")
     entries: list[tuple[Section, Json]] = []
     warnings = list(pasted.warnings)
