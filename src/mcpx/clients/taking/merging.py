@@ -191,8 +191,8 @@ def _item(
         return replace(made, state="skipped", why=reason)
     table = there.entries.get(one.section, {})
     if (same := there.same(one)) is not None:
-        called = "" if same == one.name else f", as {same!r}"
-        return replace(made, name=same, state="there", why=f"the configuration has it already{called}")
+        why = "" if same == one.name else f"it is called {one.name!r} there"
+        return replace(made, name=same, state="there", off=None, why=why)
     if one.name in table and wishes.replace and names[one.section].claim(one.name):
         return replace(made, state="replaces", why="it takes the place of the one there is")
     if one.section != "mcp_servers" and one.name in table:

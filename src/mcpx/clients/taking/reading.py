@@ -258,6 +258,9 @@ def _in_order(entry: Tree, name: str) -> Tree:
     if (connection := as_map(entry.get("connection"))) is not None:
         kept = {key: value for key, value in connection.items() if value is not None and value not in ([], {})}
         made["connection"] = {"type": kept.get("type"), **kept}
+    for key in ("timeout", "call_timeout"):
+        if isinstance(seconds := made.get(key), float) and seconds.is_integer():
+            made[key] = int(seconds)
     if made.get("enabled") is True:
         del made["enabled"]
     for key in [key for key, value in made.items() if as_list(value) == [] or value == ""]:
