@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         _tell_found(work)
     if not work.chosen:
         return _nothing(work, options)
-    entries = [(item.section, item.entry) for item in work.chosen]
+    entries: list[tuple[EntrySection, Tree]] = [(item.section, item.entry) for item in work.chosen]
     work.secrets = secrets_offer.offer(entries, on.path, _with_references(entries))
     secrets_offer.choose(work.secrets, options.secrets)
     proposal = on.alone.propose(_edits(work, work.secrets.written), written, **work.secrets.variables)
