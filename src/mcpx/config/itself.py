@@ -294,3 +294,12 @@ def _split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[lis
             value = left.pop(0) if left else ""
         options.append((option, value))
     return options, left
+
+
+def config_named(words: Sequence[str]) -> str | None:
+    """The config that a command line names which comes down to mcpx."""
+    run = _mcpx_in(_Words(words, Path.cwd()))
+    if run is None:
+        return None
+    rest = list(run.words[1:])
+    return _named(rest[1:] if rest[:1] == ["serve"] else rest)
