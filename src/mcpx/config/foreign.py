@@ -152,8 +152,9 @@ def _references(text: str) -> list[tuple[int, int]]:
 
 def _literal(text: str, before: str = "") -> str:
     """Text that is read as itself here, `before` following it."""
-    doubled = re.sub(r"\$(?=[${])", "$$", text)
-    return f"{doubled}$" if doubled.endswith("$") and before.startswith("$") else doubled
+    doubled = re.sub(r"\$\$+|\$(?=\{)", lambda run: run[0] * 2, text)
+    alone = re.search(r"(?<!\$)\$$", text) is not None
+    return f"{doubled}$" if alone and before.startswith("$") else doubled
 
 
 def every_text(value: Any, see: Callable[[str], None]) -> None:

@@ -217,7 +217,10 @@ def _taken(
         if off is not None and entry.get("enabled") is not False:
             entry = {**entry, "enabled": False, WHY_OFF: off}
         given.append(Given(section, name, _in_order(entry, name), origin, off))
-    rewritten = {**dict(references), **rewriting.rewritten}
+    last = rewriting.rewritten
+    steps = {new for _, new in references}
+    rewritten = {old: last.get(new, new) for old, new in references}
+    rewritten |= {old: new for old, new in last.items() if old not in steps}
     return Taken(origin, tuple(given), tuple(itself), tuple(told), rewritten, rewriting.wanted)
 
 
