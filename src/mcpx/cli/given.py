@@ -208,8 +208,8 @@ def _imported(kind: str, title: str, made: Any) -> Given:
     from mcpx.imports.writing import unexpanded
 
     tree = unexpanded(made.tree)
-    entries: list[tuple[Section, Json]] = [("auth_configs", each) for each in tree.get("auth_configs", [])]
-    entries += [("commands", each) for each in tree["commands"]]
+    sections: tuple[Section, ...] = ("auth_configs", "commands")
+    entries: list[tuple[Section, Json]] = [(key, as_object(each)) for key in sections for each in tree.get(key, [])]
     warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(made.notes[:10])
     return Given(kind, title, entries, warnings=warnings, needs=dict(made.variables))
 
