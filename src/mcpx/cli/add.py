@@ -106,7 +106,7 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
         return codes.FAILED, False
     made.keep()
     try:
-        result = write(on, final, f"add {told_names(given)}")
+        result = write(on, final, f"add {told_names(entries)}")
     except BaseException:
         made.undo()
         raise
@@ -121,7 +121,7 @@ def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries = [(section, {**entry, "enabled": True}) for section, entry in made.entries]
+    entries: list[tuple[Section, Json]] = [(section, {**entry, "enabled": True}) for section, entry in made.entries]
     return _proposed(on, made, proposal.written, entries).config
 
 
@@ -368,7 +368,7 @@ def _say_added(
         print_json({"added": added, **facts, "tried": _results(tried), "secrets": secrets, **result})
         return code_of(result)
     new = " (a new file)" if on.alone.is_new else ""
-    sys.stdout.write(f"added {told_names(replace(given, entries=list(entries)))} to {on.told}{new}\n")
+    sys.stdout.write(f"added {told_names(entries)} to {on.told}{new}\n")
     for name, each in tried.items():
         if each.needs_auth:
             sys.stdout.write(f"sign in: mcpx auth login {plain(name, 100)}\n")

@@ -30,7 +30,8 @@ from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
 UNDERSTOOD = (
-    f"{EXPECTED}, an OpenAPI document, a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
+    "a command line such as 'npx -y package', an address, a client's JSON or TOML, native YAML, an OpenAPI document, "
+    "a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
 )
 TEXTS = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
 _RELATIVE = re.compile(r"\.{1,2}(?:[\\/].*)?")
@@ -207,8 +208,8 @@ def _imported(kind: str, title: str, made: Any) -> Given:
     from mcpx.imports.writing import unexpanded
 
     tree = unexpanded(made.tree)
-    entries: list[tuple[Section, Json]] = [("auth_configs", each) for each in tree.get("auth_configs", [])]
-    entries += [("commands", each) for each in tree["commands"]]
+    sections: tuple[Section, ...] = ("auth_configs", "commands")
+    entries: list[tuple[Section, Json]] = [(key, as_object(each)) for key in sections for each in tree.get(key, [])]
     warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(made.notes[:10])
     return Given(kind, title, entries, warnings=warnings, needs=dict(made.variables))
 
@@ -299,6 +300,6 @@ def _registered(listed: Listed, options: argparse.Namespace) -> Given:
     return Given("registry", title, made, facts, warnings, secrets=told.secrets, is_strange=True)
 
 
-def told_names(given: Given) -> str:
+def told_names(entries: Sequence[tuple[Section, Json]]) -> str:
     """`server 'a', command 'b'`."""
-    return ", ".join(f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in given.entries)
+    return ", ".join(f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in entries)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpx.config import dotenv
-from mcpx.config.edits import EntrySection
+from mcpx.config.recognising import Section
 from mcpx.config.references import without_secrets
 from mcpx.config.tree import as_list, as_map
 from mcpx.model.call import Json
@@ -22,7 +22,7 @@ from mcpx.wire.folders import private_folder
 
 Place = Literal["env", "keyring", "config"]
 PLACES: tuple[Place, ...] = ("env", "keyring", "config")
-Entries = Sequence[tuple[EntrySection, Json]]
+Entries = Sequence[tuple[Section, Json]]
 MOST_BYTES = 1024 * 1024
 _HEADER = "# Secrets of the configuration beside; not for version control.\n"
 
@@ -31,7 +31,7 @@ _HEADER = "# Secrets of the configuration beside; not for version control.\n"
 class Offer:
     """Entries whose secrets are variables, and the variables."""
 
-    entries: list[tuple[EntrySection, Json]]
+    entries: list[tuple[Section, Json]]
     variables: dict[str, str] = field(repr=False)
     file: Path
     """The `.env` file that the configuration reads."""
@@ -41,13 +41,13 @@ class Offer:
     _kept: list[str] = field(default_factory=list[str])
 
     @property
-    def written(self) -> list[tuple[EntrySection, Json]]:
+    def written(self) -> list[tuple[Section, Json]]:
         """As they go into the config file."""
         if self.place == "env" or not self.variables:
             return self.entries
-        values = self.variables
-        by = (lambda name: f"${{keyring:{name}}}") if self.place == "keyring" else lambda name: _literal(values[name])
-        return [(section, _replaced(entry, values, by)) for section, entry in self.entries]
+        in_ring = self.place == "keyring"
+        by = {name: f"${{keyring:{name}}}" if in_ring else _literal(value) for name, value in self.variables.items()}
+        return [(section, _replaced(entry, by)) for section, entry in self.entries]
 
     def keep(self) -> None:
         """Raises `ConfigError`, having kept nothing."""
@@ -135,7 +135,7 @@ def offer(entries: Entries, config: Path, environ: Mapping[str, str], more: Mapp
         tree.setdefault(section, []).append(entry)
     bare, found = without_secrets(tree, {**known, **values})
     lists = {section: iter(items) for section, items in bare.items()}
-    made = [(section, next(lists[section])) for section, _ in entries]
+    made: list[tuple[Section, Json]] = [(section, next(lists[section])) for section, _ in entries]
     values |= {name: secret.value.replace("$$", "$") for name, secret in found.items()}
     return Offer(made, values, file)
 
@@ -158,7 +158,7 @@ def choose(made: Offer, wish: Place | None) -> None:
     sys.stderr.write(f"Keep them in {made.file} (e), in the system's keyring (k) or in the config file (c)? [E/k/c] ")
     sys.stderr.flush()
     word = sys.stdin.readline().strip().lower()[:1]
-    made.place = {"k": "keyring", "c": "config"}.get(word, "env")
+    made.place = "keyring" if word == "k" else "config" if word == "c" else "env"
 
 
 def _renamed(entries: Entries, values: dict[str, str], known: Mapping[str, str]) -> Entries:
@@ -173,17 +173,17 @@ def _renamed(entries: Entries, values: dict[str, str], known: Mapping[str, str])
             names[name] = new
             values[new] = values.pop(name)
     by = {name: f"${{{new}}}" for name, new in names.items()}
-    return [(section, _replaced(entry, by, lambda name: by[name])) for section, entry in entries] if names else entries
+    return [(section, _replaced(entry, by)) for section, entry in entries] if names else entries
 
 
-def _replaced(value: Any, names: Mapping[str, Any], by: Any) -> Any:
+def _replaced(value: Any, by: Mapping[str, str]) -> Any:
     """The same with references to these variables replaced."""
     if isinstance(value, str):
-        return re.sub(r"\$\$|\$\{(\w+)\}", lambda m: by(m[1]) if m[1] in names else m[0], value)
+        return re.sub(r"\$\$|\$\{(\w+)\}", lambda m: by.get(m[1] or "", m[0]), value)
     if (table := as_map(value)) is not None:
-        return {key: _replaced(item, names, by) for key, item in table.items()}
+        return {key: _replaced(item, by) for key, item in table.items()}
     items = as_list(value)
-    return value if items is None else [_replaced(item, names, by) for item in items]
+    return value if items is None else [_replaced(item, by) for item in items]
 
 
 def _literal(value: str) -> str:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mcpx.imports.inputs import Answers, Input, literal
 from mcpx.imports.texts import clean, one_line
@@ -288,7 +288,10 @@ def _substituted(
     unknown: list[str] = []
     parts: list[str] = []
     at = 0
-    escaped = (lambda part: part) if keep else literal
+
+    def escaped(part: str) -> str:
+        return part if keep else literal(part)
+
     for token in _TOKEN.finditer(text):
         parts.append(escaped(clean(text[at : token.start()])))
         at = token.end()
@@ -360,7 +363,7 @@ def _unpack_all(archive: zipfile.ZipFile, folder: Path, server: Json) -> None:
         runs = bool(info.external_attr >> 16 & 0o111) or (server.get("type") == "binary" and info.filename == started)
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(handle, "wb") as file, archive.open(info) as packed:
-            while part := cast(bytes, packed.read(1 << 20)):
+            while part := packed.read(1 << 20):
                 left -= len(part)
                 if left < 0:
                     raise ValueError("more than was said")

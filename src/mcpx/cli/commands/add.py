@@ -18,26 +18,26 @@ Options of mcpx go before a command line, and before or after anything else. A s
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    several = {"action": "append", "default": []}
+    def several(name: str, told: str, value: str = "KEY=VALUE") -> None:
+        parser.add_argument(f"--{name}", metavar=value, action="append", default=[], help=f"{told}; repeatable")
+
     parser.add_argument("words", metavar="ANYTHING", nargs=argparse.REMAINDER, help="what there is of the server")
     parser.add_argument("--config", metavar="FILE", help="the config file; one that is not there is made")
     parser.add_argument("--name", metavar="N", help="what it is called")
-    parser.add_argument("--env", metavar="KEY=VALUE", help="a variable for its program; repeatable", **several)
-    parser.add_argument("--header", metavar="KEY=VALUE", help="a header for its address; repeatable", **several)
+    several("env", "a variable for its program")
+    several("header", "a header for its address")
     parser.add_argument("--prefix", metavar="P", help="begin the names of its tools with this")
     parser.add_argument("--description", metavar="TEXT", help="what it is for")
     parser.add_argument("--disabled", action="store_true", help="add it switched off")
     parser.add_argument("--trust", choices=("open", "pin", "quarantine"), help="how its tools' definitions are guarded")
     parser.add_argument("--secrets", choices=("env", "keyring", "config"), help="where secrets are kept; default: env")
-    parser.add_argument("--set", metavar="KEY=VALUE", help="bundles, registries: a setting; repeatable", **several)
+    several("set", "bundles, registries: a setting")
     parser.add_argument("--into", metavar="FOLDER", help="bundles: unpack it here")
     kinds = ("remote", "npm", "pypi", "oci", "nuget", "mcpb")
     parser.add_argument("--package", choices=kinds, help="registries: which of several ways to run it")
-    for name in ("only", "skip", "tag"):
-        told = (
-            f"OpenAPI: {'leave out' if name == 'skip' else 'take'} operations by {'tag' if name == 'tag' else 'name'}"
-        )
-        parser.add_argument(f"--{name}", metavar=name.upper(), help=f"{told}; repeatable", **several)
+    several("only", "OpenAPI: take operations whose id, name or 'METHOD /path' match this pattern", "ONLY")
+    several("skip", "OpenAPI: leave out operations that match this pattern", "SKIP")
+    several("tag", "OpenAPI: take operations with this tag", "TAG")
     parser.add_argument("--allow-private", action="store_true", help="let documents be fetched from private addresses")
     parser.add_argument("--replace", action="store_true", help="in the place of one that has its name")
     parser.add_argument("--no-test", action="store_true", help="add it without trying it")
