@@ -191,7 +191,7 @@ class Upkeep:
             {
                 "status": lambda _: self.status(),
                 "retire": lambda _: self._retire(),
-                "reload": lambda _: self.store.asked(),
+                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,

@@ -10,8 +10,8 @@ from mcpx.cli.parsing import Parser
 
 LATER = frozenset(
     (
-        *("status", "logs", "add", "remove", "enable", "disable", "export", "tools", "search", "call", "read"),
-        *("prompt", "connect", "disconnect", "doctor", "migrate", "completion"),
+        *("status", "logs", "tools", "search", "call", "read"),
+        *("prompt", "connect", "disconnect", "completion"),
     )
 )
 """Commands of a later version (RUN-4): to be told from mistakes."""
@@ -78,6 +78,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "config": (
         Command("check", "[CONFIG]", "Validate a config file and say what it holds."),
         Command("migrate", "[CONFIG]", "Turn any config into the native shape."),
+        Command("config", "ACTION", "What the config said before, and back to it: history, rollback NUMBER."),
         Command("secret", "ACTION", "Encrypt values of a config file, and keep secrets in the system's keyring."),
     ),
     "guard": (
