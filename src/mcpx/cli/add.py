@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from mcpx.cli import codes
-from mcpx.cli.asking import pairs
+from mcpx.cli.asking import pairs, settings
 from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
-from mcpx.cli.secrets_offer import Offer, choose, offer
+from mcpx.cli.secrets_offer import Offer, choose, offer, variables_beside
 from mcpx.cli.terminal import Waiting, agreed, can_ask, plain, print_json, shown
 from mcpx.cli.words import counted
 from mcpx.config import Config
@@ -30,6 +30,7 @@ from mcpx.config.recognising import NOUNS, Section
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.core.trying import Tried
+from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
@@ -81,6 +82,7 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     entries, there = _new_ones(_as_wished(given, options), written, options)
     if not entries:
         return _say_there(there, on, options), False
+    _ask_for(given, on, options)
     made = offer(entries, on.path, os.environ, given.secrets)
     quiet = options.json
     if not quiet:
@@ -121,8 +123,12 @@ def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries: list[tuple[Section, Json]] = [(section, {**entry, "enabled": True}) for section, entry in made.entries]
+    entries = [(section, _enabled(section, entry)) for section, entry in made.entries]
     return _proposed(on, made, proposal.written, entries).config
+
+
+def _enabled(section: Section, entry: Json) -> Json:
+    return entry if section == "auth_configs" else {**entry, "enabled": True}
 
 
 def _texts(on: Subject, made: Offer, written: Written) -> Any:
@@ -229,6 +235,17 @@ def _say_there(there: list[str], on: Subject, options: argparse.Namespace) -> in
         names = ", ".join(plain(name, 100) for name in there)
         sys.stdout.write(f"{names}: in {on.told} already, saying the same; nothing was changed\n")
     return codes.DONE
+
+
+def _ask_for(given: Given, on: Subject, options: argparse.Namespace) -> None:
+    """Secrets of an API that nobody has said: by `--set`, else asked for; those that are set somewhere are not."""
+    known = {**variables_beside(on.path), **os.environ}
+    wanted = [Input(name, what, secret=True, required=True) for name, what in given.needs.items() if name not in known]
+    if not wanted:
+        return
+    told = settings(wanted, options, "")
+    given.secrets.update(told.secrets)
+    given.needs = {name: what for name, what in given.needs.items() if name not in told.secrets}
 
 
 # Trying ---------------------------------------------------------------------------------------------------------------
