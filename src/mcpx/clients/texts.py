@@ -15,6 +15,7 @@ from typing import Any
 from mcpx.clients import json_text, toml_text
 from mcpx.clients.catalogue import Place, Shape
 from mcpx.clients.entry import NAME, Json, as_text, whole
+from mcpx.config.emit import Manner, in_json
 from mcpx.config.problems import Findings, GaveUpError, Refused, explain, tell
 from mcpx.config.rewrite import Unchangeable, rewritten
 from mcpx.config.source import Source
@@ -139,7 +140,9 @@ def _refuse_misplaced(reading: Reading) -> None:
 
 
 def _new(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]]) -> str:
-    told = as_text(whole(reading.shape, reading.root, made, beside), reading.place.format, reading.root)
+    tree, format = whole(reading.shape, reading.root, made, beside), reading.place.format
+    in_lines = format in ("json", "jsonc")
+    told = in_json(tree, "", Manner("json")) if in_lines else as_text(tree, format, reading.root)
     return f"{reading.place.spec.fresh}{told.rstrip()}\n"
 
 
