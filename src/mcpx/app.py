@@ -24,7 +24,7 @@ from mcpx.model.events import CallFinished
 from mcpx.model.redaction import Redactor
 from mcpx.processes import process
 from mcpx.telemetry.telemetry import Telemetry
-from mcpx.upkeep import Run, Upkeep, say
+from mcpx.upkeep import GRACE, Run, Upkeep, say
 from mcpx.wire import descriptors, logs, memory
 from mcpx.wire.logs import OURS
 from mcpx.wire.tasks import Tasks
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpx")
 
-GRACE = 3.0
-"""Seconds calls in flight may take to finish once the end has begun."""
 NAMED = 20
 """Servers and commands that are greeted by name."""
 ROOM = 2.0
@@ -132,6 +130,8 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     tasks.start(_watch_room())
     try:
         await upkeep.start()
+        if run.linger is not None:
+            return await _serve_in_background(run, dispatcher, stop, upkeep, tasks)
         if run.transport == "stdio":
             await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
         else:
@@ -209,6 +209,35 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, up
     await front.close(GRACE)
 
 
+async def _serve_in_background(
+    run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks
+) -> int:
+    """For clients that attach. Whoever had it started waits for a word on standard output, and looks who is there when
+    none comes: another may have been quicker."""
+    if not upkeep.found:
+        return 1
+    upkeep.wait_for_clients()
+    dispatcher.gateway.start()
+    if run.admin is not None:
+        tasks.start(upkeep.open_admin())
+    log.info("mcpx %s runs in the background on %s, process %d", __version__, run.config.path, os.getpid())
+    if run.started is not None:
+        run.started()
+    await _first_of(stop, upkeep.over)
+    why = "another gateway takes its place" if upkeep.retired else "asked to" if stop.is_set() else "no client is left"
+    log.info("mcpx ends: %s", why)
+    if not upkeep.retired:
+        dispatcher.gateway.wind_down()
+    parting = asyncio.ensure_future(upkeep.part())
+    ended = asyncio.ensure_future(stop.wait())  # while it retires it can still be asked to be quick
+    await asyncio.wait((parting, ended), return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if not parting.done():
+        await asyncio.wait((parting,), timeout=GRACE)
+        parting.cancel()
+    return 0
+
+
 async def _serve_http(
     run: Run,
     dispatcher: Dispatcher,
@@ -252,7 +281,7 @@ async def _serve_http(
     if ready:
         await stop.wait()
     dispatcher.gateway.wind_down()
-    await front.close(GRACE)
+    await asyncio.gather(front.close(GRACE), upkeep.part())
     return 0 if ready else 1
 
 

@@ -2,10 +2,11 @@
 answers, and the admin UI is opened where it is wanted. Nothing of it stands in the way of a call.
 """
 
+import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +19,7 @@ from mcpx.core.approvals import PendingCalls
 from mcpx.core.gateway import Gateway
 from mcpx.core.proposals import Proposals, Read
 from mcpx.core.sign_ins import SignIns
-from mcpx.front.control import Control, Verb, socket_path
+from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Json
 from mcpx.telemetry.telemetry import Telemetry
@@ -27,10 +28,18 @@ from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.store import ConfigStore
+    from mcpx.front.attached import Attached
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
     from mcpx.office import AdminPlace, Office
     from mcpx.telemetry.following import Following
+
+GRACE = 3.0
+"""Seconds calls in flight may take to finish once the end has begun."""
+RETIRING = 300.0
+"""The same, where another gateway has taken the place and nobody waits for this one to end."""
+FIRST_CLIENT = 15.0
+"""Seconds a gateway in the background waits for its first client, however short it lingers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,16 @@ class Run:
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
     admin: "AdminPlace | None" = None
     """Where the admin UI is wanted; None: nowhere."""
+    linger: float | None = None
+    """Seconds to stay after the last client that was attached has left; None: it does not run in the background."""
+    log_file: Path | None = None
+    """In the background: where its standard error goes."""
+    started: Callable[[], None] | None = None
+    """Called in the background once clients can come."""
+
+    @property
+    def role(self) -> Role:
+        return "background" if self.linger is not None else "alone" if self.transport == "stdio" else "http"
 
 
 def say(run: Run, line: str, level: int = logging.INFO) -> None:
@@ -91,6 +110,12 @@ class Upkeep:
         self._writable = self._make_store(environ) if run.admin is not None else None
         self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
         self._office: Office | None = None
+        self._environ = environ
+        self._attached: Attached | None = None
+        self._leaving: asyncio.TimerHandle | None = None
+        self.over = asyncio.Event()
+        """In the background: nobody needs it any more, or another gateway takes its place."""
+        self.retired = False
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
@@ -160,6 +185,7 @@ class Upkeep:
             socket_path(state, config, self._run.env),
             {
                 "status": lambda _: self.status(),
+                "retire": lambda _: self._retire(),
                 "reload": lambda _: self.store.asked(),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
@@ -167,8 +193,73 @@ class Upkeep:
                 "admin": self._tell_login,
                 "activity": self._telemetry.tell_activity,
             },
+            self,
+            role=self._run.role,
         )
         await self._control.start()
+
+    @property
+    def found(self) -> bool:
+        """Whether it is this gateway that is found on the config."""
+        return self._control is not None and self._control.listening
+
+    # Clients that attach -----------------------------------------------------------------------------------------
+
+    def admit(self, request: Json) -> "tuple[Json, asyncio.Protocol | None]":
+        """For `Control`: somebody wants to come in."""
+        if self._run.role == "alone":
+            about = {"version": __version__, "role": "alone"}
+            return {"ok": False, "reason": "alone", "error": "this gateway is one client's alone", **about}, None
+        return self._host().admit(request)
+
+    def _host(self) -> "Attached":
+        if self._attached is None:
+            from mcpx.front.attached import Attached  # nobody may ever come
+
+            self._attached = Attached(
+                self._dispatcher, self._environ, grace=GRACE, about=self._about, on_change=self._counted
+            )
+        return self._attached
+
+    def _about(self) -> Json:
+        level = logging.getLevelName(logging.getLogger("mcpx").level)
+        admin = self._office is not None
+        log_file = None if self._run.log_file is None else str(self._run.log_file)
+        return {"role": self._run.role, "admin": admin, "log_level": level, "log_file": log_file}
+
+    def _counted(self) -> None:
+        """In the background: the last that leaves puts out the light, after a while."""
+        if self._run.linger is None:
+            return
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if not self._attached:
+            self._leaving = asyncio.get_running_loop().call_later(self._run.linger, self.over.set)
+
+    def wait_for_clients(self) -> None:
+        """In the background: whoever had it started comes at once, or not at all."""
+        wait = max(self._run.linger or 0.0, FIRST_CLIENT)
+        self._leaving = asyncio.get_running_loop().call_later(wait, self.over.set)
+
+    async def _retire(self) -> Json:
+        """Leave the place to another."""
+        if self._run.role == "http" or self._control is None:
+            return {"ok": False, "error": "this gateway was started by somebody, and stays"}
+        self._control.leave_place()
+        if self._run.role == "background":
+            self.retired = True
+            self.over.set()
+        return {"ok": True}
+
+    async def part(self) -> None:
+        """Nobody comes in any more; those who are there finish, or move on."""
+        if self._control is not None:
+            self._control.leave_place()
+        if self._attached is not None:
+            if self.retired:
+                await self._attached.retire(RETIRING)
+            await self._attached.close()
 
     def _watch(self) -> None:
         watcher = Watcher(
@@ -269,5 +360,6 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._gateway.generation.config.path), "url": self.url}
+        about |= {"role": self._run.role, "attached": [] if self._attached is None else self._attached.describe()}
         told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)
