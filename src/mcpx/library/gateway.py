@@ -218,9 +218,13 @@ class Gateway:
 
     async def search(self, query: str, limit: int = 20) -> list[Found]:
         """The best matches first; English or Chinese."""
+        return (await self.search_all(query, limit))[0]
+
+    async def search_all(self, query: str, limit: int = 20) -> tuple[list[Found], int]:
+        """The same, and how many match in all."""
         await self.ready()
-        matches, _ = await search(self._open_core(), self._caller, query, limit)
-        return [Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches]
+        matches, total = await search(self._open_core(), self._caller, query, limit)
+        return [Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches], total
 
     async def describe(self, name: str) -> Description:
         """A tool as a model is told of it."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mcpx.admin.chronicle import MOST_BYTES, MOST_LINES, MOST_SPANS, Chronicle
+from mcpx.core.chronicle import MOST_BYTES, MOST_LINES, MOST_SPANS, Chronicle
 from mcpx.config import Config, Server
 from mcpx.core.gateway import Gateway
 from mcpx.model.events import ConfigApplied, UpstreamChanged
