@@ -25,6 +25,7 @@ from mcpx.core.sign_ins import SignIns
 from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
 from mcpx.model.call import Caller, Json, as_object
+from mcpx.model.offer import KINDS
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import logs
 from mcpx.wire.tasks import Tasks
@@ -203,6 +204,7 @@ class Upkeep:
                 "activity": self._telemetry.tell_activity,
                 "search": self._search,
                 "logs": self._logs,
+                "names": self._names,
             },
             self,
             role=self._run.role,
@@ -316,6 +318,15 @@ class Upkeep:
         matches, total = await search(self._gateway, caller, str(query or ""), most)
         tools = [{"definition": each.offer.definition, "score": each.score, "strong": each.strong} for each in matches]
         return {"ok": True, "tools": tools, "total": total}
+
+    async def _names(self, _: Json) -> Json:
+        """All that can be named, for shells that complete it."""
+        from mcpx.core.names import names_of
+
+        await self._gateway.catalogs.ready()
+        offers = self._gateway.catalog.offers
+        listed = {kind: ((each.server, each.name, each.definition) for each in offers[kind]) for kind in KINDS}
+        return {"ok": True, **names_of(self._gateway.generation.config, listed)}
 
     async def _logs(self, request: Json) -> Json:
         """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are known."""

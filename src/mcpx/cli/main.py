@@ -15,6 +15,10 @@ from mcpx.model.errors import ConfigError
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["__complete"]:  # for shells; see `mcpx completion`
+        from mcpx.cli.completing import complete
+
+        return complete(arguments[1:])
     try:
         command = COMMANDS[_command(arguments)]
         return command.module().run(command.parser().read(arguments))

@@ -5,24 +5,18 @@ Promised: the same answers either way; whoever waits for slow servers on a termi
 imported where a gateway runs.
 """
 
-import argparse
 import asyncio
 import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from mcpx.cli import where
 from mcpx.cli.attached import Elicit, OnProgress, attached
-from mcpx.cli.how import config_path
-from mcpx.cli.state import state_folder
+from mcpx.cli.places import Place, place
 from mcpx.cli.terminal import Waiting, plain
 from mcpx.library.values import Tool
 from mcpx.model.call import Json, as_list, as_object
-from mcpx.wire.channels import socket_path
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -31,6 +25,8 @@ if TYPE_CHECKING:
 
 TICK = 0.1
 """Seconds between two looks at who is still starting."""
+
+__all__ = ["Desk", "Needs", "Place", "place", "reach", "tell_down", "tools_of"]
 
 Needs = Callable[["Config"], Sequence[str] | None]
 """Which servers have to be there; None: all. Raises `ConfigError` for a name that cannot be."""
@@ -51,28 +47,6 @@ class Desk(Protocol):
     async def search(self, query: str, limit: int) -> Json: ...
 
     async def servers(self) -> list[Json]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which configuration a command is about."""
-
-    path: Path | None
-    """None: the built-in demo."""
-    env: str | None
-    profile: str | None
-    state: Path
-
-    @property
-    def channel(self) -> Path | None:
-        return None if self.path is None else socket_path(self.state, self.path, self.env)
-
-
-def place(options: argparse.Namespace) -> Place:
-    path = config_path(options, os.environ) or where.found(options)
-    path = None if path is None else Path(os.path.abspath(path))
-    profile = getattr(options, "profile", None) or os.environ.get("MCPX_PROFILE") or None
-    return Place(path, where.overlay(options), profile, state_folder(os.environ))
 
 
 @contextlib.asynccontextmanager
@@ -122,19 +96,24 @@ async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs) 
 
 async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting) -> None:
     ready = asyncio.ensure_future(gateway.ready())
-    programs = {server.name: _program(server.connection) for server in config.mcp_servers}
     try:
         while not ready.done():
             await asyncio.wait((ready,), timeout=TICK)
             if still := gateway.starting:
-                named = ", ".join(f"{name}{programs[name]}" for name in still[:3])
-                more = f" and {len(still) - 3} more" if len(still) > 3 else ""
                 up = sum(server.healthy for server in await gateway.servers())
-                waiting.tell(f"starting {named}{more}, {up} of {up + len(still)} up")
+                waiting.tell(starting(still, up, config))
         await ready
     finally:
         ready.cancel()
         waiting.clear()
+
+
+def starting(still: Sequence[str], up: int, config: "Config") -> str:
+    """Who is waited for, and what they are started with."""
+    programs = {server.name: _program(server.connection) for server in config.mcp_servers}
+    named = ", ".join(f"{name}{programs.get(name, '')}" for name in still[:3])
+    more = f" and {len(still) - 3} more" if len(still) > 3 else ""
+    return f"starting {named}{more}, {up} of {up + len(still)} up"
 
 
 def _program(connection: object) -> str:

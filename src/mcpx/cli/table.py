@@ -11,8 +11,8 @@ from mcpx.cli.parsing import Parser
 
 LATER = frozenset(
     (
-        *("status", "logs", "add", "remove", "enable", "disable", "export"),
-        *("connect", "disconnect", "doctor", "migrate", "completion"),
+        *("add", "remove", "enable", "disable", "export"),
+        *("connect", "disconnect", "doctor", "migrate"),
     )
 )
 """Commands of a later version (RUN-4): to be told from mistakes."""

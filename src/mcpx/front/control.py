@@ -57,9 +57,7 @@ class Host(Protocol):
 
 
 class Control:
-    def __init__(
-        self, path: Path, verbs: Mapping[str, Verb], host: Host | None = None, *, role: Role = "http"
-    ) -> None:
+    def __init__(self, path: Path, verbs: Mapping[str, Verb], host: Host | None = None, *, role: Role = "http") -> None:
         """In the background the lock of the place is held already, by whoever had it started."""
         self._path = path
         self._verbs = verbs
