@@ -12,7 +12,7 @@ from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import told_since
-from mcpx.cli.terminal import Cell, Style, Table, Waiting, plain, print_json, printable
+from mcpx.cli.terminal import Cell, Style, Table, Waiting, plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
@@ -109,9 +109,13 @@ def print_table(answer: Json, with_links: bool) -> None:
     counts = [key for key in ("processes", "links") if any(key in server for server in found)]
     table = Table("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
     for server in found:
-        name, state, *more = _row(server, counts)
+        name, state, *more, detail = _row(server, counts)
         mark, style = MARKS.get(state, ("✗", "red"))
-        table.add(name, Cell(f"{mark} {state}" if sys.stdout.isatty() else state, style), *more)
+        wide = sys.stdout.isatty()
+        apart = wide and state not in UP and bool(detail)  # it says what to do, and would be cut off in the last column
+        table.add(name, Cell(f"{mark} {state}" if wide else state, style), *more, "" if apart else detail)
+        if apart:
+            table.note(styled(detail, style))
         if where := server.get("auth_url"):
             table.note(f"sign in at {printable(where)}")
         if with_links:

@@ -63,14 +63,14 @@ def _print(answer: Json, servers: Sequence[Json], down: Sequence[Json]) -> None:
     rows += [("Log", answer.get("log_file"))]
     for title, value in rows:
         if value:
-            sys.stdout.write(f"  {title:8}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n")
-    sys.stdout.write(f"  {'Attached':8}{_clients(answer)}\n")
-    sys.stdout.write(f"  {'Servers':8}{_servers(servers)}\n")
+            sys.stdout.write(f"  {title:10}{printable(str(value)) if '://' in str(value) else plain(str(value))}\n")
+    sys.stdout.write(f"  {'Attached':10}{_clients(answer)}\n")
+    sys.stdout.write(f"  {'Servers':10}{_servers(servers)}\n")
     for server in down:
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
-        sys.stdout.write(f"          {styled('✗', 'red')} {name} {server.get('status')}{f': {why}' if why else ''}\n")
-    sys.stdout.write(f"  {'Revision':8} {answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
+        sys.stdout.write(f"            {styled('✗', 'red')} {name} {server.get('status')}{f': {why}' if why else ''}\n")
+    sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
 
 
 def _clients(answer: Json) -> str:

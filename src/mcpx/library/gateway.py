@@ -117,8 +117,9 @@ class Gateway:
         itself = mark_of(config.path, opening.env)
         if itself in running_inside(opening.environ):
             raise ConfigError([f"error: this program was started by an mcpx that runs on {config.path} already"])
-        core = Core(config, opening.environ, opening.state, itself=itself)
-        self._telemetry = Telemetry(core, state=opening.state, env=opening.env, redactor=core.redactor)
+        state = None if opening.config is None and config.path is None else opening.state  # the demo writes nothing
+        core = Core(config, opening.environ, state, itself=itself)
+        self._telemetry = Telemetry(core, state=state, env=opening.env, redactor=core.redactor)
         self._core = core
         try:
             self._telemetry.take_up(config)
