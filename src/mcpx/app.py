@@ -217,6 +217,8 @@ async def _serve_in_background(
     if not upkeep.found:
         return 1
     upkeep.wait_for_clients()
+    if run.log_file is not None:
+        tasks.start(logs.keep_small(run.log_file))
     dispatcher.gateway.start()
     if run.admin is not None:
         tasks.start(upkeep.open_admin())

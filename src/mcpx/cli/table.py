@@ -3,9 +3,8 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from mcpx.cli.parsing import Parser
 
@@ -25,8 +24,7 @@ class Module(Protocol):
     def run(self, options: argparse.Namespace) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):  # no dataclass: that brings two megabytes along, and a bridge to a gateway has few
     name: str
     arguments: str
     summary: str

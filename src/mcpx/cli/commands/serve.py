@@ -52,10 +52,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
     parser.add_argument("--admin", action="store_true", help="start the admin UI and API too")
     parser.add_argument("--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)")
+    parser.add_argument("--standalone", action="store_true", help="over stdio: a gateway for this client alone")
+    parser.add_argument("--linger", metavar="SECONDS", help="how long a shared gateway outlives its last client (60)")
     parser.add_argument("--version", action="version", version=f"mcpx {__version__}")
 
 
 def run(options: argparse.Namespace) -> int:
+    from mcpx.cli.attach import attached
+
+    if (code := attached(options, os.environ)) is not None:
+        return code
     from mcpx.cli.serve import serve
 
     return serve(found(options), options, os.environ, overlay(options), state_folder(os.environ))

@@ -7,18 +7,17 @@ latter everywhere (for a file system that holds no sockets). Imports next to not
 Not done here: what is said (`front.control`, `bridge`).
 """
 
-import hashlib
+import importlib
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 __all__ = ["Door", "clear", "closes", "dial", "is_taken", "listen", "mark_of", "socket_path"]
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(NamedTuple):
     """Where a gateway listens."""
 
     listening: socket.socket
@@ -32,8 +31,18 @@ class Door:
 
 def socket_path(state: Path, config: Path, env: str | None) -> Path:
     """One place for each config and overlay."""
-    name = hashlib.sha256(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
+    name = _sha256()(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
     return state / "control" / f"{name}.sock"
+
+
+def _sha256() -> Any:
+    """Python's own: `hashlib` brings four megabytes of OpenSSL along, a third of what a bridge takes."""
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return importlib.import_module(name).sha256
+        except ImportError:
+            continue
+    raise AssertionError("hashlib is always there")
 
 
 def _on_loopback() -> bool:
