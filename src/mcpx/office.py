@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 from mcpx import __version__
 from mcpx.config import Config
+from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
 
 if TYPE_CHECKING:
-    from mcpx.admin.chronicle import Chronicle
     from mcpx.admin.desk import Desk
     from mcpx.core.store import ConfigStore
     from mcpx.front.audience import Audience
@@ -75,11 +75,14 @@ class Office:
             return _why(error, self._place)
         return None
 
-    def watch(self, gateway: Gateway) -> None:
-        """From before its servers start: what they print then says why they do not."""
-        from mcpx.admin.chronicle import Chronicle
+    def watch(self, chronicle: Chronicle) -> None:
+        """What servers print, from before they start: it says why they do not."""
+        self._chronicle = chronicle
 
-        self._chronicle = Chronicle(gateway)
+    @property
+    def url(self) -> str | None:
+        """Where it is, without what lets somebody in; None until it can be opened."""
+        return self._server.url if self._open else None
 
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread

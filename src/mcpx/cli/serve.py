@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import hashlib
 import os
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from mcpx.config.problems import nearest
 from mcpx.core.proposals import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
-from mcpx.processes.environment import running_inside
+from mcpx.processes.environment import mark_of, running_inside
 from mcpx.surfaces import SURFACES
 from mcpx.wire.exchange import whole_number
 
@@ -68,7 +66,7 @@ def serve(
     if profile is not None:
         _refuse_profile(profile, stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
-    itself = _mark_of(path, env)
+    itself = mark_of(path, env)
     if itself in running_inside(environ):
         # Through a wrapper that the file does not show. To the gateway above it is one more server that ended.
         raise ConfigError([f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"])
@@ -118,13 +116,6 @@ def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
     meant = nearest(name, list(names))
     hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(map(repr, names)) or 'none'}"
     return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
-
-
-def _mark_of(path: Path | None, env: str | None) -> str:
-    """What tells gateways on this configuration from others."""
-    if path is None:
-        return secrets.token_hex(8)
-    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
 
 
 def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:

@@ -8,14 +8,6 @@ from typing import NamedTuple, Protocol, cast
 
 from mcpx.cli.parsing import Parser
 
-LATER = frozenset(
-    (
-        *("status", "logs", "tools", "search", "call", "read"),
-        *("prompt", "completion"),
-    )
-)
-"""Commands of a later version (RUN-4): to be told from mistakes."""
-
 
 class Module(Protocol):
     """What a command's module has."""
@@ -94,6 +86,4 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     ),
 }
 
-COMMANDS: Mapping[str, Command] = {
-    command.name: command for group in GROUPS.values() for command in group if command.name not in LATER
-}
+COMMANDS: Mapping[str, Command] = {command.name: command for group in GROUPS.values() for command in group}

@@ -19,16 +19,16 @@ this folder, then config.yaml in the user's config folder, else the built-in dem
 
 
 def _epilog() -> str:
-    from mcpx.cli.table import COMMANDS, GROUPS
+    from textwrap import fill
+
+    from mcpx.cli.table import GROUPS
 
     lines: list[str] = []
     for title, group in GROUPS.items():
-        there = [command for command in group if command.name in COMMANDS]
-        if there:
-            lines += [f"{title}:", *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in there)]
+        lines += [f"{title}:", *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in group)]
     lines += ["  mcpx " + _column("help", "[COMMAND]") + " This, or more about a command.", "", _RULES]
     ends = ", ".join(f"{code} {meaning}" for code, meaning in codes.MEANINGS.items())
-    return "\n".join([*lines, f"Exit codes: {ends}."])
+    return "\n".join([*lines, fill(f"Exit codes: {ends}.", 118)])
 
 
 def _column(name: str, arguments: str) -> str:
