@@ -80,9 +80,9 @@ class Office:
         self._chronicle = chronicle
 
     @property
-    def url(self) -> str | None:
-        """Where it is, without what lets somebody in; None until it can be opened."""
-        return self._server.url if self._open else None
+    def url(self) -> str:
+        """Where it is, without what lets somebody in."""
+        return self._server.url
 
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
