@@ -18,9 +18,11 @@ import pytest
 import uvloop
 
 from mcpx.processes import child as ending
-from mcpx.processes import descendants, keeper, process
+from mcpx.processes import keeper, process
 from mcpx.processes.process import Child, Spawn, spawn
 from mcpx.processes.stderrlog import StderrLog
+from mcpx.processes.systems import linux as descendants
+from mcpx.processes.systems.tree import Tree
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -712,8 +714,8 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
     try:
         wait_for(lambda: (tmp_path / "server").exists())
         names = [(popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))]
-        wait_for(lambda: len(descendants.survey([descendants.Tree(*names[1], b"none")])[0]) == 3)
-        names += descendants.survey([descendants.Tree(*names[1], b"none")])[0].items()
+        wait_for(lambda: len(descendants.survey([Tree(*names[1], b"none")])[0]) == 3)
+        names += descendants.survey([Tree(*names[1], b"none")])[0].items()
         names += noted(tmp_path, "stubborn", "odd")
         guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
         told = [f"{pid}:{start}" for pid, start in names[:2]] + [f"{others[0].pid}:1"]
@@ -769,7 +771,8 @@ def test_as_process_one_it_reaps_the_orphans_that_fall_to_it() -> None:
     """LIF-7: in a container mcpx is often pid 1."""
     script = """
 import asyncio, os, sys
-from mcpx.processes import process, descendants
+from mcpx.processes import process
+from mcpx.processes.systems import linux as descendants
 process.CENSUS = 0.05
 async def main():
     assert os.getpid() == 1
@@ -975,19 +978,20 @@ def test_a_proc_that_counts_otherwise_is_not_used() -> None:
     script = f"""
 import asyncio, os, sys
 sys.path[:0] = {sys.path!r}
-from mcpx.processes import descendants, process
+from mcpx.processes import process
+from mcpx.processes.systems import system
 async def main():
     spec = process.Spawn("sleep", ("300",), dict(os.environ), None, input=False, grace=0)
     codes = []
     child = await process.spawn(spec, on_stdout=print, on_stderr=print, on_exit=codes.append)
     await child.end()
     await process.end_all()
-    print(descendants.AVAILABLE, codes)
+    print(system.NAME, codes)
 asyncio.run(main())
 """
     command = [*inside("--pid", "--fork"), sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "False [-15]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "posix [-15]\n", "")
 
 
 @pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
@@ -995,8 +999,8 @@ def test_the_process_started_last_is_a_runaway_only_if_it_is_of_the_tree() -> No
     """LIF-7: nothing else is ever signalled."""
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
-            tree = descendants.Tree(1, 0, b"some-token")
-            assert stranger.pid not in descendants.runaway(tree)
+            tree = Tree(1, 0, b"some-token")
+            assert stranger.pid not in descendants.head(tree)
             descendants.chase(tree, 0.05)
             assert stranger.poll() is None
         finally:
