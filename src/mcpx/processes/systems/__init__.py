@@ -10,13 +10,13 @@
 import sys
 
 from mcpx.processes.systems.tree import System, Tree
-from mcpx.wire.system import FORCED
+from mcpx.wire.system import FORCED, WINDOWS
 
 __all__ = ["System", "Tree", "system"]
 
 
 def chosen() -> System:
-    if sys.platform == "win32":
+    if WINDOWS:
         from mcpx.processes.systems import windows
 
         return windows

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from mcpx.processes.systems.tree import MARK, Popen, Tree
 from mcpx.wire.descriptors import Reserve, ran_out
 
-NAME = "linux"
+NAME: str = "linux"
+LOOK: str = ""
 
 
 def _is_ours() -> bool:
@@ -52,7 +53,7 @@ RESERVE = Reserve(4)
 
 
 def popen(argv: Sequence[str], **options: Any) -> Popen:
-    return subprocess.Popen(argv, start_new_session=True, **options)
+    return subprocess.Popen[bytes](argv, start_new_session=True, **options)
 
 
 def undo(popen: Popen) -> None:

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,18 +29,20 @@ from mcpx.processes.systems.plain import (
     put_aside,
     reap_strays,
     runaway,
+    wait_aside,
 )
 from mcpx.processes.systems.tree import MARK, Popen, Tree
 
 __all__ = ["adopt_orphans", "adopted", "adopting", "branding", "chase"]
 __all__ += ["has_forked", "put_aside", "reap_strays", "runaway"]
 
-NAME = "posix"
+NAME: str = "posix"
 PATIENCE = 2.0
 """Seconds for `ps` to answer."""
 _COLUMNS = "pid=,ppid=,pgid=,stat=,lstart=,command="
-# How each says: everybody, uncut, with their environments.
-_PS = {"darwin": ("-A", "-E", "-ww"), "linux": ("axeww",)}.get(sys.platform, ("-A", "-e", "-ww"))
+PS = {"darwin": ("-A", "-E", "-ww"), "linux": ("axeww",)}.get(sys.platform, ("-A", "-e", "-ww"))
+"""How each `ps` is made to tell of everybody, uncut, with their environments."""
+LOOK: str = " ".join(PS)
 _KEEPS_UNREAPED = hasattr(os, "waitid")
 """Else (macOS before Python 3.13) a child is reaped when its exit is noticed."""
 
@@ -57,7 +58,7 @@ class Row:
 
 
 def popen(argv: Sequence[str], **options: Any) -> Popen:
-    return subprocess.Popen(argv, start_new_session=True, **options)
+    return subprocess.Popen[bytes](argv, start_new_session=True, **options)
 
 
 def undo(popen: Popen) -> None:
@@ -75,28 +76,6 @@ def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int]
     return wait_aside(loop, lambda: _exit_of(popen), on_exit)
 
 
-def wait_aside(
-    loop: asyncio.AbstractEventLoop, wait: Callable[[], int], on_exit: Callable[[int], None]
-) -> Callable[[], None]:
-    stopped = False
-
-    def tell(code: int) -> None:
-        if not stopped:
-            on_exit(code)
-
-    def run() -> None:
-        code = wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
-            loop.call_soon_threadsafe(tell, code)
-
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
-
-    threading.Thread(target=run, name="wait for a child", daemon=True).start()
-    return stop
-
-
 def _exit_of(popen: Popen) -> int:
     if _KEEPS_UNREAPED:
         try:
@@ -112,25 +91,22 @@ def _exit_of(popen: Popen) -> int:
 
 
 def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
-    """Some 10 to 50 ms: one `ps`, two where anybody new is found, for a daemon in the making slips through one."""
-    rows = table()
-    if rows is None:
-        return [{tree.pid: tree.start} if _runs(tree) else {} for tree in trees]
-    found = [_members(tree, tree.alive, rows) for tree in trees]
-    for _ in range(passes - 1):
-        if all(now.keys() <= tree.alive.keys() for now, tree in zip(found, trees, strict=True)):
-            break
-        if (rows := table()) is None:
-            break
+    """Some 10 to 50 ms a pass. A daemon in the making slips through one: its parent is gone by then, it is not yet
+    there. So two must agree, unless there is to be only one."""
+    found = [tree.alive for tree in trees]
+    for number in range(passes if trees else 0):
+        rows = table()
+        if rows is None:  # what was known counts
+            return [{pid: start for pid, start in now.items() if _is_there(pid)} for now in found]
         before, found = found, [_members(tree, now, rows) for tree, now in zip(trees, found, strict=True)]
-        if [set(now) for now in found] == [set(now) for now in before]:
+        if number and all(now.keys() == then.keys() for now, then in zip(found, before, strict=True)):
             break
     return found
 
 
 def table() -> dict[int, Row] | None:
     """Everybody who runs; None when it cannot be had, or is not about the processes that we mean by their numbers."""
-    rows = dict(_parsed(_ps(*_PS, "-o", _COLUMNS)))
+    rows = dict(_parsed(_ps(*PS, "-o", _COLUMNS)))
     mine = rows.get(os.getpid())
     return rows if mine is not None and (mine.parent, mine.group) == (os.getppid(), os.getpgrp()) else None
 
@@ -149,7 +125,7 @@ def _ps(*arguments: str) -> str:
             timeout=PATIENCE,
             check=False,
         )
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, OSError):  # a machine that is stuck, or no descriptor left
         return ""
     return done.stdout.decode("utf-8", "replace")
 
@@ -163,15 +139,26 @@ def _parsed(text: str) -> Iterable[tuple[int, Row]]:
 
 
 def _digits(date: Iterable[str]) -> int:
+    """Day, hour, minute, second, year: what the keeper's shell can make of it, too."""
     return int("".join(letter for letter in "".join(date) if letter in "0123456789") or 0)
+
+
+def are_one(start: int, other: int) -> bool:
+    """Whether two dates may be of one process: some reckon back from now, and are a second off."""
+    return abs(_seconds(start) - _seconds(other)) <= 1
+
+
+def _seconds(digits: int) -> int:
+    clock = digits // 10_000
+    return clock // 1_000_000 * 86_400 + clock // 10_000 % 100 * 3_600 + clock // 100 % 100 * 60 + clock % 100
 
 
 def _members(tree: Tree, known: dict[int, int], rows: dict[int, Row]) -> dict[int, int]:
     root = rows.get(tree.pid)
     if root is not None and not tree.start and not _is_reaped(tree):
-        tree.start = root.start
+        tree.start = root.start  # whoever has its number now is it
     todo: list[int] = []
-    if root is None or root.start == tree.start:  # else the number has been given to somebody else
+    if root is None or are_one(root.start, tree.start):  # else the number has been given to somebody else
         todo += [pid for pid, row in rows.items() if row.group == tree.pid]
         todo += [tree.pid]
     mark = f"{MARK}=".encode()
@@ -179,7 +166,7 @@ def _members(tree: Tree, known: dict[int, int], rows: dict[int, Row]) -> dict[in
         said = row.said.encode()
         if tree.token in said and mark in said and pid != os.getpid() and tree.token in marks(row.said):
             todo.append(pid)
-    todo += [pid for pid, start in known.items() if pid in rows and start and rows[pid].start == start]
+    todo += [pid for pid, start in known.items() if pid in rows and start and are_one(rows[pid].start, start)]
     children: dict[int, list[int]] = {}
     for pid, row in rows.items():
         children.setdefault(row.parent, []).append(pid)
@@ -188,7 +175,7 @@ def _members(tree: Tree, known: dict[int, int], rows: dict[int, Row]) -> dict[in
         pid = todo.pop()
         if pid in found or pid not in rows:
             continue
-        found[pid] = rows[pid].start
+        found[pid] = known.get(pid) or rows[pid].start
         todo += children.get(pid, ())
     return found
 
@@ -205,10 +192,6 @@ def marks(said: str) -> list[bytes]:
 
 def _is_reaped(tree: Tree) -> bool:
     return tree.popen is not None and tree.popen.returncode is not None
-
-
-def _runs(tree: Tree) -> bool:
-    return not _is_reaped(tree) and not _has_exited(tree.pid)
 
 
 def _has_exited(pid: int) -> bool:
@@ -257,10 +240,9 @@ def _send(tree: Tree, *signals: signal.Signals) -> None:
     named = [pid for pid, start in tree.alive.items() if start]
     now = dict(_parsed(_ps("-o", _COLUMNS, "-p", ",".join(map(str, named))))) if named else {}
     for pid, start in tree.alive.items():
-        if start and (pid not in now or now[pid].start != start):
+        certain = not _is_reaped(tree) if pid == tree.pid else False
+        if not certain and (not start or pid not in now or not are_one(now[pid].start, start)):
             continue  # gone, or another by now
-        if not start and (pid != tree.pid or _is_reaped(tree)):
-            continue
         for number in signals:
             with contextlib.suppress(OSError):
                 if pid == tree.pid:

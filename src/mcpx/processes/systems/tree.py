@@ -45,6 +45,8 @@ class System(Protocol):
     """One file per system; `systems.system` is the one that counts here."""
 
     NAME: str
+    LOOK: str
+    """What the keeper gives to `ps`; empty where it looks into /proc."""
 
     def popen(self, argv: Sequence[str], **options: Any) -> Popen:
         """Start a child as one that can be owned: in a session, or a job, of its own, its pipes fit for the loop."""
@@ -60,7 +62,9 @@ class System(Protocol):
 
     def tree(self, popen: Popen, token: str, brand: int) -> Tree: ...
 
-    def watch(self, loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:
+    def watch(
+        self, loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]
+    ) -> Callable[[], None]:
         """Tell the loop once of its exit, by the code. Gives how to stop that."""
         ...
 
