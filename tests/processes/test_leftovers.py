@@ -13,7 +13,7 @@ from mcpx.processes import leftovers
 from mcpx.processes.systems import linux as descendants
 from mcpx.processes.systems.tree import BRANDS, MARK, brand_of
 
-pytestmark = pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
+pytestmark = pytest.mark.needs("linux")
 
 GONE, HERE, OTHER, NOBODY = (os.urandom(16).hex() for _ in range(4))
 """Not the same twice: tests that run at the same time would end each other's processes."""

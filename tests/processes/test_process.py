@@ -24,7 +24,7 @@ from mcpx.processes.stderrlog import StderrLog
 from mcpx.processes.systems import linux as descendants
 from mcpx.processes.systems.tree import Tree
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+pytestmark = pytest.mark.needs("proc")
 
 PROGRAMS = Path(__file__).with_name("programs")
 PATIENCE = 20.0
@@ -443,7 +443,9 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
     run(main())
 
 
-@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "bare", "stubborn"])
+@pytest.mark.parametrize(
+    "word", ["plain", "setsid", "daemon", pytest.param("bare", marks=pytest.mark.needs("linux")), "stubborn"]
+)
 def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: Path, word: str) -> None:
     """LIF-7"""
 
@@ -767,6 +769,7 @@ def test_a_keeper_that_was_killed_is_replaced_at_the_next_start(run: Run) -> Non
     run(main())
 
 
+@pytest.mark.needs("linux")
 def test_as_process_one_it_reaps_the_orphans_that_fall_to_it() -> None:
     """LIF-7: in a container mcpx is often pid 1."""
     script = """
@@ -793,6 +796,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+@pytest.mark.needs("linux")
 def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(run: Run, tmp_path: Path) -> None:
     """LIF-7: what cannot be looked at is not taken for gone."""
 
@@ -933,6 +937,7 @@ def stranger_running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
+@pytest.mark.needs("linux")
 def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not() -> None:
     """LIF-7: by a fork, a thread, or in a namespace of its own; nor once others were started."""
     quiet, loud = "input()", "import threading, time\nthreading.Thread(target=time.sleep, args=[0]).start()\ninput()"
@@ -945,6 +950,7 @@ def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not()
         assert descendants.has_forked(process.pid)
 
 
+@pytest.mark.needs("linux")
 def test_a_number_that_the_kernel_does_not_tell_itself_is_not_believed(tmp_path: Path) -> None:
     """LIF-7: containers put a file over /proc/loadavg that is seconds old (lxcfs)."""
     told = tmp_path / "loadavg"
@@ -994,7 +1000,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "posix [-15]\n", "")
 
 
-@pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
+@pytest.mark.needs("linux")
 def test_the_process_started_last_is_a_runaway_only_if_it_is_of_the_tree() -> None:
     """LIF-7: nothing else is ever signalled."""
     with subprocess.Popen(["sleep", "60"]) as stranger:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from mcpx.processes.systems.tree import MARK, Popen, Tree
 from mcpx.wire.descriptors import Reserve, ran_out
@@ -53,7 +53,7 @@ RESERVE = Reserve(4)
 
 
 def popen(argv: Sequence[str], **options: Any) -> Popen:
-    return subprocess.Popen[bytes](argv, start_new_session=True, **options)
+    return cast(Popen, subprocess.Popen(argv, start_new_session=True, **options))
 
 
 def undo(popen: Popen) -> None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mcpx.processes.systems.plain import (
     adopt_orphans,
@@ -58,7 +58,7 @@ class Row:
 
 
 def popen(argv: Sequence[str], **options: Any) -> Popen:
-    return subprocess.Popen[bytes](argv, start_new_session=True, **options)
+    return cast(Popen, subprocess.Popen(argv, start_new_session=True, **options))
 
 
 def undo(popen: Popen) -> None:

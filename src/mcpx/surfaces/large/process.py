@@ -226,7 +226,7 @@ class Process:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.transport.abort()
         self._reader = self._writer = None
         self._held.close()
