@@ -37,8 +37,12 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
 
 def own_file(environ: Mapping[str, str]) -> Path:
     """The user's own, looked at last."""
-    folder = environ.get("XDG_CONFIG_HOME") or (WINDOWS and environ.get("APPDATA")) or os.path.expanduser("~/.config")
-    return Path(os.path.abspath(Path(folder, "mcpx", "config.yaml")))
+    return Path(os.path.abspath(os.path.expanduser(Path(config_home(environ), "mcpx", "config.yaml"))))
+
+
+def config_home(environ: Mapping[str, str]) -> str:
+    """Where people's configs lie, as they would spell it."""
+    return environ.get("XDG_CONFIG_HOME") or (WINDOWS and environ.get("APPDATA")) or "~/.config"
 
 
 def _is_ours(path: Path) -> bool:
