@@ -2,7 +2,8 @@
 
 Promise: a process is named only when it is certain to descend from the tree's root: it carries the root's mark in the
 environment that `ps` shows, or sits in the root's process group, or its parent is already named, or an earlier survey
-named it. A name is a pid with the second it was started in, looked at again before it is signalled.
+named it. A name is a pid with the second it was started in, looked at again before it is signalled unless that was done
+in the same second.
 No promise: one that left its group, lost its parents and gave up its environment between two looks is not found; nor
 one whose environment the system hides (macOS does so for programs of its own) once it is a daemon. Where `ps` is
 missing, or counts otherwise than we do, only the process group is ended.
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -39,6 +41,8 @@ __all__ += ["has_forked", "put_aside", "reap_strays", "runaway"]
 NAME: str = "posix"
 PATIENCE = 2.0
 """Seconds for `ps` to answer."""
+FRESH = 1.0
+"""Seconds in which no number is given out again."""
 _COLUMNS = "pid=,ppid=,pgid=,stat=,lstart=,command="
 PS = {"darwin": ("-A", "-E", "-ww"), "linux": ("axeww",)}.get(sys.platform, ("-A", "-e", "-ww"))
 """How each `ps` is made to tell of everybody, uncut, with their environments."""
@@ -98,6 +102,8 @@ def survey(trees: Sequence[Tree], passes: int = 4) -> list[dict[int, int]]:
         rows = table()
         if rows is None:  # what was known counts
             return [{pid: start for pid, start in now.items() if _is_there(pid)} for now in found]
+        for tree in trees:
+            tree.seen = time.monotonic()
         before, found = found, [_members(tree, now, rows) for tree, now in zip(trees, found, strict=True)]
         if number and all(now.keys() == then.keys() for now, then in zip(found, before, strict=True)):
             break
@@ -238,9 +244,10 @@ def release(tree: Tree) -> None:
 
 def _send(tree: Tree, *signals: signal.Signals) -> None:
     named = [pid for pid, start in tree.alive.items() if start]
-    now = dict(_parsed(_ps("-o", _COLUMNS, "-p", ",".join(map(str, named))))) if named else {}
+    is_fresh = time.monotonic() - tree.seen < FRESH
+    now = dict(_parsed(_ps("-o", _COLUMNS, "-p", ",".join(map(str, named))))) if named and not is_fresh else {}
     for pid, start in tree.alive.items():
-        certain = not _is_reaped(tree) if pid == tree.pid else False
+        certain = not _is_reaped(tree) if pid == tree.pid else is_fresh and start
         if not certain and (not start or pid not in now or not are_one(now[pid].start, start)):
             continue  # gone, or another by now
         for number in signals:

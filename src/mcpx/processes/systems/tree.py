@@ -37,6 +37,8 @@ class Tree:
     """pid -> start time of what the last survey found running, the root among it."""
     popen: Popen | None = None
     """The root, where its being reaped matters."""
+    seen: float = 0.0
+    """When `alive` was found, where it matters."""
     job: int = 0
     """What Windows owns it by."""
 

@@ -181,7 +181,7 @@ def undo(popen: Popen) -> None:
 
 
 def tree(popen: Popen, token: str, brand: int) -> Tree:
-    return Tree(popen.pid, 1, token.encode(), brand, {popen.pid: 1}, popen, _jobs.pop(popen.pid, 0))
+    return Tree(popen.pid, 1, token.encode(), brand, {popen.pid: 1}, popen, job=_jobs.pop(popen.pid, 0))
 
 
 def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:

@@ -196,16 +196,25 @@ class Process:
         argv = [*self._command, "pipes"]
         process = self._process = system.popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
         self._held.callback(system.release, system.tree(process, "", 0))
-        self._reader = reader = asyncio.StreamReader(limit=SLICE)
-        source, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), handed_over(process.stdout, loop)
-        )
+        reader = asyncio.StreamReader(limit=SLICE)
+        try:
+            source, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), handed_over(process.stdout, loop)
+            )
+            transport, protocol = await loop.connect_write_pipe(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), handed_over(process.stdin, loop)
+            )
+        except BaseException:
+            if process.stdin is not None:
+                process.stdin.close()  # the loop may not have got it yet
+            raise
+        if self._process is not process:  # it was ended meanwhile
+            source.close()
+            transport.abort()
+            raise EOFError("it was ended as it began")
         self._held.callback(source.close)
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), handed_over(process.stdin, loop)
-        )
-        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        return reader, self._writer
+        self._reader, self._writer = reader, asyncio.StreamWriter(transport, protocol, None, loop)
+        return self._reader, self._writer
 
     @property
     def _command(self) -> list[str]:
