@@ -1,6 +1,7 @@
 """For every test: no property is judged by how long a busy machine takes over one example; what is slow as a whole;
 what is left out where the system has not what it needs (`systems`)."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import systems
+
+os.environ["MCPX_STANDALONE"] = "true"  # a test that wants a gateway to be shared says so: nothing outlives the others
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")

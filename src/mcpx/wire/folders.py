@@ -10,7 +10,6 @@ who may write elsewhere is not looked at.
 import contextlib
 import os
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -65,6 +64,8 @@ def write_private(file: Path, text: str) -> None:
 
 def replace_private(file: Path, content: bytes) -> None:
     """The same, in the place of one that may be there: whoever reads it finds the old or the new, never a part."""
+    import tempfile  # who only looks into a folder does without
+
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")  # 0600
     try:
         with os.fdopen(handle, "wb") as opened:
