@@ -1,4 +1,4 @@
-"""Who descends from a child of ours: found in /proc, named beyond doubt, signalled safely. Linux only.
+"""Linux: who descends from a child of ours is found in /proc, named beyond doubt, signalled safely.
 
 Promise: `survey` names a process only when it is certain to descend from the tree's root: it carries the
 root's mark in its environment or the root's brand, or sits in the root's session, or its parent is already
@@ -11,24 +11,22 @@ process that rid itself of that too falls to us when its parents are gone (`adop
 No promise: that one which runs as another user can be signalled.
 """
 
+import asyncio
 import contextlib
 import functools
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from mcpx.processes.systems.tree import MARK, Popen, Tree
 from mcpx.wire.descriptors import Reserve, ran_out
 
-MARK = "GATEWAY_OWNER"
-"""The variable that carries the mark: a token per gateway above the process, outermost first, commas between.
-Tokens are added, not replaced, so that a gateway behind a gateway leaves both able to find what they own."""
-
-BRANDS = 100_000
-"""A brand is a number for the run, followed by five digits for the child."""
+NAME: str = "linux"
+LOOK: str = ""
 
 
 def _is_ours() -> bool:
@@ -54,6 +52,60 @@ RESERVE = Reserve(4)
 """What is ours must be found and ended also when no file more can be opened."""
 
 
+def popen(argv: Sequence[str], **options: Any) -> Popen:
+    return cast(Popen, subprocess.Popen(argv, start_new_session=True, **options))
+
+
+def undo(popen: Popen) -> None:
+    """With what it may have started in that moment, if that stayed in its session."""
+    with contextlib.suppress(OSError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.kill()
+
+
+def tree(popen: Popen, token: str, brand: int) -> Tree:
+    stat = read_stat(popen.pid)
+    start = 0 if stat is None else stat.start
+    return Tree(popen.pid, start, token.encode(), brand, {popen.pid: start})
+
+
+def watch(loop: asyncio.AbstractEventLoop, popen: Popen, on_exit: Callable[[int], None]) -> Callable[[], None]:
+    """Through a pidfd; the child is not reaped by it."""
+    pid, fd = popen.pid, -1
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal timer
+        try:
+            status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            code = 255  # reaped behind our back: this process was started with SIGCHLD ignored
+        else:
+            if status is None:
+                if fd < 0:
+                    timer = loop.call_later(0.05, look)
+                return
+            code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+        stop()
+        on_exit(code)
+
+    def stop() -> None:
+        nonlocal fd
+        if timer is not None:
+            timer.cancel()
+        if fd >= 0:
+            loop.remove_reader(fd)
+            os.close(fd)
+            fd = -1
+
+    try:
+        fd = os.pidfd_open(pid)
+        loop.add_reader(fd, look)
+    except (OSError, AttributeError):  # an old kernel, or out of descriptors
+        timer = loop.call_later(0.05, look)
+    return stop
+
+
 class Stat(NamedTuple):
     state: bytes
     ppid: int
@@ -64,20 +116,6 @@ class Stat(NamedTuple):
     @property
     def alive(self) -> bool:
         return self.state not in b"ZXx"
-
-
-@dataclass(slots=True)
-class Tree:
-    """A child and its descendants. The root must stay unreaped while this is in use: that keeps its pid, and
-    so the number of its session, from being given to anyone else."""
-
-    pid: int
-    start: int
-    token: bytes
-    brand: int = 0
-    """0: it has none."""
-    alive: dict[int, int] = field(default_factory=dict[int, int])
-    """pid -> start time of what the last survey found running, the root among it."""
 
 
 def read_stat(pid: int) -> Stat | None:
@@ -103,38 +141,25 @@ def _tokens(environ: bytes) -> list[bytes]:
     return text[at + 1 + len(_KEY) :].partition(b"\0")[0].split(b",")
 
 
-def brand_of(run: str) -> int:
-    """The number of a run: always 13 digits."""
-    return 10**12 + int(run[:15], 16) % (9 * 10**12)
-
-
 @contextlib.contextmanager
 def branding(brand: int) -> Generator[int]:
-    """In it, whoever is started gets the brand; nothing may be awaited in it. Gives 0 where that cannot be: on another
-    system, or when a gateway above us has branded us, which must stay."""
-    before = _time_limit()
-    if before is None or before[0] != before[2]:
+    """In it, whoever is started gets the brand; nothing may be awaited in it. Gives 0 where that cannot be: when a
+    gateway above us has branded us, which must stay."""
+    import resource
+
+    which = resource.RLIMIT_RTTIME
+    soft, hard = resource.getrlimit(which)
+    if soft != resource.RLIM_INFINITY:
         yield 0
         return
-    soft, hard, _, which, change = before
     try:
-        change(which, (brand, hard))
+        resource.setrlimit(which, (brand, hard))
     except (OSError, ValueError):  # a sandbox that does not let us
         brand = 0
     try:
         yield brand
     finally:
-        change(which, (soft, hard))
-
-
-def _time_limit() -> "tuple[int, int, int, int, Callable[[int, tuple[int, int]], None]] | None":
-    """Our own: soft, hard, what means none, its number, and how to set it."""
-    if not AVAILABLE:
-        return None
-    import resource
-
-    which = resource.RLIMIT_RTTIME
-    return (*resource.getrlimit(which), resource.RLIM_INFINITY, which, resource.setrlimit)
+        resource.setrlimit(which, (soft, hard))
 
 
 def read_brand(pid: int) -> int:
@@ -149,7 +174,7 @@ def adopt_orphans() -> None:
     """From now on, what our children leave behind becomes a child of ours, not of init. Not where something was a child
     of this process from the beginning (`daemon & exec mcpx`): its own could not be told from a server's."""
     global _adopting
-    if not AVAILABLE or _children():
+    if _children():
         return
     try:
         import ctypes
@@ -161,7 +186,7 @@ def adopt_orphans() -> None:
 
 def adopting() -> bool:
     """Whether orphans fall to us; to pid 1 they always do."""
-    return _adopting or (AVAILABLE and os.getpid() == 1)
+    return _adopting or os.getpid() == 1
 
 
 def adopted(owned: set[int]) -> dict[int, int]:
@@ -263,7 +288,11 @@ def has_forked(pid: int) -> bool:
         return True
 
 
-def runaway(tree: Tree) -> dict[int, int]:
+def runaway(tree: Tree) -> bool:
+    return bool(head(tree))
+
+
+def head(tree: Tree) -> dict[int, int]:
     """The process that was started last, if it is of this tree: of a chain in which each forks and ends the only one
     that matters, and no survey is quick enough for it."""
     try:
@@ -283,7 +312,7 @@ def chase(tree: Tree, seconds: float) -> None:
     end = time.monotonic() + seconds
     missed = 0
     while time.monotonic() < end and missed < 20:
-        found = runaway(tree)
+        found = head(tree)
         send(found, signal.SIGKILL)
         missed = 0 if found else missed + 1
 
@@ -297,7 +326,27 @@ def _tells_last() -> bool:
         return False
 
 
-def still_alive(found: dict[int, int]) -> dict[int, int]:
+def still_alive(tree: Tree) -> bool:
+    return bool(running(tree.alive))
+
+
+def ask(tree: Tree) -> None:
+    send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
+
+
+def kill(tree: Tree) -> None:
+    send(tree.alive, signal.SIGKILL)
+
+
+def release(tree: Tree) -> None:
+    del tree  # it is held by nothing but the names of its processes
+
+
+def put_aside() -> None:
+    RESERVE.fill()
+
+
+def running(found: dict[int, int]) -> dict[int, int]:
     """Those of `found` that run yet; cheap, for waiting."""
     left: dict[int, int] = {}
     for pid, start in found.items():
