@@ -123,7 +123,7 @@ def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries = [(section, _enabled(section, entry)) for section, entry in made.entries]
+    entries: list[tuple[Section, Json]] = [(section, _enabled(section, entry)) for section, entry in made.entries]
     return _proposed(on, made, proposal.written, entries).config
 
 
