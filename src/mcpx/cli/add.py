@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,7 @@ from mcpx.config.lines import is_address
 from mcpx.config.recognising import NOUNS, Section
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
+from mcpx.core.causes import INSTALLERS
 from mcpx.core.trying import Tried
 from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_object
@@ -36,6 +38,8 @@ from mcpx.model.errors import ConfigError
 
 MOST_TOOLS = 12
 """Names that are told."""
+PATIENCE = 180.0
+"""Seconds for a program that is downloaded first."""
 TAIL = 5
 """Lines of a server that does not work."""
 
@@ -44,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
     words = _own_options(options)
     on = subject(to_make(options), os.environ.get("MCPX_ENV") or None)
     given = recognise(words, options)
+    ours = [word for word in words[1:] if word in options.parser._option_string_actions]  # pyright: ignore[reportPrivateUsage]
+    if given.kind == "command" and len(words) > 1 and any(word.startswith("--") for word in ours):
+        told = f"{ours[0]} is given to the program: options of mcpx go before it"
+        given.facts.append(told)
     added = False
     try:
         code, added = _add(given, on, options)
@@ -273,15 +281,23 @@ async def _all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
     try:
         with Waiting() as waiting:
             for name in names:
-                attempt = asyncio.ensure_future(try_server(gateway, config, name))
+                patience = PATIENCE if _downloads(config, name) else None
+                attempt = asyncio.ensure_future(try_server(gateway, config, name, patience=patience))
+                began = time.monotonic()
                 while not attempt.done():
-                    waiting.tell(f"trying {name}")
+                    more = "; the first time it is downloaded" if patience else ""
+                    waiting.tell(f"trying {name} ({time.monotonic() - began:.0f} s{more})")
                     await asyncio.wait([attempt], timeout=0.2)
                 found[name] = attempt.result()
     finally:
         await gateway.close()
         await process.end_all()
     return found
+
+
+def _downloads(config: Config, name: str) -> bool:
+    server = next(server for server in config.mcp_servers if server.name == name)
+    return os.path.basename(str(getattr(server.connection, "command", ""))) in INSTALLERS
 
 
 def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) -> bool:
