@@ -105,7 +105,7 @@ def test_help_names_what_there_is(folder: Path, env: dict[str, str], args: list[
 
 @pytest.mark.parametrize(
     "args",
-    [["tools"], ["search", "read a file"], ["call", "x", "--json"], ["add", "x"], ["help", "tools"]],
+    [["tools"], ["search", "read a file"], ["call", "x", "--json"], ["help", "tools"]],
     ids=" ".join,
 )
 def test_a_command_of_a_later_version_names_what_there_is(folder: Path, env: dict[str, str], args: list[str]) -> None:
