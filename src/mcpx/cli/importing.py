@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mcpx.cli import changing, codes, secrets_offer, where
 from mcpx.cli.terminal import Cell, Table, agreed, can_ask, plain, print_json, shown
@@ -23,6 +23,7 @@ from mcpx.clients.taking.merging import Item, There, Wishes, merged
 from mcpx.clients.taking.reading import SECTIONS, Origin, Taken, of_clients, of_file, of_text
 from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
 from mcpx.config.environment import peek
+from mcpx.config.recognising import Section
 from mcpx.config.source import MAX_BYTES
 from mcpx.config.tree import Tree, Unresolved
 from mcpx.config.written import Written
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         _tell_found(work)
     if not work.chosen:
         return _nothing(work, options)
-    entries: list[tuple[EntrySection, Tree]] = [(item.section, item.entry) for item in work.chosen]
+    entries: list[tuple[Section, Tree]] = [(cast(Section, item.section), item.entry) for item in work.chosen]
     work.secrets = secrets_offer.offer(entries, on.path, _with_references(entries))
     secrets_offer.choose(work.secrets, options.secrets)
     proposal = on.alone.propose(_edits(work, work.secrets.written), written, **work.secrets.variables)
@@ -172,7 +173,7 @@ def _refuse_unknown(only: Sequence[str], work: Import) -> None:
 # Writing ---------------------------------------------------------------------------------------------------------
 
 
-def _with_references(entries: Sequence[tuple[EntrySection, Tree]]) -> Mapping[str, str]:
+def _with_references(entries: Sequence[tuple[Section, Tree]]) -> Mapping[str, str]:
     """The environment, in which no variable is free that something refers to: it is no place for another's secret."""
     named = {name: "" for _, entry in entries for name in _REFERENCE.findall(repr(entry))}
     return {**named, **os.environ}
