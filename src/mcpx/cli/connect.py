@@ -219,10 +219,10 @@ def _notes(known: Client, place: Place, gateway: _Gateway, transport: Transport)
     """What of this client matters for this config."""
     notes: list[str] = []
     if needs_hand(known, transport, gateway.target):
-        told = f"put a token of `mcpx token add` where {PLACEHOLDER} stands, or connect it over stdio, which needs none"
+        told = f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over stdio, which needs none"
         notes.append(f"{known.name} reads no variables there: {told}")
     elif transport == "http" and gateway.target.token:
-        told = known.token_note or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token add`"
+        told = known.token_note or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token new`"
         notes.append(told)
     if place.scope == "project" and transport == "stdio":
         notes.append("the file names programs and folders of this machine: others who get it have to connect anew")
