@@ -12,7 +12,7 @@ from mcpx.cli.parsing import Parser
 LATER = frozenset(
     (
         *("status", "logs", "tools", "search", "call", "read"),
-        *("prompt", "connect", "disconnect", "completion"),
+        *("prompt", "completion"),
     )
 )
 """Commands of a later version (RUN-4): to be told from mistakes."""
