@@ -10,15 +10,16 @@ import logging
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from mcpx.cli import codes
-from mcpx.cli.asking import pairs
+from mcpx.cli.asking import pairs, settings
 from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
-from mcpx.cli.secrets_offer import Offer, choose, offer
+from mcpx.cli.secrets_offer import Offer, choose, offer, variables_beside
 from mcpx.cli.terminal import Waiting, agreed, can_ask, plain, print_json, shown
 from mcpx.cli.words import counted
 from mcpx.config import Config
@@ -29,12 +30,16 @@ from mcpx.config.lines import is_address
 from mcpx.config.recognising import NOUNS, Section
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
+from mcpx.core.causes import INSTALLERS
 from mcpx.core.trying import Tried
+from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
 MOST_TOOLS = 12
 """Names that are told."""
+PATIENCE = 180.0
+"""Seconds for a program that is downloaded first."""
 TAIL = 5
 """Lines of a server that does not work."""
 
@@ -43,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
     words = _own_options(options)
     on = subject(to_make(options), os.environ.get("MCPX_ENV") or None)
     given = recognise(words, options)
+    ours = [word for word in words[1:] if word in options.parser._option_string_actions]  # pyright: ignore[reportPrivateUsage]
+    if given.kind == "command" and len(words) > 1 and any(word.startswith("--") for word in ours):
+        told = f"{ours[0]} is given to the program: options of mcpx go before it"
+        given.facts.append(told)
     added = False
     try:
         code, added = _add(given, on, options)
@@ -81,6 +90,7 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     entries, there = _new_ones(_as_wished(given, options), written, options)
     if not entries:
         return _say_there(there, on, options), False
+    _ask_for(given, on, options)
     made = offer(entries, on.path, os.environ, given.secrets)
     quiet = options.json
     if not quiet:
@@ -121,8 +131,12 @@ def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries: list[tuple[Section, Json]] = [(section, {**entry, "enabled": True}) for section, entry in made.entries]
+    entries: list[tuple[Section, Json]] = [(section, _enabled(section, entry)) for section, entry in made.entries]
     return _proposed(on, made, proposal.written, entries).config
+
+
+def _enabled(section: Section, entry: Json) -> Json:
+    return entry if section == "auth_configs" else {**entry, "enabled": True}
 
 
 def _texts(on: Subject, made: Offer, written: Written) -> Any:
@@ -231,6 +245,17 @@ def _say_there(there: list[str], on: Subject, options: argparse.Namespace) -> in
     return codes.DONE
 
 
+def _ask_for(given: Given, on: Subject, options: argparse.Namespace) -> None:
+    """Secrets of an API that nobody has said: by `--set`, else asked for; those that are set somewhere are not."""
+    known = {**variables_beside(on.path), **os.environ}
+    wanted = [Input(name, what, secret=True, required=True) for name, what in given.needs.items() if name not in known]
+    if not wanted:
+        return
+    told = settings(wanted, options, "")
+    given.secrets.update(told.secrets)
+    given.needs = {name: what for name, what in given.needs.items() if name not in told.secrets}
+
+
 # Trying ---------------------------------------------------------------------------------------------------------------
 
 
@@ -256,15 +281,23 @@ async def _all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
     try:
         with Waiting() as waiting:
             for name in names:
-                attempt = asyncio.ensure_future(try_server(gateway, config, name))
+                patience = PATIENCE if _downloads(config, name) else None
+                attempt = asyncio.ensure_future(try_server(gateway, config, name, patience=patience))
+                began = time.monotonic()
                 while not attempt.done():
-                    waiting.tell(f"trying {name}")
+                    more = "; the first time it is downloaded" if patience else ""
+                    waiting.tell(f"trying {name} ({time.monotonic() - began:.0f} s{more})")
                     await asyncio.wait([attempt], timeout=0.2)
                 found[name] = attempt.result()
     finally:
         await gateway.close()
         await process.end_all()
     return found
+
+
+def _downloads(config: Config, name: str) -> bool:
+    server = next(server for server in config.mcp_servers if server.name == name)
+    return os.path.basename(str(getattr(server.connection, "command", ""))) in INSTALLERS
 
 
 def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) -> bool:

@@ -46,7 +46,7 @@ class Given:
     """Where it comes from."""
     warnings: list[str] = field(default_factory=list[str])
     needs: dict[str, str] = field(default_factory=dict[str, str])
-    """Variables somebody has to set, and what each is."""
+    """Variables that are secrets which nobody has said yet, and what each is."""
     secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables that the entries refer to already, with their values."""
     folder: Path | None = None
@@ -211,7 +211,8 @@ def _imported(kind: str, title: str, made: Any) -> Given:
     sections: tuple[Section, ...] = ("auth_configs", "commands")
     entries: list[tuple[Section, Json]] = [(key, as_object(each)) for key in sections for each in tree.get(key, [])]
     warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(made.notes[:10])
-    return Given(kind, title, entries, warnings=warnings, needs=dict(made.variables))
+    needs = {name: what for name, what in made.variables.items() if name not in made.secrets}
+    return Given(kind, title, entries, warnings=warnings, needs=needs, secrets=dict(made.secrets))
 
 
 # Bundles -------------------------------------------------------------------------------------------------------------

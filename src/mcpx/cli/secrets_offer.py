@@ -128,11 +128,8 @@ class Offer:
 def offer(entries: Entries, config: Path, environ: Mapping[str, str], more: Mapping[str, str] | None = None) -> Offer:
     """What of `entries` is secret becomes references. `config`: the file or folder they go to; `more`: variables that
     are referred to already, with their values."""
-    folder = config if os.path.isdir(config) else config.parent
-    file = folder / ".env"
-    data = _bytes(file)
-    known = dotenv.parse("" if data is None else data.decode("utf-8-sig", errors="replace"))[0]
-    known = {**known, **environ}
+    file = _beside(config)
+    known = {**variables_beside(config), **environ}
     values = dict(more or {})
     entries = _renamed(entries, values, known)
     tree: dict[str, Any] = {}
@@ -143,6 +140,16 @@ def offer(entries: Entries, config: Path, environ: Mapping[str, str], more: Mapp
     made: list[tuple[Section, Json]] = [(section, next(lists[section])) for section, _ in entries]
     values |= {name: secret.value.replace("$$", "$") for name, secret in found.items()}
     return Offer(made, values, file)
+
+
+def _beside(config: Path) -> Path:
+    return (config if os.path.isdir(config) else config.parent) / ".env"
+
+
+def variables_beside(config: Path) -> dict[str, str]:
+    """Those of the `.env` file that a configuration reads."""
+    data = _bytes(_beside(config))
+    return dotenv.parse("" if data is None else data.decode("utf-8-sig", errors="replace"))[0]
 
 
 def choose(made: Offer, wish: Place | None) -> None:
