@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     _refuse_unknown(options.only, work)
     if not options.json:
         _tell_found(work)
+        _print_items(work)
     if not work.chosen:
         return _nothing(work, options)
     entries: list[tuple[Section, Tree]] = [(cast(Section, item.section), item.entry) for item in work.chosen]
@@ -87,7 +88,9 @@ def run(options: argparse.Namespace) -> int:
         return _show(work, proposal, options)
     if not options.json:
         _tell_plan(work)
-    _agree(work, options)
+    if not _agreed(work, options):
+        sys.stderr.write("nothing was written\n")
+        return codes.FAILED
     return _write(work, work.secrets, proposal, options)
 
 
@@ -189,16 +192,15 @@ def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[E
     return edits
 
 
-def _agree(work: Import, options: argparse.Namespace) -> None:
+def _agreed(work: Import, options: argparse.Namespace) -> bool:
     if options.yes:
-        return
+        return True
     if options.json or not can_ask():
         told = (
             "error: nothing was written: nobody can be asked here\n  --yes writes it, --dry-run shows what would change"
         )
         raise ConfigError([told])
-    if not agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True):
-        raise ConfigError(["nothing was written"])
+    return agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True)
 
 
 def _write(work: Import, secrets: secrets_offer.Offer, proposal: Proposal, options: argparse.Namespace) -> int:
@@ -255,12 +257,13 @@ def _nothing(work: Import, options: argparse.Namespace) -> int:
         )
         sys.stderr.write(f"nothing to import: {what}\n")
     else:
-        _print_items(work)
         sys.stderr.write(f"nothing to import: {work.on.told} is as it was\n")
     return codes.FAILED if work.problems else codes.DONE
 
 
 def _print_items(work: Import) -> None:
+    if not work.items:
+        return
     table = Table("SERVER", "WHAT", "FROM", "NOTE")
     styles: Mapping[str, Any] = {"new": "green", "replaces": "yellow", "there": "dim", "skipped": "dim"}
     words = {"new": "new", "replaces": "replaces", "there": "there already", "skipped": "left out"}
@@ -275,7 +278,6 @@ def _print_items(work: Import) -> None:
 
 
 def _tell_plan(work: Import) -> None:
-    _print_items(work)
     say = sys.stderr.write
     for each in work.taken:
         for old, new in list(each.rewritten.items())[:MOST_LINES]:
