@@ -210,6 +210,18 @@ def test_words_that_are_no_client_are_told_with_what_was_meant(home: Home) -> No
     assert ended.returncode == 0 and "it has no file here" in ended.stderr
 
 
+def test_a_config_in_a_clients_shape_is_written_in_that_shape(home: Home) -> None:
+    """CFG-6: it is the user's own, and stays as it is written."""
+    file = home.put("own.json", '{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"}\n  }\n}\n')
+    home.cursor(web={**WEB, "disabled": True}, here={"command": "a", "args": ["${workspaceFolder}"]})
+    home.told("--yes", "--into", str(file))
+    text = file.read_text()
+    assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"},\n')
+    servers = json.loads(text.replace("// mine", ""))["mcpServers"]
+    assert servers["web"] == {"type": "http", "url": WEB["url"], "disabled": True}
+    assert servers["here"] == {"command": "a", "args": ["${workspaceFolder}"], "disabled": True}
+
+
 # Files and standard input
 
 

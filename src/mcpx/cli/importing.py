@@ -20,7 +20,7 @@ from mcpx.cli.terminal import Cell, Table, agreed, can_ask, plain, print_json, s
 from mcpx.cli.words import counted
 from mcpx.clients.catalogue import client, clients
 from mcpx.clients.taking.merging import Item, There, Wishes, merged
-from mcpx.clients.taking.reading import SECTIONS, Origin, Taken, of_clients, of_file, of_text
+from mcpx.clients.taking.reading import SECTIONS, WHY_OFF, Origin, Taken, of_clients, of_file, of_text
 from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
 from mcpx.config.environment import peek
 from mcpx.config.recognising import Section
@@ -43,6 +43,8 @@ class Import:
     taken: Sequence[Taken]
     items: Sequence[Item]
     on: changing.Subject
+    native: bool = True
+    """Whether the config is written in the native shape."""
     secrets: secrets_offer.Offer | None = None
 
     @property
@@ -73,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     _refuse_a_clients_own(on.path, taken, written)
     given = [each for file in taken for each in file.entries]
     wishes = Wishes(tuple(options.only), tuple(options.skip), options.replace)
-    work = Import(taken, merged(given, _there(written), wishes), on)
+    native = all(sheet.dialect == "native" for sheet in written.sheets)
+    work = Import(taken, merged(given, _there(written), wishes), on, native)
     _refuse_unknown(options.only, work)
     if not options.json:
         _tell_found(work)
@@ -188,6 +191,8 @@ def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[E
         # As a client's own file is read (CFG-2): whose tool it is, is seen by its name.
         edits += [SetSection("mode", "auto"), SetSection("naming", {"prefix": "always"})]
     for item, (section, entry) in zip(work.chosen, entries, strict=True):
+        if not work.native:
+            entry = {key: value for key, value in entry.items() if key != WHY_OFF}  # a shape without a word for it
         edits.append(PutEntry(section, item.name, entry, True if item.state == "new" else None))
     return edits
 
