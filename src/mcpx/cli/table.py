@@ -3,19 +3,10 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from mcpx.cli.parsing import Parser
-
-LATER = frozenset(
-    (
-        *("status", "logs", "tools", "search", "call", "read"),
-        *("prompt", "completion"),
-    )
-)
-"""Commands of a later version (RUN-4): to be told from mistakes."""
 
 
 class Module(Protocol):
@@ -25,8 +16,7 @@ class Module(Protocol):
     def run(self, options: argparse.Namespace) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):  # no dataclass: that brings two megabytes along, and a bridge to a gateway has few
     name: str
     arguments: str
     summary: str
@@ -96,6 +86,4 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     ),
 }
 
-COMMANDS: Mapping[str, Command] = {
-    command.name: command for group in GROUPS.values() for command in group if command.name not in LATER
-}
+COMMANDS: Mapping[str, Command] = {command.name: command for group in GROUPS.values() for command in group}

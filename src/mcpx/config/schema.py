@@ -214,6 +214,9 @@ class Config:
     secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False, metadata=NOT_IN_FILE)
     """What in it must not be said to anybody, wherever it came from."""
 
+    variables: frozenset[str] = field(default=frozenset(), compare=False, metadata=NOT_IN_FILE)
+    """Variables of the environment that were looked up in reading it: with other values it is another configuration."""
+
     @property
     def guarded(self) -> bool:
         """Whether anything stands between callers and what is offered: a profile, a rule, a limit, a pin."""
