@@ -22,7 +22,7 @@ TARGET = Target("http://127.0.0.1:8000/mcp", ["/opt/mcpx", "c.yaml"], True)
         ("cursor", f'{{\n  "mcpServers": {{\n    "a": {{"url": "https://{SECRET}@x"}} // {SECRET}\n  }}\n}}\n'),
         (
             "cursor",
-            f'{{\n "mcpServers": {{\n  "mcpx": {{"url": "x", "headers": {{"Authorization": "Bearer {SECRET}"}}}}\n }}\n}}\n',
+            f'{{"mcpServers": {{"mcpx":\n{{"url": "x",\n "headers": {{"Authorization": "Bearer {SECRET}"}}}}}}}}',
         ),
         ("codex", f'[mcp_servers.a]\nargs = ["{SECRET}"]\nenv = {{ K = "{SECRET}" }}\nkey = \'{SECRET}\' # {SECRET}\n'),
         ("codex", f'[mcp_servers.mcpx]\nurl = "x"\nhttp_headers = {{ Authorization = "Bearer {SECRET}" }}\n'),
