@@ -23,7 +23,8 @@ for line in sys.stdin:
     result = {{}}
     if method == "initialize":
         about = {{"name": "s", "version": "1"}}
-        result = {{"protocolVersion": params["protocolVersion"], "capabilities": {{"tools": {{}}}}, "serverInfo": about}}
+        version, offers = params["protocolVersion"], {{"tools": {{}}}}
+        result = {{"protocolVersion": version, "capabilities": offers, "serverInfo": about}}
     elif method == "tools/list":
         result = {{"tools": [TOOL]}}
     elif method == "tools/call":
