@@ -3,11 +3,12 @@
 Here and not in `app`, which would otherwise load it for everybody: nothing of `mcpx.admin` is imported before `open`.
 """
 
+import errno
 import gc
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,6 +35,8 @@ class AdminPlace:
     port: int
     token: str | None
     """Of the environment, which wins over the configuration's."""
+    or_another: bool = False
+    """Any other port will do where this one is taken: nobody has named it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +62,16 @@ class Office:
         self._config = config
         self._server = AdminServer(place.host, place.port, place.token, config)
         self._place = place
-        self._open = False
 
     def bind(self) -> str | None:
         """Take the port; None, or what is wrong with it."""
         try:
             self._server.bind()
         except (OSError, ValueError) as error:
+            if self._place.or_another and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                self._place = replace(self._place, port=0, or_another=False)
+                self._server.port = 0
+                return self.bind()
             return _why(error, self._place)
         return None
 
@@ -74,23 +80,20 @@ class Office:
         self._chronicle = chronicle
 
     @property
-    def url(self) -> str | None:
-        """Where it is, without what lets somebody in; None until it can be opened."""
-        return self._server.url if self._open else None
+    def url(self) -> str:
+        """Where it is, without what lets somebody in."""
+        return self._server.url
 
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
-        self._open = True
 
     def login_url(self) -> str:
         return self._server.login_url()
 
     async def tell_login(self, request: Json) -> Json:
         """The control verb `admin`."""
-        if not self._open:
-            return {"ok": False, "error": "the admin UI is still being loaded; ask again in a moment"}
         return {"ok": True, "url": self.login_url()}
 
     def take_up(self, config: Config) -> None:

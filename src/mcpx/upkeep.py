@@ -59,6 +59,8 @@ class Run:
     host: str
     port: int
     log_level: str
+    or_another_port: bool = False
+    """Any other will do where it is taken: the demo, and nobody has named one."""
     log_level_given: bool = False
     """On the command line or in the environment: a changed file does not change it."""
     state: Path | None = None
@@ -174,8 +176,11 @@ class Upkeep:
                 logging.ERROR,
             )
             return False
-        say(run, f"  Admin {self._office.login_url()}")
         return True
+
+    def login_url(self) -> str | None:
+        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a moment."""
+        return None if self._office is None else self._office.login_url()
 
     async def start(self) -> None:
         config = self._run.config
@@ -196,7 +201,7 @@ class Upkeep:
             {
                 "status": lambda _: self.status(),
                 "retire": lambda _: self._retire(),
-                "reload": lambda _: self.store.asked(),
+                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,

@@ -85,6 +85,7 @@ def serve(
         port=port,
         log_level=level,
         log_level_given=bool(given),
+        or_another_port=path is None and options.port is None and not environ.get("MCPX_PORT"),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         fresh=(own_file(environ), reading(own_file(environ)), state) if path is None and admin is not None else None,
@@ -125,9 +126,12 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
 
 
 def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
-    """Where the admin UI is to be found, if anybody wants it."""
-    wanted = options.admin or options.admin_port is not None
-    if not wanted and choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0")) not in ("true", "1"):
+    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is (RUN-3)."""
+    wanted: bool | None = True if options.admin_port is not None else options.admin
+    if wanted is None and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None:
+        wanted = said in ("true", "1")
+    first = wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
+    if not wanted and not first:
         return None
     server = config.server
     if options.admin_port is not None:
@@ -137,7 +141,7 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
         port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
     own = server.host if is_loopback(server.host) else "127.0.0.1"
     host = (server.admin.host if server.admin is not None else None) or own
-    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None)
+    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first)
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:

@@ -23,10 +23,10 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
-from mcpx.admin.trials import Tried
 from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
 from mcpx.core.chronicle import Line, Span
+from mcpx.core.trying import Tried
 from mcpx.model.call import Json
 
 router = APIRouter(prefix="/api/mcp-servers", tags=["MCP servers"], responses=ALWAYS)
