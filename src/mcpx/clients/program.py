@@ -91,7 +91,7 @@ class Program:
         return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in self.called)
 
 
-OWN_GATEWAY = "Over stdio the program starts a gateway of its own, with the same configuration."
+OWN_GATEWAY = "Over stdio the program joins the gateway that runs on this configuration, or starts one that all such programs share."
 
 
 def made_for(known: Known, place: Place) -> Program | None:
