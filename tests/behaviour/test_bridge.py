@@ -642,3 +642,14 @@ def test_where_there_are_no_unix_sockets_it_is_a_port_on_loopback(tmp_path: Path
         assert not file.exists()
     finally:
         shared.close()
+
+
+def test_where_pipes_cannot_be_watched_threads_carry_them(shared: Shared) -> None:
+    """RUN-2: as on Windows; nothing is lost at the end."""
+    forced = "import sys; from mcpx.bridge import standard; standard.CARRIED = True\nfrom mcpx.cli.main import main\n"
+    command = [sys.executable, "-c", forced + "sys.exit(main())", str(shared.file), "--transport", "stdio"]
+    pipe = shared.stack.enter_context(Pipe(command, shared.env))
+    pipe.greet()
+    big = pipe.start_call("odd_big", bytes=2_000_000)
+    assert pipe.finish() == 0
+    assert len(said(pipe.reply(big))) == 2_000_000

@@ -9,7 +9,6 @@ the other: nothing here grows without bound.
 One thread, one loop; only the search for a gateway has a thread of its own.
 """
 
-import os
 import selectors
 import signal
 import socket
@@ -191,7 +190,7 @@ class Relay:
 
     def _read_client(self, events: int) -> None:
         try:
-            data = os.read(self._standard.source, CHUNK)
+            data = self._standard.read()
         except BlockingIOError:
             return
         except OSError:
@@ -296,10 +295,9 @@ class Relay:
         self._out += frame(raw, framing)
 
     def _write_client(self, events: int) -> None:
-        sink = self._standard.sink
         try:
             while self._out:
-                count = os.write(sink, memoryview(self._out)[:CHUNK])
+                count = self._standard.write(memoryview(self._out)[:CHUNK])
                 del self._out[:count]
         except BlockingIOError:
             pass

@@ -91,7 +91,10 @@ class Program:
         return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in self.called)
 
 
-OWN_GATEWAY = "Over stdio the program joins the gateway that runs on this configuration, or starts one that all such programs share."
+OWN_GATEWAY = (
+    "Over stdio the program joins the gateway that runs on this configuration,"
+    " or starts one that all such programs share."
+)
 
 
 def made_for(known: Known, place: Place) -> Program | None:
