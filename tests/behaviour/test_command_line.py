@@ -18,7 +18,7 @@ from behaviour.raw import MCPX, WAIT, Pipe, Session, ask, initialize, modern, po
 from fixtures.gateway import LISTENS
 from fixtures.process import START, Child
 from mcpx import __version__
-from mcpx.cli.main import COMMANDS
+from mcpx.cli.table import COMMANDS
 
 SCRIPT = str(Path(sys.executable).with_name("mcpx"))
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from mcpx.cli.main import COMMANDS
+from mcpx.cli.table import COMMANDS
 from mcpx.config import load
 from mcpx.model import errors
 from mcpx.upstreams.life import State

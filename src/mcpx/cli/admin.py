@@ -5,10 +5,11 @@ import contextlib
 import sys
 from pathlib import Path
 
-from mcpx.cli.servers import NOT_RUNNING
+from mcpx.cli.codes import FAILED, NOT_RUNNING
+from mcpx.cli.terminal import print_json
 
 
-def admin(config_path: Path, state: Path, env: str | None, browser: bool) -> int:
+def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_json: bool = False) -> int:
     from mcpx.front.control import ask, socket_path
 
     answer = asyncio.run(ask(socket_path(state, config_path, env), "admin"))
@@ -17,9 +18,12 @@ def admin(config_path: Path, state: Path, env: str | None, browser: bool) -> int
         return NOT_RUNNING
     if not answer.get("ok"):
         sys.stderr.write(f"error: {answer.get('error')}\n")
-        return 1
+        return FAILED
     url = str(answer["url"])
-    sys.stdout.write(f"{url}\n")
+    if as_json:
+        print_json({"url": url})
+    else:
+        sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
     if browser and sys.stdout.isatty():
         import webbrowser

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from mcpx.cli.main import counted
-from mcpx.cli.pins import WAITS, Desk, Where, known, local, print_hints, thing
+from mcpx.cli.codes import WAITS
+from mcpx.cli.pins import Desk, Where, known, local, print_hints, thing
+from mcpx.cli.words import counted
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.policy.pins.marks import one_line, visible

@@ -17,15 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpx.cli.main import counted
-from mcpx.cli.servers import plain, printable
+from mcpx.cli.codes import SIGN_IN
 from mcpx.cli.state import state_folder
+from mcpx.cli.terminal import plain, printable
+from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
-NOT_SIGNED_IN = 5
-"""Exit code: somebody has to sign in, or could not."""
 PATIENCE = 600.0
 """Seconds that somebody may take to sign in."""
 WORDS = {
@@ -102,7 +101,7 @@ def status(where: Where, as_json: bool) -> int:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
     else:
         _print_status(found, as_object(answer.get("store")))
-    return NOT_SIGNED_IN if any(server["state"] == "sign_in_needed" for server in found) else 0
+    return SIGN_IN if any(server["state"] == "sign_in_needed" for server in found) else 0
 
 
 async def _status(where: Where) -> Json:
@@ -199,7 +198,7 @@ def _failed(name: str, answer: Json) -> int:
         answer.get("error") or answer.get("problem") or answer.get("last_error") or "the sign-in did not come about"
     )
     sys.stderr.write(f"error: {plain(name)}: not signed in: {plain(reason.removeprefix(f'{name}: '))}\n")
-    return NOT_SIGNED_IN
+    return SIGN_IN
 
 
 def _open(url: str) -> None:

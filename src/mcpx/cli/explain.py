@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcpx.catalog.catalog import Catalog
+from mcpx.cli.codes import WAITS
 from mcpx.cli.serve import unknown_profile
-from mcpx.cli.servers import plain
+from mcpx.cli.terminal import plain
 from mcpx.config import Config
 from mcpx.core.explaining import Several, assumed, found, near, outside
 from mcpx.model.errors import ConfigError
@@ -22,8 +23,6 @@ from mcpx.model.offer import Offer
 from mcpx.policy.state import PolicyState
 from mcpx.policy.warden import Verdict, Warden
 
-NOT_ALLOWED = 6
-"""Exit code: it is hidden or refused."""
 EVERYTHING = "-"
 """In the place of a profile: without one."""
 
@@ -67,7 +66,7 @@ def explain(
         sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     else:
         _print(offer, through, principal, verdict, [note, barred])
-    return 0 if verdict.seen and verdict.effect != "deny" and not barred else NOT_ALLOWED
+    return 0 if verdict.seen and verdict.effect != "deny" and not barred else WAITS
 
 
 def _outside(config: Config, state: Path, profile: str | None, principal: str) -> str:

@@ -13,14 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from mcpx.cli.codes import WAITS
 from mcpx.cli.state import state_folder
 from mcpx.config import Config
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
 from mcpx.policy.pins.marks import one_line
-
-WAITS = 6
-"""Exit code: something waits for somebody's approval."""
 
 
 class Desk(Protocol):

@@ -9,36 +9,13 @@ import json
 import os
 import sys
 
+from mcpx.cli.codes import FAILED
 from mcpx.model.errors import ConfigError
 
-COULD_NOT = 1
 LONGEST = 64 * 1024
 """Bytes of a secret."""
 
-EPILOG = """\
-  mcpx secret encrypt       read a secret, print it encrypted, for any value of a config file: token: enc:v1:…
-                            (by MCPX_KEY, else by a key in the system's keyring)
-  mcpx secret key           make a key for MCPX_KEY and print it, once
-  mcpx secret set NAME      read a secret into the system's keyring; a config refers to it by ${keyring:NAME}
-  mcpx secret list          the names that were set
-  mcpx secret remove NAME   take one out again
-
-A secret is read from standard input (echo … | mcpx secret encrypt) or asked for."""
-
 _NAMED = ("set", "remove")
-
-
-def parser_of(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mcpx secret",
-        description=description,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("action", choices=("encrypt", "key", "set", "list", "remove"), help="what to do")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="set, remove: what it is called")
-    parser.add_argument("--json", action="store_true", help="list: one JSON object instead of lines")
-    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             case "remove":
                 if not keychain.remove(name):
                     _tell(f"the keyring has no secret {name!r}")
-                    return COULD_NOT
+                    return FAILED
             case _:
                 names = list(keychain.names())
                 told = json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
@@ -74,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         _tell(f"error: {error}")
         if isinstance(error, sealing.NoKey):
             _tell("make one: export MCPX_KEY=$(mcpx secret key)")
-        return COULD_NOT
+        return FAILED
     return 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mcpx import __version__, app
-from mcpx.cli.main import LEVELS
+from mcpx.cli.commands.serve import LEVELS
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import own_file

@@ -2,7 +2,6 @@
 
 import asyncio
 import calendar
-import json
 import logging
 import sys
 import time
@@ -11,20 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from mcpx.cli.main import counted
+from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.state import state_folder
+from mcpx.cli.terminal import plain, print_json, printable
+from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 
-NOT_RUNNING = 3
-"""Exit code: no gateway runs on this config."""
-PARTIAL = 4
-"""Exit code: some servers are down."""
-
 UP = ("connected", "sleeping", "disabled")
-
-LONGEST_DETAIL = 240
-"""Characters: two lines of a wide terminal."""
 
 
 def servers(
@@ -43,28 +36,30 @@ def servers(
         seen = asyncio.run(_look(load(), environ, state_folder(environ)))
         answer = {"running": False, "config": str(path), **seen}
     if as_json:
-        told = json.dumps(answer, indent=2, ensure_ascii=False)
-        sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in told) + "\n")
+        print_json(answer)
     else:
         print_table(answer, with_links)
     down = [server["name"] for server in answer["servers"] if server["status"] not in UP]
     return PARTIAL if down else 0
 
 
-def reload(config_path: Path, state: Path, env: str | None) -> int:
+def reload(config_path: Path, state: Path, env: str | None, as_json: bool = False) -> int:
     from mcpx.front.control import ask, socket_path
 
     answer = asyncio.run(ask(socket_path(state, config_path, env), "reload"))
     if answer is None:
         sys.stderr.write(f"error: no gateway runs on {config_path}; start one with: mcpx {config_path}\n")
         return NOT_RUNNING
+    if as_json:
+        print_json(answer)
+        return 0 if answer.get("ok") else MISTAKE
     if answer.get("ok"):
         sys.stdout.write(f"{answer.get('plan')}\n")
         return 0
     problems: list[Any] = answer.get("problems") or [f"error: {answer.get('error')}"]
     sys.stderr.write("\n\n".join(str(problem) for problem in problems) + "\n")
     sys.stderr.write("Nothing was changed; the running gateway keeps its last good configuration.\n")
-    return 2
+    return MISTAKE
 
 
 async def _ask(path: Path, state: Path, env: str | None) -> Json | None:
@@ -173,14 +168,3 @@ def _local(stamp: object) -> str:
         return "?"
     today = then[:3] == time.localtime()[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
-
-
-def printable(url: str) -> str:
-    """An address is ASCII; what is not has no business in a terminal."""
-    return "".join(c for c in url if c.isascii() and c.isprintable())
-
-
-def plain(text: str) -> str:
-    """What a server wrote is text, not commands to the terminal."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"

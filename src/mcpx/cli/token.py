@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcpx.cli.servers import plain
+from mcpx.cli.terminal import plain
 from mcpx.config import Config
 from mcpx.config.checks import MAX_NAME
 from mcpx.config.problems import nearest

@@ -1,0 +1,69 @@
+"""`mcpx check`: everything that can be known of a config without starting a server."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from mcpx.cli.serve import address
+from mcpx.cli.state import state_folder
+from mcpx.cli.terminal import plain, print_json
+from mcpx.cli.where import overlay
+from mcpx.cli.words import counted
+from mcpx.config import Config, load, program_warnings, refuse_exposure, without_itself
+from mcpx.model.redaction import Redactor
+
+
+def check(path: Path, options: argparse.Namespace) -> int:
+    config = load(path, os.environ, options.env, strict=True)
+    binds = os.environ.get("MCPX_TRANSPORT") != "stdio"
+    if binds:
+        config = without_itself(config, *address(options, os.environ, config))
+    redactor = Redactor()
+    redactor.learn("config", config.secrets)
+    found = [*config.warnings, *program_warnings(config, os.environ), *_missing(config, overlay(options))]
+    warnings = [redactor.redact(warning) for warning in found]
+    for warning in warnings if not options.json else ():
+        sys.stderr.write(f"warning: {warning}\n")
+    if binds:
+        from mcpx.front.identity.store import has_tokens
+
+        refuse_exposure(address(options, os.environ, config)[0], config, lambda: has_tokens(state_folder(os.environ)))
+    enabled = [server.name for server in config.mcp_servers if server.enabled]
+    if options.json:
+        print_json(
+            {
+                "config": str(path),
+                "dialect": config.dialect,
+                "mode": config.mode,
+                "servers": [{"name": server.name, "enabled": server.enabled} for server in config.mcp_servers],
+                "commands": [{"name": command.name, "enabled": command.enabled} for command in config.commands],
+                "warnings": warnings,
+            }
+        )
+        return 0
+    sys.stdout.write(
+        f"{plain(str(path), 4096)}: good · {config.dialect} shape · mode {config.mode}"
+        f" · {len(enabled)} of {counted(len(config.mcp_servers), 'server')} enabled"
+        f" · {counted(len(config.commands), 'command')}\n"
+    )
+    return 0
+
+
+def _missing(config: Config, env: str | None) -> list[str]:
+    """What of the guard will not work on this machine."""
+    told_of = (config.server.auth, config.global_.audit, config.global_.traces)
+    if not config.guarded and all(each is None for each in told_of):
+        return []
+    from mcpx.config.guard_checks import missing
+    from mcpx.front.identity.store import TokenStore, Unreadable
+    from mcpx.telemetry.audit import trail_file
+
+    state = state_folder(os.environ)
+    told: list[str] = []
+    kept: list[str] = []
+    try:
+        kept += [token.name for token in TokenStore(state).read()]
+    except (Unreadable, OSError) as problem:
+        told.append(f"tokens made by 'mcpx token new' count for nothing: {problem}")
+    return [*told, *missing(config, kept, trail_file(config, state, env))]

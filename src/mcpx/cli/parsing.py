@@ -1,0 +1,56 @@
+"""Options and words of the command line: argparse, with mistakes told as everywhere else."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from mcpx.model.errors import ConfigError
+
+PARTS = ("message", "hint", "path", "file", "line", "column")
+"""Of a mistake in a config (`config.problems.Told`)."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Options may stand between words. A mistake is a `ConfigError`, with what was meant."""
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        whole = (argparse.PARSER, argparse.REMAINDER)  # these take everything behind them
+        if any(action.nargs in whole for action in self._actions):
+            return self.parse_args(arguments)
+        return self.parse_intermixed_args(arguments)
+
+    def error(self, message: str) -> NoReturn:
+        told = message[:1].lower() + message[1:]
+        if (unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message)) is not None:
+            meant = near(unknown[1], [option for action in self._actions for option in action.option_strings])
+            told = f"unknown option {unknown[1]}" + (f"; did you mean {meant}?" if meant else "")
+        elif message.startswith("unrecognized arguments: "):
+            told = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
+        raise ConfigError([f"error: {told}\n  {self.prog} --help says what there is"])
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # only somebody who made a mistake pays for it
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether whoever called reads JSON; asked before anything is parsed, for mistakes in that are told so too."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(word == "--json" for word in own)
+
+
+def tell_mistakes(error: ConfigError, as_json: bool) -> None:
+    if not as_json:
+        sys.stderr.write("\n\n".join(error.problems) + "\n")
+        return
+    import json
+
+    texts = [problem.removeprefix("error: ") for problem in error.problems]
+    parts = [{name: getattr(told, name) for name in PARTS} for told in getattr(error, "told", ())]
+    problems = parts or [{"message": text} for text in texts]
+    told = {"error": {"code": "mistake", "message": "\n".join(texts), "problems": problems}}
+    sys.stderr.write(json.dumps(told) + "\n")  # ASCII: nothing in it steers a terminal

@@ -1,0 +1,83 @@
+"""RUN-4: what all commands have in common: help at once, mistakes with what was meant, JSON for programs."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.typed import mcpx
+from mcpx.cli.table import COMMANDS, GROUPS
+from mcpx.cli.terminal import Cell, Table, agreed, cut, plain, shown, styled, width_of
+
+HEAVY = ("mcpx.config", "mcpx.core.gateway", "asyncio", "yaml", "fastapi", "orjson")
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "serve"])
+def test_help_waits_for_nothing_that_the_command_itself_needs(command: str) -> None:
+    """RUN-4: the config, asyncio and all transports take many times as long as the help."""
+    code = f"import sys; sys.argv[1:] = ['{command}', '--help']\nimport atexit\n"
+    code += f"atexit.register(lambda: print('HEAVY', [m for m in {HEAVY} if m in sys.modules]))\n"
+    code += "from mcpx.cli.main import main; main()"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert f"usage: mcpx {command}" in told.stdout and told.stdout.endswith("HEAVY []\n"), told
+
+
+def test_the_help_lists_every_command_with_what_it_takes(tmp_path: Path) -> None:
+    text = mcpx(tmp_path, "help").stdout
+    for command in COMMANDS.values():
+        assert f"mcpx {command.name} {command.arguments}".rstrip() in text and command.summary in text
+    there = [title for title, group in GROUPS.items() if any(command.name in COMMANDS for command in group)]
+    assert [title for title in there if f"\n{title}:\n" not in text] == []
+
+
+def test_an_unknown_option_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    ended = mcpx(tmp_path, "servers", "--jsno")
+    assert ended.returncode == 2 and "unknown option --jsno; did you mean --json?" in ended.stderr
+
+
+def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
+    (tmp_path / "mcpx.yaml").write_text("mcp_servers:\n  - name: a\n    conection: {}\n")
+    ended = mcpx(tmp_path, "check", "mcpx.yaml", "--json")
+    problem = json.loads(ended.stderr)["error"]["problems"][-1]
+    assert ended.returncode == 2 and problem["line"] == 3 and problem["file"].endswith("mcpx.yaml")
+
+
+def test_piped_tables_are_whole_and_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("A", "B")
+    table.add(Cell("中文", "red"), "x" * 500)
+    table.add("four", "y")
+    table.note("below")
+    table.print()
+    first, second, third, below = capsys.readouterr().out.splitlines()
+    assert first == "A     B" and second == "中文  " + "x" * 500 and third == "four  y" and below == "  below"
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_row_is_one_line_and_colours_show_unless_unwanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RUN-4: `NO_COLOR`."""
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = Table("A", "B")
+    table.add("one", "x" * 500)
+    assert width_of(table.text().splitlines()[1]) == 40
+    assert styled("x", "red") == "\x1b[31mx\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert styled("x", "red") == "x"
+
+
+def test_what_strangers_wrote_says_nothing_to_the_terminal() -> None:
+    assert plain("a\x1b[31mb\nc") == "a [31mb c" and shown("a\x1b[2Jb\nc\td") == "a�[2Jb\nc\td"
+    assert cut("中文中文", 5) == "中文…" and cut("abc", 3) == "abc"
+
+
+def test_nobody_is_asked_where_nobody_sits() -> None:
+    assert not agreed("Sure?", default=True)
