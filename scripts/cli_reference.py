@@ -26,7 +26,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "serve": ("mcpx serve mcpx.yaml --port 8000",),
     "servers": ("mcpx servers mcpx.yaml", "mcpx servers mcpx.yaml --json"),
     "check": ("mcpx check mcpx.yaml",),
-    "explain": ("mcpx explain readers echo mcpx.yaml",),
+    "explain": ("mcpx explain readers read_graph mcpx.yaml",),
     "token": ("mcpx token new ann --expires 90d", "mcpx token list", "mcpx token revoke ann"),
     "audit": ("mcpx audit mcpx.yaml --since 1h --outcome denied",),
     "pins": ("mcpx pins --config mcpx.yaml",),

@@ -3,6 +3,7 @@
 file=NAME     the block is written to this file of the page's folder, for the commands below it
 exit=N        the last command of the block ends with this code (else all end with 0)
 output=free   what is shown is an excerpt or changes from run to run: only the code is looked at
+beside=NAME   a configuration that is a part: what else belongs to it (`prepared.CONTEXT`)
 use=NAME      from here on the page's folder is a new one, prepared like this
 """
 

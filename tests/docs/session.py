@@ -4,12 +4,15 @@ Other people's servers (`npx …`, `uvx …`) are the real ones, from the packag
 the place of 8000 and 8080.
 """
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from pathlib import Path
 
 from docs.blocks import ROOT, Block, Command
@@ -26,6 +29,8 @@ PACKAGES = {
     "@modelcontextprotocol/server-everything": "mcp-server-everything",
 }
 TOKEN = "a-token-for-the-pages-of-the-docs"
+LONGEST = 60
+"""Seconds that the commands of a block take."""
 END = "\x1e"
 
 
@@ -51,6 +56,7 @@ class Session:
             "MCPX_PORT": "0",
             "MCPX_ADMIN_PORT": "0",
             "MCPX_ADMIN_TOKEN": TOKEN,
+            "SECRET": "what nobody should see",
             "BROWSER": "true",
             "LANG": "C.UTF-8",
             "COLUMNS": "200",
@@ -96,17 +102,22 @@ class Session:
         if not commands:
             return
         script = "".join(f"{self._here(command.text)}\nprintf '{END}%d\\n' $?\n" for command in commands)
-        done = subprocess.run(
+        running = subprocess.Popen(
             ["bash", "-c", script],
             cwd=self.folder,
             env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=100,
+            start_new_session=True,
         )
-        outputs = re.findall(rf"(.*?){END}(\d+)\n", done.stdout.decode(errors="replace"), re.DOTALL)
-        assert len(outputs) == len(commands), f"{block.place}: {done.stdout.decode(errors='replace')}"
+        try:
+            said = running.communicate(timeout=LONGEST)[0].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            said = running.communicate()[0].decode(errors="replace") + f"\nnot over after {LONGEST} s"
+        outputs = re.findall(rf"(.*?){END}(\d+)\n", said, re.DOTALL)
+        assert len(outputs) == len(commands), f"{block.place}: {said}"
         for command, (output, code) in zip(commands, outputs, strict=True):
             wished = block.wishes.get("exit", "0") if last and command is commands[-1] else "0"
             assert code == wished, f"{block.place}: {command.text}\nended with {code}, not {wished}:\n{output}"
@@ -135,17 +146,36 @@ class Session:
             if wanted.keys() <= self.ports.keys() and len(said) >= len(command.shown):
                 break
         else:
+            serving, self._serving = self._serving, None
+            serving.wait(30)
+            stderr.close()
             raise AssertionError(f"{block.place}: {command.text}\ndid not serve:\n{''.join(said)}")
-        threading.Thread(target=lambda: [None for _ in stderr], daemon=True).start()  # nobody waits for a reader
+        self._reader = threading.Thread(target=lambda: [None for _ in stderr], daemon=True)  # so that it can go on talking
+        self._reader.start()
         if block.wishes.get("output") != "free":
             compare(block, command, "".join(said))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Until no server is connecting any more: a reader types more slowly than we do."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['8000']}/health", timeout=10) as answer:
+                servers = json.load(answer).get("servers", {})
+            if all(server["status"] != "connecting" for server in servers.values()):
+                return
+            time.sleep(0.05)  # no event tells it to strangers
 
     def end(self) -> None:
         """As Ctrl-C does."""
         serving, self._serving, self.ports = self._serving, None, {}
         if serving is not None:
             serving.send_signal(signal.SIGINT)
-            assert serving.wait(30) == 0
+            code = serving.wait(30)
+            self._reader.join(30)
+            assert serving.stderr is not None
+            serving.stderr.close()
+            assert code == 0
 
 
 def compare(block: Block, command: Command, output: str) -> None:
