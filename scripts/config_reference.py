@@ -83,9 +83,9 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("server.auth", "`server.auth`", sections.FrontAuth),
     ("server.auth.tokens[]", "`server.auth.tokens[]`", sections.Token),
     ("server.tls", "`server.tls`", sections.Tls),
-    ("server.limits", "`server.limits` (not applied yet)", sections.FrontLimits),
+    ("server.limits", "`server.limits`", sections.FrontLimits),
     ("mcp_servers[]", "`mcp_servers[]`", schema.Server),
-    ("limits", "`mcp_servers[].limits`, `profiles[].limits` (not applied yet)", sections.Limits),
+    ("limits", "`mcp_servers[].limits`, `profiles[].limits`", sections.Limits),
     *(
         (f"connection {name}", f"`mcp_servers[].connection` with `type: {name}`", part)
         for name, part in TRANSPORTS.items()
@@ -98,8 +98,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     *((f"commands {name}", f"`commands[].{name}`", part) for name, part in COMMANDS.items()),
     ("auth_configs[]", "`auth_configs[]`", sections.AuthConfig),
     *((f"auth {name}", f"`auth_configs[].{name}`", part) for name, part in AUTHS.items()),
-    ("profiles[]", "`profiles[]` (not applied yet)", schema.Profile),
-    ("policy", "`policy` (not applied yet)", sections.Policy),
+    ("profiles[]", "`profiles[]`", schema.Profile),
+    ("policy", "`policy`", sections.Policy),
     ("policy.rules[]", "`policy.rules[]`", sections.PolicyRule),
 ]
 

@@ -1,10 +1,11 @@
 """Writes the pages of docs/ that are made of the program itself: configuration, command line, REST, metrics, environment,
-client programs.
+client programs; `config.schema.json` for editors, `llms.txt` for programs that read.
 
 uv run python scripts/references.py          # write
 uv run python scripts/references.py --check  # exit 1 and names when a page is out of date
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,19 +13,24 @@ from pathlib import Path
 import cli_reference
 import config_reference
 import rest_reference
+import site_pages
 import table_references
+
+from mcpx.config.json_schema import config_schema
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def pages() -> Mapping[str, str]:
     """Text of each, by its path below docs/."""
-    return {
+    made = {
         "configuration.md": config_reference.page(),
+        "config.schema.json": json.dumps(config_schema(), indent=1, ensure_ascii=False) + "\n",
         **cli_reference.pages(),
         **rest_reference.pages(),
         **table_references.pages(),
     }
+    return {**made, "llms.txt": site_pages.llms(DOCS, made)}
 
 
 def main() -> int:

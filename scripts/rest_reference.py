@@ -68,7 +68,11 @@ def _shared(operations: list[tuple[str, str, Any]]) -> list[str]:
     """Shapes of answers that come more than once."""
     seen: list[str] = []
     for _, _, operation in operations:
-        schemas = [a.get("content", {}).get("application/json", {}).get("schema") for s, a in operation["responses"].items() if s < "300"]
+        schemas = [
+            a.get("content", {}).get("application/json", {}).get("schema")
+            for s, a in operation["responses"].items()
+            if s < "300"
+        ]
         seen += {name for schema in schemas if schema for name in _names(schema)}
     return sorted({name for name in seen if seen.count(name) > 1})
 
@@ -168,7 +172,9 @@ def _type(schema: Any, document: Any) -> str:
 def _bare(shape: Any) -> Any:
     """Without the codes of sentences, which any answer may have (docs/admin.md)."""
     fields = shape.get("properties", {})
-    return {**shape, "properties": {name: field for name, field in fields.items() if name != "said"}} if fields else shape
+    return (
+        {**shape, "properties": {name: field for name, field in fields.items() if name != "said"}} if fields else shape
+    )
 
 
 def _inline(text: str) -> str:

@@ -51,11 +51,20 @@ TWINS = {
     "MCPX_ADMIN_PORT": ("`--admin-port`", "Its port; 8080 by default."),
     "MCPX_STRICT": ("`--strict`", "`true`: a variable that is not set is an error of the whole config."),
     "MCPX_LOG_LEVEL": ("`--log-level`", "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."),
-    "MCPX_ADMIN_TOKEN": ("", "The token of the admin UI and API; wins over `server.admin_token`. No option: it would stand in process lists."),
-    "MCPX_STATE_DIR": ("", "Where state is kept that is not configuration: snapshots, approvals, tokens, history, the audit trail, sockets. By default the platform's state folder (`~/.local/state/mcpx` on Linux)."),
+    "MCPX_ADMIN_TOKEN": (
+        "",
+        "The token of the admin UI and API; wins over `server.admin_token`. No option: it would stand in process lists.",
+    ),
+    "MCPX_STATE_DIR": (
+        "",
+        "Where state is kept that is not configuration: snapshots, approvals, tokens, history, the audit trail, sockets. By default the platform's state folder (`~/.local/state/mcpx` on Linux).",
+    ),
     "MCPX_KEY": ("", "The key of `enc:v1:…` values and of stored sign-ins: `mcpx secret key` makes one."),
     "MCPX_TOKEN": ("", "Read by client programs, not by mcpx: the token that their snippets refer to."),
-    "MCPX_INSIDE": ("", "Set by mcpx for the servers it starts, so that a gateway inside itself is noticed. Not to be set by hand."),
+    "MCPX_INSIDE": (
+        "",
+        "Set by mcpx for the servers it starts, so that a gateway inside itself is noticed. Not to be set by hand.",
+    ),
 }
 """What each is for. In the order of the page."""
 
@@ -76,7 +85,11 @@ def metrics() -> Iterator[tuple[str, str, str]]:
     """Name, type and help of each, in the order of the files."""
     for file in sorted((SOURCE / "telemetry").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in FAMILIES:
+            if (
+                not isinstance(node, ast.Call)
+                or not isinstance(node.func, ast.Attribute)
+                or node.func.attr not in FAMILIES
+            ):
                 continue
             words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             if not words or not re.match(r"(mcpx|process)_", words[0]):

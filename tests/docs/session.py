@@ -17,7 +17,9 @@ from pathlib import Path
 
 from docs.blocks import ROOT, Block, Command
 
-SERVES = re.compile(r"^(?:\S+=\S+ )*mcpx(?: serve)?(?: (?![a-z]+\b(?!\.|/))\S+)*(?: --[\w-]+(?: \S+)?)*\s*(?:&\s*)?(?:#.*)?$")
+SERVES = re.compile(
+    r"^(?:\S+=\S+ )*mcpx(?: serve)?(?: (?![a-z]+\b(?!\.|/))\S+)*(?: --[\w-]+(?: \S+)?)*\s*(?:&\s*)?(?:#.*)?$"
+)
 """`mcpx`, `mcpx FILE --admin`, `mcpx serve …`: goes on until it is ended."""
 LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
 ADMIN = re.compile(r"http://127\.0\.0\.1:(\d+)/login")
@@ -150,7 +152,9 @@ class Session:
             serving.wait(30)
             stderr.close()
             raise AssertionError(f"{block.place}: {command.text}\ndid not serve:\n{''.join(said)}")
-        self._reader = threading.Thread(target=lambda: [None for _ in stderr], daemon=True)  # so that it can go on talking
+        self._reader = threading.Thread(
+            target=lambda: [None for _ in stderr], daemon=True
+        )  # so that it can go on talking
         self._reader.start()
         if block.wishes.get("output") != "free":
             compare(block, command, "".join(said))
@@ -192,5 +196,7 @@ def pattern_of(shown: str) -> str:
     parts = re.split(r"(…|\d+|\s+)", shown)
     kinds = {"…": ".*"}
     return "".join(
-        kinds.get(part, r"\d+" if part.isdigit() else r"\s+" if part.isspace() else re.escape(part)) for part in parts if part
+        kinds.get(part, r"\d+" if part.isdigit() else r"\s+" if part.isspace() else re.escape(part))
+        for part in parts
+        if part
     )

@@ -23,7 +23,19 @@ RUN = {"console", "bash", "sh"}
 LOADED = {"yaml", "json", "toml"}
 SHOWN = {"", "nginx", "ts", "text", "ini", "xml", "powershell", "dockerfile"}
 """To be looked at: formats of other programs, output, types."""
-OURS = {"mcp_servers", "mcpServers", "servers", "commands", "profiles", "policy", "global", "server", "mode", "naming", "auth_configs"}
+OURS = {
+    "mcp_servers",
+    "mcpServers",
+    "servers",
+    "commands",
+    "profiles",
+    "policy",
+    "global",
+    "server",
+    "mode",
+    "naming",
+    "auth_configs",
+}
 """A mapping with one of these at its top is a configuration."""
 EXPECTED = re.compile("is reserved|which is this gateway|is not found|not found")
 """Said of what is pasted into a client program, which names mcpx itself; and of programs that are not on this machine."""
@@ -42,7 +54,9 @@ def commands_of(page: str) -> list[tuple[Block, list[Command]]]:
 
 @pytest.mark.parametrize("page", pages())
 def test_every_block_is_of_a_kind_that_is_looked_after(page: str) -> None:
-    assert [f"{b.place}: {b.language}" for b in blocks(page) if b.language not in RUN | LOADED | SHOWN | {"python"}] == []
+    assert [
+        f"{b.place}: {b.language}" for b in blocks(page) if b.language not in RUN | LOADED | SHOWN | {"python"}
+    ] == []
 
 
 def test_what_is_not_run_is_listed_with_its_reason_and_no_more_than_that() -> None:
@@ -110,7 +124,11 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
             session.write(name, block.text)
         if block.language == "python":
             done = subprocess.run(
-                [sys.executable, "-c", block.text], cwd=session.folder, env=session.environ, capture_output=True, timeout=60
+                [sys.executable, "-c", block.text],
+                cwd=session.folder,
+                env=session.environ,
+                capture_output=True,
+                timeout=60,
             )
             assert done.returncode == 0, f"{block.place}: {done.stderr.decode()}"
 

@@ -1,6 +1,6 @@
 """Builds the documentation as a site into `site/`, from the Markdown of `docs/` and what it links to.
 
-uv run --group docs python scripts/site.py [FOLDER]
+uv run --group docs python scripts/site_pages.py [FOLDER]
 
 The pages are written for whoever reads them in the repository, so links go to `../examples/guard.yaml`. Here they are
 laid out in a folder of their own, with those files below it, and each link is written anew for where things are then. Beside
@@ -8,7 +8,6 @@ the pages stand `config.schema.json` (for editors), `openapi.json` and `llms.txt
 and so does a page that would load anything from another host.
 """
 
-import json
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -23,8 +23,11 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ("examples", "bench/README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 """What pages link to outside of docs/, and what comes along with it."""
+PICTURE = re.compile(r'<picture>\s*<source[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>')
+"""The repository's way of a dark picture follows the system; that of the site follows its own switch."""
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
-SUMMARY = re.compile(r"^(?!\*\*English|\[English|[#<|`!*-]|\s*$).+", re.MULTILINE)
+SUMMARY = re.compile(r"^(?!\*\*English|\[English|\*Gen|\*Check|```|[#<|!-]|\s*$).+(?:\n.+)*", re.MULTILINE)
+"""The first paragraph of a page."""
 LOADS = {"script": "src", "img": "src", "source": "srcset", "iframe": "src", "link": "href"}
 """Elements that a browser fetches by itself; `link` only as a style sheet, an icon or the like."""
 
@@ -45,7 +48,7 @@ def lay_out(folder: Path) -> None:
             listed = "".join(f"* [{name}]({name})\n" for name in files)
             (below / "README.md").write_text(f"# {below.name}\n\n{listed}", encoding="utf-8")
     for page in folder.rglob("*.md"):
-        text = page.read_text(encoding="utf-8")
+        text = PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", page.read_text(encoding="utf-8"))
         page.write_text(LINK.sub(lambda found: _moved(page, folder, found[0]), text), encoding="utf-8")
 
 
@@ -55,7 +58,9 @@ def _moved(page: Path, folder: Path, target: str) -> str:
     if not path or urlsplit(target).scheme:
         return target
     inside = page.relative_to(folder)
-    home = ROOT / inside if inside.parts[0] in {"examples", "bench"} or len(inside.parts) == 1 else ROOT / "docs" / inside
+    home = (
+        ROOT / inside if inside.parts[0] in {"examples", "bench"} or len(inside.parts) == 1 else ROOT / "docs" / inside
+    )
     if len(inside.parts) == 1 and (ROOT / "docs" / inside).exists():
         home = ROOT / "docs" / inside
     named = Path(os.path.normpath(home.parent / path))
@@ -81,15 +86,21 @@ def titles() -> list[tuple[str, list[tuple[str, str]]]]:
     return sections
 
 
-def llms(folder: Path) -> str:
-    """What there is to read, for programs that read: https://llmstxt.org."""
+def llms(folder: Path, made: Mapping[str, str]) -> str:
+    """What there is to read, for programs that read: https://llmstxt.org. `made`: pages that are not written yet."""
     lines = ["# mcpx", "", "> One MCP gateway for all of your tools: many MCP servers behind one endpoint.", ""]
     for section, pages in titles():
         lines += [f"## {section}", ""]
         for title, name in pages:
-            text = re.sub(r"^```.*?^```", "", (folder / name).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+            text = re.sub(
+                r"^```.*?^```",
+                "",
+                made.get(name) or (folder / name).read_text(encoding="utf-8"),
+                flags=re.DOTALL | re.MULTILINE,
+            )
             found = SUMMARY.search(text)
-            sentence = re.split(r"(?<=[.。])(?:\s|$)|:\s*$", found[0], maxsplit=1)[0] if found else ""
+            words = re.sub(r"\[([^]]+)\]\([^)]+\)|\*\*", r"\1", found[0].replace("\n", " ")) if found else ""
+            sentence = re.split(r"(?<=[.?])(?:\s|$)|(?<=。)|:\s*$", words, maxsplit=1)[0]
             lines.append(f"- [{title}]({name}): {sentence}".rstrip(": "))
         lines.append("")
     return "\n".join(lines)
@@ -133,23 +144,23 @@ def mistakes(site: Path) -> list[str]:
             elif parts.fragment and at in pages and unquote(parts.fragment) not in pages[at].anchors | {"__top"}:
                 found.append(f"{path.relative_to(site)} links to {target}: there is no such heading")
     for path in site.rglob("*.css"):
-        found += [f"{path.relative_to(site)} loads {url}" for url in re.findall(r"url\(['\"]?(https?:[^)]+)", path.read_text())]
+        found += [
+            f"{path.relative_to(site)} loads {url}"
+            for url in re.findall(r"url\(['\"]?(https?:[^)]+)", path.read_text())
+        ]
     return sorted(set(found))
 
 
 def build(site: Path) -> None:
-    from mcpx.config.json_schema import config_schema  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory(prefix="mcpx-docs-") as made:
         work = Path(made)
         lay_out(work / "docs")
         shutil.copy(ROOT / "zensical.toml", work)
-        schema = json.dumps(config_schema(), indent=1, ensure_ascii=False)
-        (work / "docs" / "config.schema.json").write_text(schema + "\n", encoding="utf-8")
         shutil.copy(ROOT / "web" / "openapi.json", work / "docs" / "openapi.json")
-        (work / "docs" / "llms.txt").write_text(llms(work / "docs"), encoding="utf-8")
         zensical = Path(sys.executable).with_name("zensical")
-        done = subprocess.run([zensical, "build", "--strict"], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            [zensical, "build", "--strict"], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         if done.returncode:
             raise SystemExit(done.stdout.decode(errors="replace"))
         for page in (work / "docs").rglob("*.md"):  # for programs that read: the text of each page beside it
