@@ -15,6 +15,7 @@ from behaviour.raw import eventually
 from fixtures.gateway import Gateway
 from fixtures.web import ask
 from mcpx.admin.sentences import LONGEST, Sentence, recognised, said, templates
+from mcpx.clients.catalogue import clients
 from mcpx.config.lines import EXPECTED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +135,7 @@ def _everything_that_is_said() -> str:
                 texts.append(node.value)
             elif isinstance(node, ast.JoinedStr):
                 texts.append("".join(_part(part, "\0") for part in node.values))
+    texts += [note for client in clients() for note in (*client.http_notes, *client.stdio_notes, client.token_note)]
     return "\n".join(texts)
 
 

@@ -1,13 +1,14 @@
 """A config file replaced as a whole.
 
 Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it is for its owner
-alone (0600) and keeps its owner where that may be given; a link stays and what it leads to is replaced. A text that
-somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised. What cannot be written is said
-in words (`Unwritable`).
+alone (0600), unless its mode is to be kept, and keeps its owner where that may be given; a link stays and what it leads
+to is replaced. A text that somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised.
+What cannot be written is said in words (`Unwritable`).
 """
 
 import contextlib
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -28,11 +29,12 @@ class Overtaken(Exception):
     """The file is no longer as it was."""
 
 
-def replace_file(path: Path, data: bytes, before: bytes | None) -> Print:
-    """`before`: what it holds as far as is known; None: it is not there. What tells the new one from others."""
+def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None = 0o600) -> Print:
+    """`before`: what it holds as far as is known; None: it is not there. `mode`: None keeps the one it has. What tells
+    the new one from others."""
     target = Path(os.path.realpath(path))
     try:
-        return _replaced(target, data, before)
+        return _replaced(target, data, before, mode)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
@@ -44,7 +46,7 @@ def _advice(target: Path, error: OSError) -> str:
     return "nothing was changed; mend that and save again"
 
 
-def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
+def _replaced(target: Path, data: bytes, before: bytes | None, mode: int | None) -> Print:
     _tidy(target.parent)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)  # hidden, 0600
     try:
@@ -54,6 +56,8 @@ def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
             os.fsync(file.fileno())
             inode = os.fstat(file.fileno()).st_ino
         _keep_owner(target, name)
+        if mode != 0o600:  # which it has
+            os.chmod(name, stat.S_IMODE(os.stat(target).st_mode) if mode is None else mode)
         _exchange(target, name, before)
     except BaseException:
         with contextlib.suppress(OSError):
