@@ -79,15 +79,21 @@ def _about_token(client: Client) -> str:
 
 
 def _files(client: Client) -> Iterator[str]:
-    yield "| file | for | " + " | ".join(NAMES.values()) + " |\n|---|---|---|---|---|"
+    yield "| file | for | where |\n|---|---|---|"
     for spec in client.specs:
-        yield f"| {spec.label} | {SCOPES[spec.scope]} | " + " | ".join(_path(spec, system) for system in SYSTEMS) + " |"
+        yield f"| {spec.label} | {SCOPES[spec.scope]} | {_where(spec)} |"
     yield ""
 
 
-def _path(spec: Spec, system: str) -> str:
-    shown = spec.shown(system)  # type: ignore[arg-type]
-    return shown if spec.scope == "gui" else f"`{shown}`"
+def _where(spec: Spec) -> str:
+    """Where it is: once where all systems agree, else by system."""
+    paths = {system: spec.shown(system) if spec.scope == "gui" else f"`{spec.shown(system)}`" for system in SYSTEMS}
+    if len({path.replace("\\", "/") for path in paths.values()}) == 1:
+        return paths["linux"]
+    groups: dict[str, list[str]] = {}
+    for system, path in paths.items():
+        groups.setdefault(path, []).append(NAMES[system])
+    return "<br>".join(f"{', '.join(names)}: {path}" for path, names in groups.items())
 
 
 def _way(client: Client, transport: Transport, target: Target, title: str, words: str) -> Iterator[str]:

