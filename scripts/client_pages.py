@@ -60,7 +60,13 @@ def _page(client: Client) -> Iterator[str]:
     if client.http:
         yield from _way(client, "http", OPEN, "Over HTTP", "All clients share one gateway and its servers.")
         yield from _way(client, "http", CLOSED, "Over HTTP, with a token", _about_token(client))
-    yield from _way(client, "stdio", OPEN, "Over stdio", client.why and f"{client.name} takes no server over HTTP here: {client.why}.")
+    yield from _way(
+        client,
+        "stdio",
+        OPEN,
+        "Over stdio",
+        client.why and f"{client.name} takes no server over HTTP here: {client.why}.",
+    )
     if client.after:
         yield f"{client.after}\n"
     yield from _limits(client)
@@ -106,7 +112,9 @@ def _way(client: Client, transport: Transport, target: Target, title: str, words
             if spec.reads or spec.scope == "local":
                 continue
             made = entry(client, shape, transport, target)
-            text = as_text(whole(shape, shape.root, made, asks(shape, transport, target)), spec.format, shape.root).strip()
+            text = as_text(
+                whole(shape, shape.root, made, asks(shape, transport, target)), spec.format, shape.root
+            ).strip()
             if text in seen:
                 continue
             seen.add(text)

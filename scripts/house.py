@@ -7,12 +7,10 @@ from pathlib import Path
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH, HEIGHT = 800, 498
-THEMES = {
-    "light": dict(paper="#ffffff", ink="#1d2433", soft="#5b6475", line="#c9d0dc", room="#f4f6fa", middle="#e8f0fe")
-    | dict(edge="#1f5fd0", beside="#fbf7ec", brown="#8a5d0c"),
-    "dark": dict(paper="#12161f", ink="#e8ecf4", soft="#a4afc2", line="#39435a", room="#1a202c", middle="#18263f")
-    | dict(edge="#7aa8ff", beside="#2a2415", brown="#e0b866"),
-}
+_NAMES = ("paper", "ink", "soft", "line", "room", "middle", "edge", "beside", "brown")
+_LIGHT = "#ffffff #1d2433 #5b6475 #c9d0dc #f4f6fa #e8f0fe #1f5fd0 #fbf7ec #8a5d0c"
+_DARK = "#12161f #e8ecf4 #a4afc2 #39435a #1a202c #18263f #7aa8ff #2a2415 #e0b866"
+THEMES = {name: dict(zip(_NAMES, found.split(), strict=True)) for name, found in (("light", _LIGHT), ("dark", _DARK))}
 ROOMS = (
     ("FRONT", "speaks MCP to clients, in both eras; who comes in", "stdio, HTTP, SSE, WebSocket"),
     ("SURFACE", "what a client is shown of the catalog", "direct, inspect, describe, search, auto"),
@@ -65,7 +63,10 @@ def picture(c: dict[str, str]) -> str:
         y = 54 + at * 63
         parts += [box(168, y, 450, 50, c["paper"], c["line"])]
         parts += [text(182, y + 31, name, 14, c["edge"], weight=700, anchor="start")]
-        parts += [text(290, y + 22, what, 13, c["ink"], anchor="start"), text(290, y + 40, more, 12, c["soft"], anchor="start")]
+        parts += [
+            text(290, y + 22, what, 13, c["ink"], anchor="start"),
+            text(290, y + 40, more, 12, c["soft"], anchor="start"),
+        ]
         if at:
             parts.append(arrow(230, y - 13, 230, y - 1, c["soft"]))
     parts.append(text(393, 390, "both edges stand on WIRE: JSON-RPC, the rules of each revision", 12, c["soft"]))

@@ -1,5 +1,5 @@
-"""Writes the pages of docs/ that are made of the program itself: configuration, command line, REST, metrics, environment,
-client programs; `config.schema.json` for editors, `llms.txt` for programs that read.
+"""Writes what of docs/ is made of the program itself: configuration, command line, REST, metrics, environment, client
+programs; `config.schema.json` for editors, `llms.txt` for programs that read.
 
 uv run python scripts/references.py          # write
 uv run python scripts/references.py --check  # exit 1 and names when a page is out of date

@@ -3,9 +3,9 @@
 uv run --group docs python scripts/site_pages.py [FOLDER]
 
 The pages are written for whoever reads them in the repository, so links go to `../examples/guard.yaml`. Here they are
-laid out in a folder of their own, with those files below it, and each link is written anew for where things are then. Beside
-the pages stand `config.schema.json` (for editors), `openapi.json` and `llms.txt`. A link that leads nowhere ends the build,
-and so does a page that would load anything from another host.
+laid out in a folder of their own, with those files below it, and each link is written anew for where things are then.
+Beside the pages stand their texts, `config.schema.json` (for editors), `openapi.json` and `llms.txt`. A link that leads
+nowhere ends the build, and so does a page that would load anything from another host.
 """
 
 import os
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -49,20 +50,17 @@ def lay_out(folder: Path) -> None:
             (below / "README.md").write_text(f"# {below.name}\n\n{listed}", encoding="utf-8")
     for page in folder.rglob("*.md"):
         text = PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", page.read_text(encoding="utf-8"))
-        page.write_text(LINK.sub(lambda found: _moved(page, folder, found[0]), text), encoding="utf-8")
+        page.write_text(LINK.sub(partial(_moved, page, folder), text), encoding="utf-8")
 
 
-def _moved(page: Path, folder: Path, target: str) -> str:
+def _moved(page: Path, folder: Path, found: re.Match[str]) -> str:
     """A link of a page of the repository, as it reads in the folder."""
+    target = found[0]
     path, mark, anchor = target.partition("#")
     if not path or urlsplit(target).scheme:
         return target
     inside = page.relative_to(folder)
-    home = (
-        ROOT / inside if inside.parts[0] in {"examples", "bench"} or len(inside.parts) == 1 else ROOT / "docs" / inside
-    )
-    if len(inside.parts) == 1 and (ROOT / "docs" / inside).exists():
-        home = ROOT / "docs" / inside
+    home = ROOT / "docs" / inside if (ROOT / "docs" / inside).exists() else ROOT / inside
     named = Path(os.path.normpath(home.parent / path))
     if not named.is_relative_to(ROOT):
         return target
@@ -105,7 +103,7 @@ def llms(folder: Path, made: Mapping[str, str]) -> str:
             text = re.sub(
                 r"^```.*?^```",
                 "",
-                made.get(name) or (folder / name).read_text(encoding="utf-8"),
+                made.get(name) or _text(folder, name),
                 flags=re.DOTALL | re.MULTILINE,
             )
             found = SUMMARY.search(text)
@@ -114,6 +112,11 @@ def llms(folder: Path, made: Mapping[str, str]) -> str:
             lines.append(f"- [{title}]({name}): {sentence}".rstrip(": "))
         lines.append("")
     return "\n".join(lines)
+
+
+def _text(folder: Path, name: str) -> str:
+    """Of a page in docs/, or of what comes along with it."""
+    return (folder / name if (folder / name).exists() else ROOT / name).read_text(encoding="utf-8")
 
 
 class Page(HTMLParser):

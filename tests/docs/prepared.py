@@ -5,10 +5,8 @@ from pathlib import Path
 from docs.blocks import ROOT, Block, Command
 from docs.session import Session
 
-VARIABLES = {
-    name: "a-value-that-is-long-enough-for-a-token"
-    for name in ("GITHUB_TOKEN", "CI_TOKEN", "MCPX_PROMETHEUS_TOKEN", "REMOTE_TOKEN", "WEATHER_TOKEN", "TEAM_TOKEN")
-}
+_NAMES = ("GITHUB_TOKEN", "CI_TOKEN", "MCPX_PROMETHEUS_TOKEN", "REMOTE_TOKEN")
+VARIABLES = dict.fromkeys(_NAMES, "a-value-that-is-long-enough-for-a-token")
 """Set for pages whose configurations name them."""
 
 GUARDED = """\

@@ -1,7 +1,7 @@
-"""Runs the commands of a page as its reader would: one folder, one home, one after the other, what serves in the background.
+"""Runs the commands of a page as its reader would: one folder, one home, one after the other; what serves goes on.
 
-Other people's servers (`npx …`, `uvx …`) are the real ones, from the packages the tests install; ports are free ones, put in
-the place of 8000 and 8080.
+Other people's servers (`npx …`, `uvx …`) are the real ones, from the packages the tests install; ports are free ones,
+put in the place of 8000 and 8080.
 """
 
 import json
@@ -68,7 +68,8 @@ class Session:
         """`npx` and `uvx` without a network: they run what is installed."""
         binaries = ROOT / "tests" / "npm" / "node_modules" / ".bin"
         cases = "".join(f'  {name}) shift; exec "{binaries}/{program}" "$@";;\n' for name, program in PACKAGES.items())
-        npx = f'#!/bin/sh\n[ "$1" = -y ] && shift\ncase "$1" in\n{cases}  *) echo "npx: $1 is not here" >&2; exit 1;;\nesac\n'
+        other = '  *) echo "npx: $1 is not here" >&2; exit 1;;\n'
+        npx = f'#!/bin/sh\n[ "$1" = -y ] && shift\ncase "$1" in\n{cases}{other}esac\n'
         uvx = f'#!/bin/sh\nprogram=$1; shift; exec "{Path(sys.executable).parent}/$program" "$@"\n'
         for name, text in (("npx", npx), ("uvx", uvx)):
             (programs / name).write_text(text, encoding="utf-8")
