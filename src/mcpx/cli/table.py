@@ -12,7 +12,7 @@ from mcpx.cli.parsing import Parser
 LATER = frozenset(
     (
         *("status", "logs", "add", "remove", "enable", "disable", "export", "tools", "search", "call", "read"),
-        *("prompt", "connect", "disconnect", "doctor", "migrate", "completion"),
+        *("prompt", "doctor", "migrate", "completion"),
     )
 )
 """Commands of a later version (RUN-4): to be told from mistakes."""
