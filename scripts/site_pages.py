@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = ("examples", "bench/README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
+BESIDE = ("examples", "bench/README.md", "src/mcpx/clients/programs.toml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
 """What pages link to outside of docs/, and what comes along with it."""
 PICTURE = re.compile(r'<picture>\s*<source[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>')
 """The repository's way of a dark picture follows the system; that of the site follows its own switch."""

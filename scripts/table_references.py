@@ -1,7 +1,7 @@
 """docs/metrics.md and docs/environment.md: what the program tells and reads, by name.
 
 Both are found in the source: a metric where it is written (`text.family("mcpx_…", …)`), a variable wherever its name stands.
-What a variable is for is said here; one that is read and not said here, or the other way round, is a mistake.
+What a variable is for is said here; one that is read and not said is a mistake, one that is no longer read is not shown.
 """
 
 import ast
@@ -51,6 +51,13 @@ TWINS = {
     "MCPX_ADMIN_PORT": ("`--admin-port`", "Its port; 8080 by default."),
     "MCPX_STRICT": ("`--strict`", "`true`: a variable that is not set is an error of the whole config."),
     "MCPX_LOG_LEVEL": ("`--log-level`", "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."),
+    "MCPX_STANDALONE": ("`--standalone`", "`true`: over stdio a gateway for this client alone, in its own process."),
+    "MCPX_LINGER": ("`--linger`", "Seconds that a gateway in the background stays after its last client; 60."),
+    "MCPX_REGISTRY": ("", "The registry that `mcpx add` looks names up in."),
+    "MCPX_CHANNEL": (
+        "",
+        "`loopback`: gateways are reached by a port on this machine instead of a Unix socket, as on Windows.",
+    ),
     "MCPX_ADMIN_TOKEN": (
         "",
         "The token of the admin UI and API; wins over `server.admin_token`. No option: it would stand in process lists.",
@@ -61,6 +68,10 @@ TWINS = {
     ),
     "MCPX_KEY": ("", "The key of `enc:v1:…` values and of stored sign-ins: `mcpx secret key` makes one."),
     "MCPX_TOKEN": ("", "Read by client programs, not by mcpx: the token that their snippets refer to."),
+    "MCPX_COMPLETE_LINE": (
+        "",
+        "Set by the shell's completion for one look at what could come next. Not to be set by hand.",
+    ),
     "MCPX_INSIDE": (
         "",
         "Set by mcpx for the servers it starts, so that a gateway inside itself is noticed. Not to be set by hand.",
@@ -104,9 +115,11 @@ def variables() -> set[str]:
 
 
 def pages() -> Mapping[str, str]:
-    if differ := variables() ^ TWINS.keys():
-        names = ", ".join(sorted(differ))
-        raise SystemExit(f"scripts/table_references.py and the program do not agree on the variables: {names}")
+    read = variables()
+    if unsaid := read - TWINS.keys():
+        raise SystemExit(f"scripts/table_references.py does not say what these are for: {', '.join(sorted(unsaid))}")
     rows = "".join(f"| `{name}` | {kind} | {help} |\n" for name, kind, help in sorted(metrics()))
-    told = "".join(f"| `{name}` | {option} | {meaning} |\n" for name, (option, meaning) in TWINS.items())
+    told = "".join(
+        f"| `{name}` | {option} | {meaning} |\n" for name, (option, meaning) in TWINS.items() if name in read
+    )
     return {"metrics.md": METRICS + rows, "environment.md": ENVIRONMENT + told + OTHERS}
