@@ -1,9 +1,9 @@
-"""A config file replaced as a whole.
+"""Config files replaced as a whole.
 
 Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it is for its owner
 alone (0600), unless its mode is to be kept, and keeps its owner where that may be given; a link stays and what it leads
 to is replaced. A text that somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised.
-What cannot be written is said in words (`Unwritable`).
+What cannot be written is said in words (`Unwritable`). Of several files none is changed alone.
 """
 
 import contextlib
@@ -11,10 +11,17 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
 from mcpx.model.errors import McpxError
+from mcpx.wire.folders import private_folder
+
+if TYPE_CHECKING:
+    from mcpx.config.written import Written
 
 _PREFIX, _SUFFIX = ".mcpx-", ".new"
 _LEFT = 60.0
@@ -27,6 +34,39 @@ class Unwritable(McpxError):
 
 class Overtaken(Exception):
     """The file is no longer as it was."""
+
+
+def texts_of(written: "Written") -> Mapping[str, str]:
+    """As the history keeps them."""
+    return {str(sheet.path): sheet.text for sheet in written.sheets}
+
+
+def write_all(written: "Written", texts: Texts) -> dict[Path, Print]:
+    """The files as `texts` has them, if they still are as `written` has them. Raises `Overtaken`, `Unwritable`."""
+    left: dict[Path, Print] = {}
+    done: list[tuple[Path, bytes, bytes]] = []
+    try:
+        for path, text in texts.items():
+            sheet = next((sheet for sheet in written.sheets if sheet.path == path), None)
+            data = text.encode() if sheet is None else sheet.bytes_of(text)
+            if sheet is None:
+                _make_room(path.parent)
+            left[path] = replace_file(path, data, None if sheet is None else sheet.data)
+            if sheet is not None:
+                done.append((path, sheet.data, data))
+    except (Overtaken, Unwritable):
+        for path, before, data in done:
+            replace_file(path, before, data)
+        raise
+    return left
+
+
+def _make_room(folder: Path) -> None:
+    try:
+        if not folder.exists():
+            private_folder(folder)
+    except OSError as error:
+        raise Unwritable(f"the folder {folder} cannot be made: {error.strerror or error}") from None
 
 
 def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None = 0o600) -> Print:
