@@ -146,7 +146,7 @@ class Session:
             line = raw.decode(errors="replace")
             said.append(line)
             self.ports |= {told: found[1] for told, where in wanted.items() if (found := where.search(line))}
-            if wanted.keys() <= self.ports.keys() and len(said) >= len(command.shown):
+            if wanted.keys() <= self.ports.keys() and sum(map(bool, map(str.strip, said))) >= len(command.shown):
                 break
         else:
             serving, self._serving = self._serving, None
