@@ -73,6 +73,13 @@ def test_what_is_wrong_behind_two_dashes_is_told_as_it_was_typed(tmp_path: Path,
     assert ended.returncode == 2 and ended.stderr.startswith(told), ended.stderr
 
 
+@pytest.mark.parametrize("word", ["a" * 300, "a" * 300 + ".yaml"])
+def test_a_word_that_can_be_no_files_name_is_a_mistake_like_others(tmp_path: Path, word: str) -> None:
+    for command in ([word], ["check", word], ["servers", word], ["pins", word]):
+        ended = mcpx(tmp_path, *command)
+        assert ended.returncode == 2 and ended.stderr.startswith("error: "), ended.stderr
+
+
 def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
     (tmp_path / "mcpx.yaml").write_text("mcp_servers:\n  - name: a\n    conection: {}\n")
     ended = mcpx(tmp_path, "check", "mcpx.yaml", "--json")

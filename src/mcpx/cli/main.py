@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from mcpx.cli import codes
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
@@ -39,7 +38,7 @@ def _command(arguments: list[str]) -> str:
         return "serve" if word == "help" else word
     if word in COMMANDS:
         return arguments.pop(0)
-    is_file = Path(word).exists() or looks_like_file(word)
+    is_file = os.path.exists(word) or looks_like_file(word)
     if word in LATER or (word and not word.startswith("-") and not is_file):
         raise ConfigError([_unknown(word)])
     return "serve"
@@ -48,7 +47,7 @@ def _command(arguments: list[str]) -> str:
 def _unknown(word: str) -> str:
     """What to say of a word that is no command."""
     if word in LATER:
-        file = f"; the file is 'mcpx ./{word}'" if Path(word).exists() else ""
+        file = f"; the file is 'mcpx ./{word}'" if os.path.exists(word) else ""
         return f"error: 'mcpx {word}' is not in this version yet; there is: {', '.join([*COMMANDS, 'help'])}{file}"
     meant = near(word, [*COMMANDS, "help"])
     hint = f"; did you mean 'mcpx {meant}'?" if meant else "; 'mcpx help' lists the commands"
