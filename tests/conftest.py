@@ -1,10 +1,13 @@
 """For every test: no property is judged by how long a busy machine takes over one example; what is slow as a whole."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ["MCPX_STANDALONE"] = "true"  # a test that wants a gateway to be shared says so: nothing outlives the others
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")

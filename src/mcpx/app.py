@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import errno
 import gc
 import itertools
 import logging
@@ -18,13 +19,14 @@ from mcpx import __version__
 from mcpx.config import refuse_admin_exposure, refuse_exposure
 from mcpx.core.gateway import Gateway
 from mcpx.front.dispatch import Dispatcher
+from mcpx.greeting import greet
 from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.model.redaction import Redactor
 from mcpx.processes import process
 from mcpx.telemetry.telemetry import Telemetry
-from mcpx.upkeep import Run, Upkeep, say
+from mcpx.upkeep import GRACE, Run, Upkeep, say
 from mcpx.wire import descriptors, logs, memory
 from mcpx.wire.logs import OURS
 from mcpx.wire.tasks import Tasks
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpx")
 
-GRACE = 3.0
-"""Seconds calls in flight may take to finish once the end has begun."""
-NAMED = 20
-"""Servers and commands that are greeted by name."""
 ROOM = 2.0
 """Seconds between looks whether anything more can be opened."""
 TIDY = 5
@@ -132,6 +130,8 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     tasks.start(_watch_room())
     try:
         await upkeep.start()
+        if run.linger is not None:
+            return await _serve_in_background(run, dispatcher, stop, upkeep, tasks)
         if run.transport == "stdio":
             await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
         else:
@@ -202,11 +202,43 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, up
     visitor = Visitor("local", run.profile)
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
-    if run.admin is not None:
+    if (login := upkeep.login_url()) is not None:
+        say(run, f"  Admin {login}")
         tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
+
+
+async def _serve_in_background(
+    run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks
+) -> int:
+    """For clients that attach. Whoever had it started waits for a word on standard output, and looks who is there when
+    none comes: another may have been quicker."""
+    if not upkeep.found:
+        return 1
+    upkeep.wait_for_clients()
+    if run.log_file is not None:
+        tasks.start(logs.keep_small(run.log_file))
+    dispatcher.gateway.start()
+    if run.admin is not None:
+        tasks.start(upkeep.open_admin())
+    log.info("mcpx %s runs in the background on %s, process %d", __version__, run.config.path, os.getpid())
+    if run.started is not None:
+        run.started()
+    await _first_of(stop, upkeep.over)
+    why = "another gateway takes its place" if upkeep.retired else "asked to" if stop.is_set() else "no client is left"
+    log.info("mcpx ends: %s", why)
+    if not upkeep.retired:
+        dispatcher.gateway.wind_down()
+    parting = asyncio.ensure_future(upkeep.part())
+    ended = asyncio.ensure_future(stop.wait())  # while it retires it can still be asked to be quick
+    await asyncio.wait((parting, ended), return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if not parting.done():
+        await asyncio.wait((parting,), timeout=GRACE)
+        parting.cancel()
+    return 0
 
 
 async def _serve_http(
@@ -231,8 +263,9 @@ async def _serve_http(
     max_request = run.config.global_.max_request
     upkeep.front = front = HttpFront(dispatcher, reception, max_request=max_request, pages={"/metrics": metrics})
     made(front)
+    tls = (server.tls.cert, server.tls.key) if server.tls else None
     try:
-        port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
+        port = await _listen(front, run, tls)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host
         number = error.errno if isinstance(error, OSError) else None
         what = (
@@ -247,33 +280,22 @@ async def _serve_http(
     dispatcher.gateway.start()
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
-    _greet(run, upkeep.url)
+    greet(run, upkeep.url, upkeep.login_url())
     ready = await upkeep.open_admin()
     if ready:
         await stop.wait()
     dispatcher.gateway.wind_down()
-    await front.close(GRACE)
+    await asyncio.gather(front.close(GRACE), upkeep.part())
     return 0 if ready else 1
 
 
-def _greet(run: Run, url: str) -> None:
-    if run.config.path is not None:
-        servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
-        commands = [command.name for command in run.config.commands if command.enabled]
-        told = f" · commands: {_named(commands)}" if commands else ""
-        say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
-        return
-    until = " before you save something" if run.admin is not None else ""
-    say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written{until})")
-    say(run, f"  MCP   {url}")
-    say(run, f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
-    put = "put your servers into mcpx.yaml and start mcpx again"
-    add = "open the admin UI, whose address follows, and add your servers there"
-    say(run, f"  Next  {put if run.admin is None else add} · Ctrl-C ends it")
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
+async def _listen(front: "HttpFront", run: Run, tls: tuple[str, str] | None) -> int:
+    try:
+        return await front.start(run.host, run.port, tls)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not run.or_another_port:
+            raise
+        return await front.start(run.host, 0, tls)
 
 
 async def _first_of(*events: asyncio.Event) -> None:

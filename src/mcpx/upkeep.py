@@ -2,11 +2,14 @@
 answers, and the admin UI is opened where it is wanted. Nothing of it stands in the way of a call.
 """
 
+import asyncio
 import contextlib
 import logging
+import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,22 +18,36 @@ from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.core.approvals import PendingCalls
+from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
-from mcpx.core.proposals import Proposals, Read
+from mcpx.core.proposals import Proposals, Read, now
 from mcpx.core.sign_ins import SignIns
-from mcpx.front.control import Control, Verb, socket_path
+from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
-from mcpx.model.call import Json
+from mcpx.model.call import Caller, Json, as_object
+from mcpx.model.offer import KINDS
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import logs
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.store import ConfigStore
+    from mcpx.front.attached import Attached
     from mcpx.front.dispatch import Tracker
     from mcpx.front.http import HttpFront
     from mcpx.office import AdminPlace, Office
     from mcpx.telemetry.following import Following
+
+GRACE = 3.0
+"""Seconds calls in flight may take to finish once the end has begun."""
+RETIRING = 300.0
+"""The same, where another gateway has taken the place and nobody waits for this one to end."""
+PRINTED = 1_000
+"""Lines of a server that are told at a time."""
+SEARCHED = 20
+"""Tools that a search tells of where nobody says how many."""
+FIRST_CLIENT = 15.0
+"""Seconds a gateway in the background waits for its first client, however short it lingers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,8 @@ class Run:
     host: str
     port: int
     log_level: str
+    or_another_port: bool = False
+    """Any other will do where it is taken: the demo, and nobody has named one."""
     log_level_given: bool = False
     """On the command line or in the environment: a changed file does not change it."""
     state: Path | None = None
@@ -58,6 +77,16 @@ class Run:
     """What marks this gateway to itself, should one of its servers turn out to be the gateway."""
     admin: "AdminPlace | None" = None
     """Where the admin UI is wanted; None: nowhere."""
+    linger: float | None = None
+    """Seconds to stay after the last client that was attached has left; None: it does not run in the background."""
+    log_file: Path | None = None
+    """In the background: where its standard error goes."""
+    started: Callable[[], None] | None = None
+    """Called in the background once clients can come."""
+
+    @property
+    def role(self) -> Role:
+        return "background" if self.linger is not None else "alone" if self.transport == "stdio" else "http"
 
 
 def say(run: Run, line: str, level: int = logging.INFO) -> None:
@@ -85,12 +114,20 @@ class Upkeep:
         self._telemetry = telemetry
         self._dispatcher = dispatcher
         self._following: Following | None = None
+        self._started_at = now()
         self._gateway = gateway
         self._tasks = tasks
+        self._chronicle = Chronicle(gateway)  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
         self._writable = self._make_store(environ) if run.admin is not None else None
         self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
         self._office: Office | None = None
+        self._environ = environ
+        self._attached: Attached | None = None
+        self._leaving: asyncio.TimerHandle | None = None
+        self.over = asyncio.Event()
+        """In the background: nobody needs it any more, or another gateway takes its place."""
+        self.retired = False
         self.front: HttpFront | None = None
         """Who takes up what of a new configuration concerns clients over HTTP."""
         self.url: str | None = None
@@ -108,7 +145,7 @@ class Upkeep:
             self._office = office
             if self._writable is not None:
                 self._writable.keep_history(run.state)
-            office.watch(self._gateway)
+            office.watch(self._chronicle)
             return True
         say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
@@ -139,8 +176,11 @@ class Upkeep:
                 logging.ERROR,
             )
             return False
-        say(run, f"  Admin {self._office.login_url()}")
         return True
+
+    def login_url(self) -> str | None:
+        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a moment."""
+        return None if self._office is None else self._office.login_url()
 
     async def start(self) -> None:
         config = self._run.config
@@ -160,15 +200,84 @@ class Upkeep:
             socket_path(state, config, self._run.env),
             {
                 "status": lambda _: self.status(),
-                "reload": lambda _: self.store.asked(),
+                "retire": lambda _: self._retire(),
+                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,
                 "admin": self._tell_login,
                 "activity": self._telemetry.tell_activity,
+                "search": self._search,
+                "logs": self._logs,
+                "names": self._names,
             },
+            self,
+            role=self._run.role,
         )
         await self._control.start()
+
+    @property
+    def found(self) -> bool:
+        """Whether it is this gateway that is found on the config."""
+        return self._control is not None and self._control.listening
+
+    # Clients that attach -----------------------------------------------------------------------------------------
+
+    def admit(self, request: Json) -> "tuple[Json, asyncio.Protocol | None]":
+        """For `Control`: somebody wants to come in."""
+        if self._run.role == "alone":
+            about = {"version": __version__, "role": "alone"}
+            return {"ok": False, "reason": "alone", "error": "this gateway is one client's alone", **about}, None
+        return self._host().admit(request)
+
+    def _host(self) -> "Attached":
+        if self._attached is None:
+            from mcpx.front.attached import Attached  # nobody may ever come
+
+            self._attached = Attached(
+                self._dispatcher, self._environ, grace=GRACE, about=self._about, on_change=self._counted
+            )
+        return self._attached
+
+    def _about(self) -> Json:
+        level = logging.getLevelName(logging.getLogger("mcpx").level)
+        admin = self._office is not None
+        log_file = None if self._run.log_file is None else str(self._run.log_file)
+        return {"role": self._run.role, "admin": admin, "log_level": level, "log_file": log_file}
+
+    def _counted(self) -> None:
+        """In the background: the last that leaves puts out the light, after a while."""
+        if self._run.linger is None:
+            return
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if not self._attached:
+            self._leaving = asyncio.get_running_loop().call_later(self._run.linger, self.over.set)
+
+    def wait_for_clients(self) -> None:
+        """In the background: whoever had it started comes at once, or not at all."""
+        wait = max(self._run.linger or 0.0, FIRST_CLIENT)
+        self._leaving = asyncio.get_running_loop().call_later(wait, self.over.set)
+
+    async def _retire(self) -> Json:
+        """Leave the place to another."""
+        if self._run.role == "http" or self._control is None:
+            return {"ok": False, "error": "this gateway was started by somebody, and stays"}
+        self._control.leave_place()
+        if self._run.role == "background":
+            self.retired = True
+            self.over.set()
+        return {"ok": True}
+
+    async def part(self) -> None:
+        """Nobody comes in any more; those who are there finish, or move on."""
+        if self._control is not None:
+            self._control.leave_place()
+        if self._attached is not None:
+            if self.retired:
+                await self._attached.retire(RETIRING)
+            await self._attached.close()
 
     def _watch(self) -> None:
         watcher = Watcher(
@@ -202,6 +311,48 @@ class Upkeep:
         if self._office is None:
             return {"ok": False, "error": "this gateway was started without --admin"}
         return await self._office.tell_login(request)
+
+    async def _search(self, request: Json) -> Json:
+        """The catalog's own search, for `mcpx search`."""
+        from mcpx.core.searching import search
+
+        query, limit, profile = request.get("query"), request.get("limit"), request.get("profile")
+        caller = Caller("local", profile if isinstance(profile, str) else None, since=time.monotonic())
+        await self._gateway.prepare(caller)
+        most = limit if isinstance(limit, int) and limit > 0 else SEARCHED
+        matches, total = await search(self._gateway, caller, str(query or ""), most)
+        tools = [{"definition": each.offer.definition, "score": each.score, "strong": each.strong} for each in matches]
+        return {"ok": True, "tools": tools, "total": total}
+
+    async def _names(self, _: Json) -> Json:
+        """All that can be named, for shells that complete it."""
+        from mcpx.core.names import names_of
+
+        await self._gateway.catalogs.ready()
+        offers = self._gateway.catalog.offers
+        listed = {kind: ((each.server, each.name, each.definition) for each in offers[kind]) for kind in KINDS}
+        return {"ok": True, **names_of(self._gateway.generation.config, listed)}
+
+    async def _logs(self, request: Json) -> Json:
+        """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are known."""
+        wanted, after, limit = request.get("server"), as_object(request.get("after")), request.get("limit")
+        names = list(self._gateway.generation.upstreams)
+        if wanted is not None and wanted not in names:
+            return {"ok": False, "error": "no such server", "names": names}
+        most = min(limit, PRINTED) if isinstance(limit, int) and limit > 0 else PRINTED
+        told: Json = {}
+        for name in names if wanted is None else [wanted]:
+            known = after.get(name)
+            lines, last = self._chronicle.lines(name, known if isinstance(known, int) else 0, most)
+            told[name] = {"lines": [asdict(line) for line in lines], "last": last}
+        return {"ok": True, "servers": told, "log_file": self._log_file()}
+
+    def _log_file(self) -> str | None:
+        """Where the gateway's own log is."""
+        config = self._gateway.generation.config
+        if config.global_.log_file is not None:
+            return str((config.path.parent if config.path is not None else Path.cwd()) / config.global_.log_file)
+        return None if self._run.log_file is None else str(self._run.log_file)
 
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
@@ -269,5 +420,11 @@ class Upkeep:
 
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._gateway.generation.config.path), "url": self.url}
+        about |= {"role": self._run.role, "attached": [] if self._attached is None else self._attached.describe()}
+        about |= {"pid": os.getpid(), "started_at": self._started_at, "log_file": self._log_file()}
+        about |= {
+            "admin_url": None if self._office is None else self._office.url,
+            "clients": len(self._dispatcher.audience.callers()),
+        }
         told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)

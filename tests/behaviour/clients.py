@@ -36,7 +36,8 @@ from fixtures.websocket_client import websocket_client
 
 Json = dict[str, Any]
 OnProgress = Callable[[Json], None]
-Front = Literal["stdio", "http", "sse", "websocket"]
+Front = Literal["stdio", "http", "sse", "websocket", "bridge"]
+"""A bridge is stdio to the client, and leads into a gateway that others share."""
 Kind = Literal["sdk-modern", "sdk-older", "raw-modern", "raw-older"]
 
 KINDS: tuple[Kind, ...] = ("sdk-modern", "sdk-older", "raw-modern", "raw-older")
@@ -272,7 +273,7 @@ class SdkClient(Client):
 
 @asynccontextmanager
 async def _sdk_client(door: Door, person: Person, modern: bool) -> AsyncIterator[Client]:
-    if door.front == "stdio":
+    if door.front in ("stdio", "bridge"):
         program, *args = door.command
         server = StdioServerParameters(command=program, args=args, env=dict(door.env))
         assert door.stderr is not None
@@ -474,7 +475,7 @@ async def raw_client(door: Door, person: Person, modern: bool, version: str = OL
 
 def _carrier(door: Door, modern: bool) -> AbstractAsyncContextManager[Carrier]:
     match door.front:
-        case "stdio":
+        case "stdio" | "bridge":
             return _pipe(door)
         case "websocket":
             return _socket(door.url)

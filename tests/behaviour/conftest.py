@@ -1,5 +1,6 @@
 """One gateway before one upstream of each kind, for a module; and a gateway of its own for each stdio client."""
 
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,12 @@ class House:
     @contextmanager
     def door(self, front: Front, server: str = "") -> Iterator[Door]:
         """Into the gateway that all share, or on stdio into one that has only this server."""
+        if front == "bridge":
+            stderr = self._gateway.folder / f"{secrets.token_hex(4)}.txt"
+            env = {**self._gateway.env, "MCPX_STANDALONE": "false"}
+            yield Door(front, command=self._gateway.stdio_command, env=env, stderr=stderr)
+            assert stderr.read_text(encoding="utf-8") == ""  # a gateway of its own would have said something
+            return
         if front != "stdio":
             base = f"127.0.0.1:{self._gateway.port}"
             urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}

@@ -16,7 +16,7 @@ from fixtures.process import served
 
 SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
-FRONTS: tuple[Front, ...] = ("http", "websocket")
+FRONTS: tuple[Front, ...] = ("http", "websocket", "bridge")
 METHODS = {"elicit": "elicitation/create", "sample": "sampling/createMessage", "roots": "roots/list"}
 
 

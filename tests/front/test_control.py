@@ -1,6 +1,7 @@
 """RUN-6: the socket by which people look after a gateway."""
 
 import asyncio
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -137,7 +138,8 @@ def test_a_line_that_is_too_long_is_hung_up_on(tmp_path: Path) -> None:
         await it.start()
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b"x" * (2 * control.LONGEST))
-        assert await reader.read() == b""
+        with contextlib.suppress(ConnectionError):  # it may be gone before all of it was said
+            assert await reader.read() == b""
         writer.close()
         assert await ask(path, "status") is not None
         await it.close()

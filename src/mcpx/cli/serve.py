@@ -2,17 +2,15 @@
 
 import argparse
 import contextlib
-import hashlib
 import os
-import secrets
-import stat
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from mcpx import __version__, app
 from mcpx.cli.commands.serve import LEVELS
+from mcpx.cli.how import by_stdio, choice
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
 from mcpx.config.locate import own_file
@@ -20,18 +18,33 @@ from mcpx.config.problems import nearest
 from mcpx.core.proposals import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
-from mcpx.processes.environment import running_inside
+from mcpx.processes.environment import mark_of, running_inside
 from mcpx.surfaces import SURFACES
 from mcpx.wire.exchange import whole_number
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """For clients that attach, started by one of them."""
+
+    linger: float
+    log_file: Path
+    started: Callable[[], None]
+
+
 def serve(
-    path: Path | None, options: argparse.Namespace, environ: Mapping[str, str], env: str | None, state: Path
+    path: Path | None,
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    env: str | None,
+    state: Path,
+    background: Background | None = None,
 ) -> int:
-    mode = options.mode or _choice(environ, "MCPX_MODE", SURFACES)
-    strict = options.strict or _choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
-    by_stdio = _by_stdio(options, environ)
-    profile = options.profile or environ.get("MCPX_PROFILE") or None
+    # In the background each client says for itself what it wants to see.
+    mode = None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
+    strict = options.strict or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
+    stdio = background is not None or by_stdio(options, environ)
+    profile = None if background is not None else options.profile or environ.get("MCPX_PROFILE") or None
 
     def reading(path: Path | None) -> Read:
         def read(texts: Texts | None = None) -> Config:
@@ -41,7 +54,7 @@ def serve(
                 config = demo.config()
             else:
                 config = load(path, environ, env, strict=strict, texts=texts)
-            if not by_stdio:
+            if not stdio:
                 config = without_itself(config, *(listens or address(options, environ, config)))
             return config if mode is None else replace(config, mode=mode)
 
@@ -51,9 +64,9 @@ def serve(
     read = reading(path)
     config = read(None)
     if profile is not None:
-        _refuse_profile(profile, by_stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
+        _refuse_profile(profile, stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
-    itself = _mark_of(path, env)
+    itself = mark_of(path, env)
     if itself in running_inside(environ):
         # Through a wrapper that the file does not show. To the gateway above it is one more server that ended.
         raise ConfigError([f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"])
@@ -62,16 +75,17 @@ def serve(
     if level not in LEVELS:
         raise ConfigError([f"error: log level {level!r} is not one of {', '.join(LEVELS)}"])
     admin = _admin(options, environ, config)
-    if admin is not None and not by_stdio and (admin.host, admin.port) == (host, port) and port:
+    if admin is not None and not stdio and (admin.host, admin.port) == (host, port) and port:
         told = f"error: clients and the admin UI would both listen on {host}:{port}"
         raise ConfigError([f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any free one."])
     run = app.Run(
         config=config,
-        transport="stdio" if by_stdio else "http",
+        transport="stdio" if stdio else "http",
         host=host,
         port=port,
         log_level=level,
         log_level_given=bool(given),
+        or_another_port=path is None and options.port is None and not environ.get("MCPX_PORT"),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         fresh=(own_file(environ), reading(own_file(environ)), state) if path is None and admin is not None else None,
@@ -79,6 +93,9 @@ def serve(
         profile=profile,
         itself=itself,
         admin=admin,
+        linger=None if background is None else background.linger,
+        log_file=None if background is None else background.log_file,
+        started=None if background is None else background.started,
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
@@ -101,13 +118,6 @@ def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
     return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
 
 
-def _mark_of(path: Path | None, env: str | None) -> str:
-    """What tells gateways on this configuration from others."""
-    if path is None:
-        return secrets.token_hex(8)
-    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
-
-
 def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:
     """Where it listens over HTTP."""
     host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
@@ -116,9 +126,12 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
 
 
 def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
-    """Where the admin UI is to be found, if anybody wants it."""
-    wanted = options.admin or options.admin_port is not None
-    if not wanted and _choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0")) not in ("true", "1"):
+    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is (RUN-3)."""
+    wanted: bool | None = True if options.admin_port is not None else options.admin
+    if wanted is None and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None:
+        wanted = said in ("true", "1")
+    first = wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
+    if not wanted and not first:
         return None
     server = config.server
     if options.admin_port is not None:
@@ -128,7 +141,7 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
         port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
     own = server.host if is_loopback(server.host) else "127.0.0.1"
     host = (server.admin.host if server.admin is not None else None) or own
-    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None)
+    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first)
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
@@ -138,29 +151,6 @@ def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
     line = f"mcpx {__version__} · no config found (looked at {places}), running the built-in demo\n"
     with contextlib.suppress(OSError):  # nobody listens, or the disk is full; unbuffered, so that it is over with
         os.write(2, line.encode(errors="replace"))
-
-
-def _by_stdio(options: argparse.Namespace, environ: Mapping[str, str]) -> bool:
-    wanted = options.transport or _choice(environ, "MCPX_TRANSPORT", ("stdio", "http"))
-    if wanted is not None:
-        return wanted == "stdio"
-    return options.host is None and options.port is None and _started_by_a_client()
-
-
-def _started_by_a_client() -> bool:
-    """Standard input is a pipe, a socket (Node programs give one) or a file: RUN-2."""
-    try:
-        mode = os.fstat(0).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
-
-
-def _choice(environ: Mapping[str, str], name: str, allowed: Collection[str]) -> str | None:
-    value = environ.get(name)
-    if value and value not in allowed:
-        raise ConfigError([f"error: {name} is {value!r}; it must be one of {', '.join(allowed)}"])
-    return value or None
 
 
 def _port(environ: Mapping[str, str], default: int) -> int:

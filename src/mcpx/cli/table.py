@@ -3,19 +3,10 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from mcpx.cli.parsing import Parser
-
-LATER = frozenset(
-    (
-        *("status", "logs", "add", "remove", "enable", "disable", "export", "tools", "search", "call", "read"),
-        *("prompt", "connect", "disconnect", "doctor", "migrate", "completion"),
-    )
-)
-"""Commands of a later version (RUN-4): to be told from mistakes."""
 
 
 class Module(Protocol):
@@ -25,8 +16,7 @@ class Module(Protocol):
     def run(self, options: argparse.Namespace) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):  # no dataclass: that brings two megabytes along, and a bridge to a gateway has few
     name: str
     arguments: str
     summary: str
@@ -80,6 +70,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "config": (
         Command("check", "[CONFIG]", "Validate a config file and say what it holds."),
         Command("migrate", "[CONFIG]", "Turn any config into the native shape."),
+        Command("config", "ACTION", "What the config said before, and back to it: history, rollback NUMBER."),
         Command("secret", "ACTION", "Encrypt values of a config file, and keep secrets in the system's keyring."),
     ),
     "guard": (
@@ -95,6 +86,4 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     ),
 }
 
-COMMANDS: Mapping[str, Command] = {
-    command.name: command for group in GROUPS.values() for command in group if command.name not in LATER
-}
+COMMANDS: Mapping[str, Command] = {command.name: command for group in GROUPS.values() for command in group}

@@ -70,11 +70,14 @@ class Environment:
         self.warnings: list[str] = []
         self.secrets: set[str] = set()
         """What was looked up and may be a secret."""
+        self.looked_up: set[str] = set()
+        """Names of variables that were asked for, whatever came of it."""
         self._kept: dict[str, str | None] = {}
         self._opened: dict[str, str] = {}
         self._no_keyring: NoKeyring | None = None
 
     def get(self, name: str) -> str | None:
+        self.looked_up.add(name)
         value = self._environ.get(name)
         return self._dotenv.get(name) if value is None else value
 
@@ -104,6 +107,7 @@ class Environment:
         if text not in self._opened:
             if len(self._opened) >= MOST_SEALED:
                 raise sealing.BadSeal(f"more than {MOST_SEALED} encrypted values")
+            self.looked_up.add("MCPX_KEY")
             self._opened[text] = sealing.decrypt(text, self._environ)
         return self._opened[text]
 

@@ -5,7 +5,7 @@ moment. Nothing is written, started or connected.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import Tree, children
 from mcpx.config.unapplied import unapplied
 from mcpx.config.validate import build
+from mcpx.transports import Stdio
 
 Written = tuple[Source, Tree]
 """A file and what it says."""
@@ -146,7 +147,15 @@ def _load(
 
         warnings += odd(config)
     config = replace(config, secrets=frozenset((*secrets_in(config), *environment.secrets)))
+    config = replace(config, variables=frozenset((*environment.looked_up, *_inherited(config))))
     return replace(config, warnings=(*warnings, *environment.warnings, *config.warnings))
+
+
+def _inherited(config: Config) -> Iterator[str]:
+    """Variables that servers get by their names."""
+    for server in config.mcp_servers:
+        if isinstance(connection := server.connection, Stdio) and not isinstance(connection.inherit_env, bool):
+            yield from connection.inherit_env if server.enabled else ()
 
 
 def _parse(sources: list[Source], findings: Findings) -> list[Written]:

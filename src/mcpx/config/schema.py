@@ -17,7 +17,7 @@ from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
 
-Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode", "codex", "opencode", "zed"]
+Dialect = Literal["native", "flat", "proxy", "mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +213,9 @@ class Config:
     """What is odd but not wrong, ready to print."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False, metadata=NOT_IN_FILE)
     """What in it must not be said to anybody, wherever it came from."""
+
+    variables: frozenset[str] = field(default=frozenset(), compare=False, metadata=NOT_IN_FILE)
+    """Variables of the environment that were looked up in reading it: with other values it is another configuration."""
 
     @property
     def guarded(self) -> bool:

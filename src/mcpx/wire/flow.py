@@ -287,6 +287,9 @@ class Outflow:
         if self.congested:
             self._count(len(data))
 
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
     def write_both(self, data: bytes, more: bytes) -> None:
         """Two buffers at once, without copying them together."""
         self._written += len(data) + len(more)

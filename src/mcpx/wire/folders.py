@@ -8,7 +8,6 @@ changes the umask, which belongs to the whole process.
 import contextlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 
@@ -51,6 +50,8 @@ def write_private(file: Path, text: str) -> None:
 
 def replace_private(file: Path, content: bytes) -> None:
     """The same, in the place of one that may be there: whoever reads it finds the old or the new, never a part."""
+    import tempfile  # who only looks into a folder does without
+
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")  # 0600
     try:
         with os.fdopen(handle, "wb") as opened:

@@ -33,6 +33,9 @@ BURST, RATE = 20, 0.5
 """Lines of a kind that are logged at once, and lines a second after that."""
 LOUD_BURST, LOUD_RATE = 200, 20.0
 """The same at DEBUG."""
+LOOK = 10.0
+FULL = 10 << 20
+"""Seconds between two looks at a log that is standard error, and the bytes it may have."""
 COUNTING = 10.0
 """Seconds after which the lines that were left out are counted, if none of the kind comes before."""
 KINDS = 1000
@@ -333,6 +336,29 @@ def start(level: str, form: str, file: Path | None, redact: Callable[[str], str]
     hear_the_unheard()
     set_format(form)
     set_level(level)
+
+
+async def keep_small(file: Path) -> None:
+    """Where standard error is a file that nobody else looks after: begin anew when it is full, and keep one."""
+    while True:
+        await asyncio.sleep(LOOK)
+        try:
+            if os.fstat(2).st_size > FULL:
+                begin_anew(file)
+        except OSError:
+            pass  # the next look tries again
+
+
+def begin_anew(file: Path) -> None:
+    """Raises OSError."""
+    try:
+        os.replace(file, f"{file}.1")
+        fresh = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError:
+        os.ftruncate(2, 0)  # somebody removed it: what nobody can read is not kept
+        return
+    os.dup2(fresh, 2)
+    os.close(fresh)
 
 
 def set_format(name: str) -> None:

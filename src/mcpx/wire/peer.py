@@ -281,6 +281,11 @@ class Peer:
         """Whether more than one request is on its way, in either direction."""
         return len(self._answering) + len(self.waiting) > 1
 
+    @property
+    def answering(self) -> int:
+        """Requests that are being answered."""
+        return len(self._answering)
+
     async def request(
         self,
         method: str,

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 
 class _Number:
@@ -28,6 +28,12 @@ def handed_over(pipe: IO[bytes] | None, loop: asyncio.AbstractEventLoop) -> Any:
         return _Number(os.dup(pipe.fileno()))
 
 
+class Sink(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+
 AT_ONCE = 65536
 """Bytes that are not kept for the end of the turn."""
 
@@ -38,7 +44,7 @@ class Gathered:
 
     __slots__ = ("_loop", "_size", "_transport", "_waiting")
 
-    def __init__(self, transport: asyncio.WriteTransport) -> None:
+    def __init__(self, transport: Sink) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._waiting: list[bytes] = []
