@@ -37,6 +37,48 @@ def test_an_unknown_option_is_told_with_the_one_that_was_meant(tmp_path: Path) -
     assert ended.returncode == 2 and "unknown option --jsno; did you mean --json?" in ended.stderr
 
 
+def test_so_is_an_unknown_letter(tmp_path: Path) -> None:
+    ended = mcpx(tmp_path, "servers", "-z", "b.yaml", "c.yaml")
+    assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["login", "--json", "a"], ["a"]),
+        (["login", "--json", "--", "a", "-b"], ["a", "-b"]),
+        (["--", "login", "--json", "--config=x", "--"], ["--json", "--config=x", "--"]),
+        (["login", "a", "--", "--env"], ["a", "--env"]),
+        (["login", "--"], []),
+    ],
+)
+def test_behind_two_dashes_there_are_words_only(typed: list[str], words: list[str]) -> None:
+    """By whatever Python: its argparse took them for options up to 3.13."""
+    read = COMMANDS["auth"].parser().read(typed)
+    assert (read.action, read.words, read.json) == ("login", words, "--json" in typed and "--json" not in words)
+    assert (read.config, read.env) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["check", "a", "--", "--env", "-z"], "error: too many words: --env -z\n"),
+        (["token", "--", "-new"], "error: argument action: invalid choice: '-new' "),
+        (["check", "--config", "--", "a"], "error: argument --config: expected one argument\n"),
+    ],
+)
+def test_what_is_wrong_behind_two_dashes_is_told_as_it_was_typed(tmp_path: Path, typed: list[str], told: str) -> None:
+    ended = mcpx(tmp_path, *typed)
+    assert ended.returncode == 2 and ended.stderr.startswith(told), ended.stderr
+
+
+@pytest.mark.parametrize("word", ["a" * 300, "a" * 300 + ".yaml"])
+def test_a_word_that_can_be_no_files_name_is_a_mistake_like_others(tmp_path: Path, word: str) -> None:
+    for command in ([word], ["check", word], ["servers", word], ["pins", word]):
+        ended = mcpx(tmp_path, *command)
+        assert ended.returncode == 2 and ended.stderr.startswith("error: "), ended.stderr
+
+
 def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
     (tmp_path / "mcpx.yaml").write_text("mcp_servers:\n  - name: a\n    conection: {}\n")
     ended = mcpx(tmp_path, "check", "mcpx.yaml", "--json")

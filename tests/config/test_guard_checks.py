@@ -123,3 +123,5 @@ def test_a_trail_that_cannot_be_written_is_told_by_check(loaded: Loaded, tmp_pat
     assert "it is a folder" in said
     (said,) = missing(config, [], tmp_path / "file" / "a.jsonl")
     assert "file is a file" in said
+    (said,) = missing(config, [], tmp_path / ("a" * 300))
+    assert "name too long" in said

@@ -136,8 +136,10 @@ def test_a_server_that_cannot_be_used_is_a_reason(url: str) -> None:
     assert not found.commands and "--server" in found.skipped[0][1]
 
 
-def test_a_private_server_is_kept_and_told_and_let_through_only_when_asked() -> None:
-    servers = [{"url": "http://169.254.169.254/latest"}]
+@pytest.mark.parametrize("host", ["169.254.169.254", "168.63.129.16", "192.88.99.1", "224.0.0.1", "[64:ff9b::a00:1]"])
+def test_a_private_server_is_kept_and_told_and_let_through_only_when_asked(host: str) -> None:
+    """Private is what a call would not reach (`wire.reach`); each Python's own `is_global` says something else."""
+    servers = [{"url": f"http://{host}/latest"}]
     found = made({"/a": {"get": {}}}, servers=servers)
     assert "allow_private" not in found.commands[0]["http"] and "--allow-private" in found.notes[0]
     found = made({"/a": {"get": {}}}, Wishes(allow_private=True), servers=servers)

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from mcpx.cli import codes
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
@@ -43,7 +42,7 @@ def _command(arguments: list[str]) -> str:
         return "serve" if word == "help" else word
     if word in COMMANDS:
         return arguments.pop(0)
-    is_file = Path(word).exists() or looks_like_file(word)
+    is_file = os.path.exists(word) or looks_like_file(word)
     if word and not word.startswith("-") and not is_file:
         raise ConfigError([_unknown(word)])
     return "serve"

@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from mcpx.model.errors import ConfigError
 
@@ -26,16 +26,37 @@ class Parser(argparse.ArgumentParser):
         whole = (argparse.PARSER, argparse.REMAINDER)  # these take everything behind them
         if any(action.nargs in whole for action in self._actions):
             return self.parse_args(arguments)
-        return self.parse_intermixed_args(arguments)
+        return _unmarked(self.parse_intermixed_args(_marked(arguments)))
 
     def error(self, message: str) -> NoReturn:
         told = message[:1].lower() + message[1:]
-        if (unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message)) is not None:
+        if (unknown := re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)) is not None:
             meant = near(unknown[1], [option for action in self._actions for option in action.option_strings])
             told = f"unknown option {unknown[1]}" + (f"; did you mean {meant}?" if meant else "")
         elif message.startswith("unrecognized arguments: "):
             told = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
+        told = told.replace(_WORD, "").replace(repr(_WORD)[1:-1], "")  # it quotes some and some not
         raise ConfigError([f"error: {told}\n  {self.prog} --help says what there is"])
+
+
+_WORD = "\0"
+"""Before a word that begins like an option and is none. No argument of a program can hold it."""
+
+
+def _marked(arguments: Sequence[str]) -> list[str]:
+    """Behind `--` there are words only. What argparse makes of that between words is another thing in each Python."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    words = [_WORD + word if word.startswith("-") else word for word in arguments[at + 1 :]]
+    return [*arguments[: at + 1], *words]
+
+
+def _unmarked(options: argparse.Namespace) -> argparse.Namespace:
+    for name, value in vars(options).items():
+        if isinstance(value, str):
+            setattr(options, name, value.removeprefix(_WORD))
+        elif isinstance(value, list):
+            setattr(options, name, [word.removeprefix(_WORD) for word in cast("list[str]", value)])
+    return options
 
 
 def near(word: str, known: Iterable[str]) -> str | None:

@@ -80,7 +80,7 @@ def looks_like_file(word: str) -> bool:
 def about(options: argparse.Namespace) -> str | None:
     """What `words` are about, if anything; another word, or a single one that is a file, is the config."""
     words = list[str](options.words)
-    is_config = bool(words) and looks_like_file(words[0]) and Path(words[0]).exists()
+    is_config = bool(words) and looks_like_file(words[0]) and os.path.exists(words[0])
     options.config_file = words.pop() if words and (len(words) > 1 or is_config) else None
     if len(words) > 1 or "" in words:
         raise ConfigError(["error: say one thing at a time, then the config file"])

@@ -106,11 +106,15 @@ def _in_the_clear(url: str) -> bool:
 
 
 def _unwritable(file: Path) -> str | None:
-    if file.is_dir():
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        folder = next(each for each in file.parents if os.path.exists(each))
+        if not os.path.isdir(folder):
+            return f"{folder} is a file"
+        return None if os.access(folder, os.W_OK | os.X_OK) else f"no leave to write to {folder}"
+    except OSError as error:  # a name too long, a folder that is closed: `Path.exists` raises it in some Pythons
+        return error.strerror or str(error)
+    if os.path.isdir(file):
         return "it is a folder"
-    if file.exists():
-        return None if os.access(file, os.W_OK) else "no leave to write to it"
-    folder = next(each for each in file.parents if each.exists())
-    if not folder.is_dir():
-        return f"{folder} is a file"
-    return None if os.access(folder, os.W_OK | os.X_OK) else f"no leave to write to {folder}"
+    return None if os.access(file, os.W_OK) else "no leave to write to it"

@@ -13,6 +13,7 @@ from mcpx.imports.made import Reference
 from mcpx.imports.texts import one_line
 from mcpx.model.call import as_list, as_object
 from mcpx.wire.address import BadAddress, parse
+from mcpx.wire.reach import is_public
 
 
 class NoServer(Exception):
@@ -64,6 +65,6 @@ def is_private(url: str) -> bool:
     if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
         return True
     try:
-        return not ip_address(host).is_global
+        return not is_public(ip_address(host))
     except ValueError:
         return False
