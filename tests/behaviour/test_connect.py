@@ -149,7 +149,7 @@ def test_what_was_written_starts_a_gateway(ada: Person) -> None:
     answer = subprocess.run(
         [made["command"], *made["args"]],
         cwd="/",
-        env=ada.environ,
+        env={**ada.environ, "MCPX_STANDALONE": "1"},  # nothing stays in the background
         input=json.dumps({**hello, "params": params}) + "\n",
         capture_output=True,
         text=True,
