@@ -31,7 +31,7 @@ PACKAGES = {
     "@modelcontextprotocol/server-everything": "mcp-server-everything",
 }
 TOKEN = "a-token-for-the-pages-of-the-docs"
-LONGEST = 60
+LONGEST = 120
 """Seconds that the commands of a block take."""
 END = "\x1e"
 

@@ -66,6 +66,7 @@ def test_what_is_not_run_is_listed_with_its_reason_and_no_more_than_that() -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", [page for page in ENGLISH if commands_of(page)])
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     """RUN-4: from the top to the end, in one folder."""
