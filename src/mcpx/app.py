@@ -5,6 +5,7 @@ everything it started.
 """
 
 import asyncio
+import errno
 import gc
 import itertools
 import logging
@@ -18,6 +19,7 @@ from mcpx import __version__
 from mcpx.config import refuse_admin_exposure, refuse_exposure
 from mcpx.core.gateway import Gateway
 from mcpx.front.dispatch import Dispatcher
+from mcpx.greeting import greet
 from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpx")
 
-NAMED = 20
-"""Servers and commands that are greeted by name."""
 ROOM = 2.0
 """Seconds between looks whether anything more can be opened."""
 TIDY = 5
@@ -202,7 +202,8 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, up
     visitor = Visitor("local", run.profile)
     front = StdioFront(dispatcher, run.config.global_.max_request, visitor)
     await front.start()
-    if run.admin is not None:
+    if (login := upkeep.login_url()) is not None:
+        say(run, f"  Admin {login}")
         tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
@@ -262,8 +263,9 @@ async def _serve_http(
     max_request = run.config.global_.max_request
     upkeep.front = front = HttpFront(dispatcher, reception, max_request=max_request, pages={"/metrics": metrics})
     made(front)
+    tls = (server.tls.cert, server.tls.key) if server.tls else None
     try:
-        port = await front.start(run.host, run.port, (server.tls.cert, server.tls.key) if server.tls else None)
+        port = await _listen(front, run, tls)
     except (OSError, ValueError) as error:  # ValueError: not even in form a host
         number = error.errno if isinstance(error, OSError) else None
         what = (
@@ -278,7 +280,7 @@ async def _serve_http(
     dispatcher.gateway.start()
     host = f"[{run.host}]" if ":" in run.host else run.host
     upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
-    _greet(run, upkeep.url)
+    greet(run, upkeep.url, upkeep.login_url())
     ready = await upkeep.open_admin()
     if ready:
         await stop.wait()
@@ -287,24 +289,13 @@ async def _serve_http(
     return 0 if ready else 1
 
 
-def _greet(run: Run, url: str) -> None:
-    if run.config.path is not None:
-        servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
-        commands = [command.name for command in run.config.commands if command.enabled]
-        told = f" · commands: {_named(commands)}" if commands else ""
-        say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
-        return
-    until = " before you save something" if run.admin is not None else ""
-    say(run, f"mcpx {__version__} · no config found, running the built-in demo (nothing is written{until})")
-    say(run, f"  MCP   {url}")
-    say(run, f"  Try   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list")
-    put = "put your servers into mcpx.yaml and start mcpx again"
-    add = "open the admin UI, whose address follows, and add your servers there"
-    say(run, f"  Next  {put if run.admin is None else add} · Ctrl-C ends it")
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
+async def _listen(front: "HttpFront", run: Run, tls: tuple[str, str] | None) -> int:
+    try:
+        return await front.start(run.host, run.port, tls)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not run.or_another_port:
+            raise
+        return await front.start(run.host, 0, tls)
 
 
 async def _first_of(*events: asyncio.Event) -> None:

@@ -3,21 +3,22 @@
 Here and not in `app`, which would otherwise load it for everybody: nothing of `mcpx.admin` is imported before `open`.
 """
 
+import errno
 import gc
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mcpx import __version__
 from mcpx.config import Config
+from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
 
 if TYPE_CHECKING:
-    from mcpx.admin.chronicle import Chronicle
     from mcpx.admin.desk import Desk
     from mcpx.core.store import ConfigStore
     from mcpx.front.audience import Audience
@@ -34,6 +35,8 @@ class AdminPlace:
     port: int
     token: str | None
     """Of the environment, which wins over the configuration's."""
+    or_another: bool = False
+    """Any other port will do where this one is taken: nobody has named it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,35 +62,38 @@ class Office:
         self._config = config
         self._server = AdminServer(place.host, place.port, place.token, config)
         self._place = place
-        self._open = False
 
     def bind(self) -> str | None:
         """Take the port; None, or what is wrong with it."""
         try:
             self._server.bind()
         except (OSError, ValueError) as error:
+            if self._place.or_another and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                self._place = replace(self._place, port=0, or_another=False)
+                self._server.port = 0
+                return self.bind()
             return _why(error, self._place)
         return None
 
-    def watch(self, gateway: Gateway) -> None:
-        """From before its servers start: what they print then says why they do not."""
-        from mcpx.admin.chronicle import Chronicle
+    def watch(self, chronicle: Chronicle) -> None:
+        """What servers print, from before they start: it says why they do not."""
+        self._chronicle = chronicle
 
-        self._chronicle = Chronicle(gateway)
+    @property
+    def url(self) -> str:
+        """Where it is, without what lets somebody in."""
+        return self._server.url
 
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
-        self._open = True
 
     def login_url(self) -> str:
         return self._server.login_url()
 
     async def tell_login(self, request: Json) -> Json:
         """The control verb `admin`."""
-        if not self._open:
-            return {"ok": False, "error": "the admin UI is still being loaded; ask again in a moment"}
         return {"ok": True, "url": self.login_url()}
 
     def take_up(self, config: Config) -> None:

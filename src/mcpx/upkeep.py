@@ -5,9 +5,11 @@ answers, and the admin UI is opened where it is wanted. Nothing of it stands in 
 import asyncio
 import contextlib
 import logging
+import os
 import sys
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,12 +18,14 @@ from mcpx.config import Config, refuse_admin_exposure, refuse_exposure
 from mcpx.config.load import Texts
 from mcpx.config.watch import Watcher
 from mcpx.core.approvals import PendingCalls
+from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
-from mcpx.core.proposals import Proposals, Read
+from mcpx.core.proposals import Proposals, Read, now
 from mcpx.core.sign_ins import SignIns
 from mcpx.front.control import Control, Role, Verb, socket_path
 from mcpx.front.dispatch import Dispatcher
-from mcpx.model.call import Json
+from mcpx.model.call import Caller, Json, as_object
+from mcpx.model.offer import KINDS
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.wire import logs
 from mcpx.wire.tasks import Tasks
@@ -38,6 +42,10 @@ GRACE = 3.0
 """Seconds calls in flight may take to finish once the end has begun."""
 RETIRING = 300.0
 """The same, where another gateway has taken the place and nobody waits for this one to end."""
+PRINTED = 1_000
+"""Lines of a server that are told at a time."""
+SEARCHED = 20
+"""Tools that a search tells of where nobody says how many."""
 FIRST_CLIENT = 15.0
 """Seconds a gateway in the background waits for its first client, however short it lingers."""
 
@@ -51,6 +59,8 @@ class Run:
     host: str
     port: int
     log_level: str
+    or_another_port: bool = False
+    """Any other will do where it is taken: the demo, and nobody has named one."""
     log_level_given: bool = False
     """On the command line or in the environment: a changed file does not change it."""
     state: Path | None = None
@@ -104,8 +114,10 @@ class Upkeep:
         self._telemetry = telemetry
         self._dispatcher = dispatcher
         self._following: Following | None = None
+        self._started_at = now()
         self._gateway = gateway
         self._tasks = tasks
+        self._chronicle = Chronicle(gateway)  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
         self._writable = self._make_store(environ) if run.admin is not None else None
         self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
@@ -133,7 +145,7 @@ class Upkeep:
             self._office = office
             if self._writable is not None:
                 self._writable.keep_history(run.state)
-            office.watch(self._gateway)
+            office.watch(self._chronicle)
             return True
         say(run, f"mcpx: {problem}", logging.ERROR)
         return run.transport == "stdio"
@@ -164,8 +176,11 @@ class Upkeep:
                 logging.ERROR,
             )
             return False
-        say(run, f"  Admin {self._office.login_url()}")
         return True
+
+    def login_url(self) -> str | None:
+        """Of the admin UI, where there is one; whoever follows it before it is loaded waits a moment."""
+        return None if self._office is None else self._office.login_url()
 
     async def start(self) -> None:
         config = self._run.config
@@ -186,12 +201,15 @@ class Upkeep:
             {
                 "status": lambda _: self.status(),
                 "retire": lambda _: self._retire(),
-                "reload": lambda _: self.store.asked(),
+                "reload": lambda request: self.store.asked(author=str(request.get("author") or "")[:100]),
                 **sign_ins.verbs,
                 **PendingCalls(self._gateway).verbs,
                 **pins,
                 "admin": self._tell_login,
                 "activity": self._telemetry.tell_activity,
+                "search": self._search,
+                "logs": self._logs,
+                "names": self._names,
             },
             self,
             role=self._run.role,
@@ -294,6 +312,48 @@ class Upkeep:
             return {"ok": False, "error": "this gateway was started without --admin"}
         return await self._office.tell_login(request)
 
+    async def _search(self, request: Json) -> Json:
+        """The catalog's own search, for `mcpx search`."""
+        from mcpx.core.searching import search
+
+        query, limit, profile = request.get("query"), request.get("limit"), request.get("profile")
+        caller = Caller("local", profile if isinstance(profile, str) else None, since=time.monotonic())
+        await self._gateway.prepare(caller)
+        most = limit if isinstance(limit, int) and limit > 0 else SEARCHED
+        matches, total = await search(self._gateway, caller, str(query or ""), most)
+        tools = [{"definition": each.offer.definition, "score": each.score, "strong": each.strong} for each in matches]
+        return {"ok": True, "tools": tools, "total": total}
+
+    async def _names(self, _: Json) -> Json:
+        """All that can be named, for shells that complete it."""
+        from mcpx.core.names import names_of
+
+        await self._gateway.catalogs.ready()
+        offers = self._gateway.catalog.offers
+        listed = {kind: ((each.server, each.name, each.definition) for each in offers[kind]) for kind in KINDS}
+        return {"ok": True, **names_of(self._gateway.generation.config, listed)}
+
+    async def _logs(self, request: Json) -> Json:
+        """What servers have printed, for `mcpx logs`: of one or of all, after the numbers that are known."""
+        wanted, after, limit = request.get("server"), as_object(request.get("after")), request.get("limit")
+        names = list(self._gateway.generation.upstreams)
+        if wanted is not None and wanted not in names:
+            return {"ok": False, "error": "no such server", "names": names}
+        most = min(limit, PRINTED) if isinstance(limit, int) and limit > 0 else PRINTED
+        told: Json = {}
+        for name in names if wanted is None else [wanted]:
+            known = after.get(name)
+            lines, last = self._chronicle.lines(name, known if isinstance(known, int) else 0, most)
+            told[name] = {"lines": [asdict(line) for line in lines], "last": last}
+        return {"ok": True, "servers": told, "log_file": self._log_file()}
+
+    def _log_file(self) -> str | None:
+        """Where the gateway's own log is."""
+        config = self._gateway.generation.config
+        if config.global_.log_file is not None:
+            return str((config.path.parent if config.path is not None else Path.cwd()) / config.global_.log_file)
+        return None if self._run.log_file is None else str(self._run.log_file)
+
     def _pins(self, verb: str) -> Verb:
         return lambda request: self._gateway.pinning.verbs[verb](request)  # who never asks does without
 
@@ -361,5 +421,10 @@ class Upkeep:
     async def status(self) -> Json:
         about = {"version": __version__, "config": str(self._gateway.generation.config.path), "url": self.url}
         about |= {"role": self._run.role, "attached": [] if self._attached is None else self._attached.describe()}
+        about |= {"pid": os.getpid(), "started_at": self._started_at, "log_file": self._log_file()}
+        about |= {
+            "admin_url": None if self._office is None else self._office.url,
+            "clients": len(self._dispatcher.audience.callers()),
+        }
         told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)

@@ -15,6 +15,7 @@ from behaviour.raw import eventually
 from fixtures.gateway import Gateway
 from fixtures.web import ask
 from mcpx.admin.sentences import LONGEST, Sentence, recognised, said, templates
+from mcpx.clients.catalogue import clients
 from mcpx.config.lines import EXPECTED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,7 @@ ENGLISH = dict(templates())
 FILLINGS = ("3", "server", "servers", "allow", "a number", "tools", EXPECTED, ".yaml")
 """What stands in the gaps of a sentence that is made up; some take only one of a few words."""
 PARTS = {
-    "admin/causes.py": {
+    "core/causes.py": {
         "It is switched off: its entry needs something that is not there",
         "It wrote nothing to standard error.",
         "The program ended by itself. 3",
@@ -79,7 +80,7 @@ def _told(call: ast.Call, room: str) -> list[ast.expr]:
     """The arguments of a call that are told to people."""
     name = ast.unparse(call.func).rpartition(".")[2]
     hints = [keyword.value for keyword in call.keywords if keyword.arg == "hint"]
-    if room == "admin" and name in ("ApiError", "_unknown", "Cause"):
+    if name == "Cause" or (room == "admin" and name in ("ApiError", "_unknown")):
         return [*call.args, *hints]
     if name == "EditError":
         return [*call.args[1:], *hints]
@@ -92,7 +93,7 @@ def _sayings(file: Path) -> Iterator[tuple[str, ...]]:
         if isinstance(node, ast.Call):
             for argument in _told(node, room):
                 yield from _made_up(argument)
-        elif isinstance(node, ast.Assign) and room == "admin":
+        elif isinstance(node, ast.Assign) and (room == "admin" or file.name == "causes.py"):
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & {"hint", "told", "why_not", "NOT_TAKEN_UP"}:
                 yield from _made_up(node.value)
@@ -112,7 +113,7 @@ def test_every_error_hint_cause_and_mistake_has_a_code() -> None:
 
 
 def test_every_cause_that_is_guessed_from_words_has_a_code() -> None:
-    from mcpx.admin import causes
+    from mcpx.core import causes
 
     rows = [*causes._SAID, *causes._ANSWERED]  # pyright: ignore[reportPrivateUsage]
     told = [causes._filled(cause, fix, it=it, host="h:1", name="h") for _, cause, fix in rows for it in ("it", "")]  # pyright: ignore[reportPrivateUsage]
@@ -134,6 +135,7 @@ def _everything_that_is_said() -> str:
                 texts.append(node.value)
             elif isinstance(node, ast.JoinedStr):
                 texts.append("".join(_part(part, "\0") for part in node.values))
+    texts += [note for client in clients() for note in (*client.http_notes, *client.stdio_notes, client.token_note)]
     return "\n".join(texts)
 
 

@@ -18,7 +18,6 @@ from behaviour.raw import MCPX, WAIT, Pipe, Session, ask, initialize, modern, po
 from fixtures.gateway import LISTENS
 from fixtures.process import START, Child
 from mcpx import __version__
-from mcpx.cli.table import COMMANDS
 
 SCRIPT = str(Path(sys.executable).with_name("mcpx"))
 
@@ -101,21 +100,6 @@ def test_help_names_what_there_is(folder: Path, env: dict[str, str], args: list[
     assert done.returncode == 0 and done.stderr == ""
     words = ["CONFIG", "--config"] + ([] if "check" in args else ["--transport", "--host", "--port", "--mode"])
     assert [word for word in words if word not in done.stdout] == []
-
-
-@pytest.mark.parametrize(
-    "args",
-    [["tools"], ["search", "read a file"], ["call", "x", "--json"], ["add", "x"], ["help", "tools"]],
-    ids=" ".join,
-)
-def test_a_command_of_a_later_version_names_what_there_is(folder: Path, env: dict[str, str], args: list[str]) -> None:
-    """RUN-2, RUN-4: also beside a folder of that name, which is a config only as `./tools`."""
-    (folder / "tools").mkdir()
-    word = next(arg for arg in args if arg != "help")
-    said = refusal(run(folder, env, *args))
-    there_is = ", ".join([*COMMANDS, "help"])
-    assert f"'mcpx {word}' is not in this version yet; there is: {there_is}" in said
-    assert ("./tools" in said) == (word == "tools") and len(said.splitlines()) == 1
 
 
 # ---- the demo

@@ -69,8 +69,8 @@ def test_everything_is_told_as_json(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["claude"], "'openapi', 'curl'"),
-        ([], "KIND"),
+        (["openapy"], "did you mean 'openapi'?"),
+        (["openapi"], "DOCUMENT"),
         (["openapi", "none.yaml"], "does not exist"),
         (["openapi", "pets.yaml", "--only", "nothing"], "no operation was imported"),
         (["openapi", "pets.yaml", "--method", "fetch"], "--method"),

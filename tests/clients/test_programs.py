@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 import yaml
 
-from mcpx.clients.program import PLACEHOLDER, Program
-from mcpx.clients.programs import KNOWN, programs
+from mcpx.clients.catalogue import clients
+from mcpx.clients.entry import PLACEHOLDER
+from mcpx.clients.programs import Program, programs
 
 URL = "http://127.0.0.1:8000/mcp"
 COMMAND = ["/opt/my tools/mcpx", "/home/ada/config.yaml", "--transport", "stdio"]
@@ -47,7 +48,7 @@ def test_every_snippet_is_well_formed_and_names_the_gateway(url: str | None, tok
 
 
 def test_without_http_every_program_gets_a_command() -> None:
-    assert set(made(None)) == {known.id for known in KNOWN}
+    assert set(made(None)) == {each.id for each in clients() if not each.imports_only} | {"other"}
     assert {program.transport for program in made(None).values()} == {"stdio"}
 
 

@@ -48,7 +48,8 @@ def test_an_entry_of_a_client_file_loads(
     config = loaded(client(entry, key), "mcp.json")
     assert config.mcp_servers[0].connection == connection
     assert (config.mode, config.naming) == ("auto", Naming(prefix="always"))
-    assert config.dialect == ("mcpServers" if key == "mcpServers" else "vscode")
+    own = "gemini" if "httpUrl" in entry else "mcpServers"  # nobody else has that word
+    assert config.dialect == (own if key == "mcpServers" else "vscode")
 
 
 def test_keys_of_a_client_are_passed_over_with_one_warning(loaded: Loaded) -> None:

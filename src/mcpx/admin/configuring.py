@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.errors import ApiError
-from mcpx.admin.pasting import Names, Section, read
 from mcpx.admin.routes import given
 from mcpx.admin.routes.given import Change
 from mcpx.admin.shapes.common import Preview, Problem
@@ -33,6 +32,7 @@ from mcpx.admin.shapes.config import (
 from mcpx.admin.wording import quoted, told_at
 from mcpx.config.edits import Edit, EditError, NewText, PutEntry
 from mcpx.config.entries import RESERVED
+from mcpx.config.recognising import Names, Section, read
 from mcpx.config.source import Source
 from mcpx.config.written import Document, Written
 from mcpx.core.store import Revision

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 
 from starlette.requests import Request
 
-from mcpx.admin.chronicle import Chronicle
 from mcpx.admin.trials import Trials
 from mcpx.admin.watched import Audience, Programs, Recording, SavingsCount, Statistics
+from mcpx.core.chronicle import Chronicle
 from mcpx.core.gateway import Gateway
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.store import ConfigStore

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcpx.admin.connection import State
     from mcpx.admin.desk import Desk
     from mcpx.admin.door import Door
+    from mcpx.admin.keys import Keys
     from mcpx.admin.live import Live
 
 log = logging.getLogger(__name__)
@@ -35,13 +36,14 @@ class AdminServer:
     def __init__(self, host: str, port: int, token: str | None, config: Config) -> None:
         """`token` wins over the one of the configuration."""
         self._host = host
-        self._port = port
+        self.port = port
         self._given = token
         self._admin = config.server.admin or Admin()
         self._token = self._token_of(config)
         self._socket: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
+        self._keys: Keys | None = None
         self._served: _Served | None = None
         self._closing = False
         self.url = ""
@@ -49,21 +51,25 @@ class AdminServer:
 
     def bind(self) -> None:
         """Raises OSError (ssl.SSLError is one), or ValueError for what is not even in form a host."""
+        from mcpx.admin.keys import Keys
+
         if self._admin.tls is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(self._admin.tls.cert, self._admin.tls.key)
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._socket = socket.create_server((self._host, self._port), family=family, backlog=128)
+        self._socket = socket.create_server((self._host, self.port), family=family, backlog=128)
         self._socket.setblocking(False)
         port = self._socket.getsockname()[1]
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"{'http' if self._context is None else 'https'}://{shown}:{port}"
+        self._keys = Keys(self._token)
 
     async def start(self, furnish: "Callable[[], Desk]") -> None:
         """Serve. Connections that came since `bind` have waited. `furnish` is called in a thread."""
-        assert self._socket is not None, "bind first"
-        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, self._token, self._token_of, furnish()))
+        keys = self._keys
+        assert self._socket is not None and keys is not None, "bind first"
+        made = await asyncio.to_thread(lambda: _made(self._host, self._admin, keys, self._token_of, furnish()))
         if self._closing:
             return
         made.door.take_up(self._admin, self._token)  # they may have changed meanwhile
@@ -77,9 +83,9 @@ class AdminServer:
         )
 
     def login_url(self) -> str:
-        """With a pass that is good once, for ten minutes."""
-        assert self._served is not None, "start first"
-        return f"{self.url}/login?token={self._served.door.keys.passes.make()}"
+        """With a pass that is good once, for ten minutes; from `bind` on, for who comes before `start` only waits."""
+        assert self._keys is not None, "bind first"
+        return f"{self.url}/login?token={self._keys.passes.make()}"
 
     def take_up(self, config: Config) -> None:
         """What a changed configuration says of who may come in."""
@@ -133,19 +139,16 @@ class _Served:
     protocol: Callable[[], asyncio.Protocol]
 
 
-def _made(
-    host: str, admin: Admin, token: str | None, token_of: Callable[[Config], str | None], desk: "Desk"
-) -> _Served:
+def _made(host: str, admin: Admin, keys: "Keys", token_of: Callable[[Config], str | None], desk: "Desk") -> _Served:
     """All that is heavy is imported here, and nowhere before."""
     from uvicorn.config import Config as UvicornConfig
 
     from mcpx.admin import application
     from mcpx.admin.connection import Connection, Limits, State
     from mcpx.admin.door import Door
-    from mcpx.admin.keys import Keys
     from mcpx.admin.pages import Pages
 
-    door = Door(host, admin, Keys(token), token_of)
+    door = Door(host, admin, keys, token_of)
     door.pages = Pages()
     door.api = api = application.make(desk)
     api.state.door = door

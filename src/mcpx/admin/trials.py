@@ -7,119 +7,25 @@ decided and recorded as any call of it: by the rules and limits of the configura
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcpx.admin.causes import Cause, cause_of
 from mcpx.admin.errors import ApiError
 from mcpx.commands.work import CommandFailed, Resolved
-from mcpx.config import Config, FrontServer, Policy, Server
+from mcpx.config import Config
 from mcpx.config.masking import MASK
 from mcpx.core.gateway import Gateway
 from mcpx.core.local import COMMANDS, Tool
+from mcpx.core.trying import LONGEST, Tried, beside, only, try_server
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import RpcError
 from mcpx.model.offer import Offer
-from mcpx.processes.stderrlog import Redact, line_of
 
 AT_ONCE = 4
-LONGEST = 60.0
-"""Seconds one may take."""
-TAIL = 40
-"""Lines of standard error that are told."""
 CALLER = Caller(principal="admin", client={"name": "mcpx-admin"})
 """Whom rules and the trail take for the one who runs a command here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """How it went with a server."""
-
-    ok: bool
-    seconds: float
-    protocol: str | None = None
-    server_info: Json | None = None
-    tools: tuple[str, ...] = ()
-    prompts: int = 0
-    resources: int = 0
-    stderr: tuple[str, ...] = ()
-    error: str | None = None
-    cause: Cause | None = None
-    needs_auth: bool = False
-
-
-@asynccontextmanager
-async def _beside(gateway: Gateway, config: Config) -> AsyncGenerator[Gateway]:
-    """Another gateway for this configuration, and nothing of it left afterwards."""
-    mark = object()
-    gateway.redactor.learn(mark, config.secrets)
-    other = gateway.beside(config)
-    try:
-        yield other
-    finally:
-        await other.close()
-        gateway.redactor.forget(mark)
-
-
-def _only(config: Config, **kept: Any) -> Config:
-    """The configuration without what would guard or start anything else."""
-    bare: dict[str, Any] = {"mcp_servers": (), "commands": (), "profiles": (), "policy": Policy()}
-    return replace(config, server=FrontServer(), **{**bare, **kept})
-
-
-async def _try_server(gateway: Gateway, config: Config, name: str) -> Tried:
-    given = next(server for server in config.mcp_servers if server.name == name)
-    if given.switched_off is not None:
-        cause = cause_of(given, None, (), gateway.environ)
-        return Tried(False, 0.0, error=gateway.redactor.redact(given.switched_off), cause=cause)
-    server = replace(
-        given,
-        enabled=True,
-        lazy=False,
-        trust="open",
-        limits=None,
-        auto_reconnect=False,
-        retry_on_failure=False,
-        timeout=min(given.timeout, LONGEST),
-    )
-    async with _beside(gateway, _only(config, mcp_servers=(server,))) as other:
-        return await _tried(other, server)
-
-
-async def _tried(other: Gateway, server: Server) -> Tried:
-    began = time.monotonic()
-    heard: deque[tuple[bytes, Redact | None]] = deque(maxlen=TAIL)
-    other.overhear = lambda name: lambda raw, redact: heard.append((raw, redact))
-    other.start()
-    upstream = other.generation.upstreams[server.name]
-    problem: str | None = None
-    try:
-        async with asyncio.timeout(LONGEST):
-            await upstream.settled.wait()
-    except TimeoutError:
-        problem = f"not connected after {LONGEST:g} s"
-    seconds = round(time.monotonic() - began, 3)
-    redact = other.redactor.redact
-    stderr = tuple(filter(None, (redact(line_of(raw, own)) for raw, own in heard)))
-    terms, state = upstream.terms, upstream.status.state
-    if terms is not None and problem is None and state in ("connected", "degraded"):
-        offers = upstream.definitions
-        return Tried(
-            True,
-            seconds,
-            protocol=terms.version,
-            server_info=other.redactor.redact_values(dict(terms.server)),
-            tools=tuple(str(tool.get("name")) for tool in offers["tools"]),
-            prompts=len(offers["prompts"]),
-            resources=len(offers["resources"]) + len(offers["templates"]),
-            stderr=stderr,
-        )
-    problem = (problem or upstream.problem or "not connected").removeprefix(f"{server.name}: ")
-    cause = await asyncio.to_thread(cause_of, server, problem, stderr, other.environ)
-    return Tried(False, seconds, stderr=stderr, error=problem, cause=cause, needs_auth=state == "needs_auth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +44,8 @@ async def _try_command(gateway: Gateway, config: Config, name: str, arguments: J
     command = next(each for each in config.commands if each.name == name)
     if command.switched_off is not None:
         return Ran(False, {}, error=gateway.redactor.redact(command.switched_off))
-    alone = _only(config, commands=(replace(command, enabled=True, cache_ttl=None),))
-    async with _beside(gateway, alone) as other:
+    alone = only(config, commands=(replace(command, enabled=True, cache_ttl=None),))
+    async with beside(gateway, alone) as other:
         assert other.generation.local is not None
         tool = other.generation.local.answering(name)
         redact = other.redactor.redact_values
@@ -206,7 +112,7 @@ class Trials:
     async def server(self, config: Config, name: str) -> Tried:
         """Connect to a server of this configuration once, and let go."""
         with self._turn():
-            return await _try_server(self._gateway, config, name)
+            return await try_server(self._gateway, config, name)
 
     async def command(self, config: Config, name: str, arguments: Json, *, dry: bool) -> Ran:
         """Tell what a command of this configuration would send or run; unless it is `dry`, do it, as a call would."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mcpx.cli import codes
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
-from mcpx.cli.table import COMMANDS, LATER
+from mcpx.cli.table import COMMANDS
 from mcpx.cli.where import looks_like_file
 from mcpx.model.errors import ConfigError
 
@@ -15,6 +15,10 @@ from mcpx.model.errors import ConfigError
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["__complete"]:  # for shells; see `mcpx completion`
+        from mcpx.cli.completing import complete
+
+        return complete(arguments[1:])
     try:
         command = COMMANDS[_command(arguments)]
         return command.module().run(command.parser().read(arguments))
@@ -40,16 +44,13 @@ def _command(arguments: list[str]) -> str:
     if word in COMMANDS:
         return arguments.pop(0)
     is_file = Path(word).exists() or looks_like_file(word)
-    if word in LATER or (word and not word.startswith("-") and not is_file):
+    if word and not word.startswith("-") and not is_file:
         raise ConfigError([_unknown(word)])
     return "serve"
 
 
 def _unknown(word: str) -> str:
     """What to say of a word that is no command."""
-    if word in LATER:
-        file = f"; the file is 'mcpx ./{word}'" if Path(word).exists() else ""
-        return f"error: 'mcpx {word}' is not in this version yet; there is: {', '.join([*COMMANDS, 'help'])}{file}"
     meant = near(word, [*COMMANDS, "help"])
     hint = f"; did you mean 'mcpx {meant}'?" if meant else "; 'mcpx help' lists the commands"
     return f"error: {word!r} is neither a command nor a file{hint}"

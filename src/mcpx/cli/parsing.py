@@ -15,7 +15,14 @@ PARTS = ("message", "hint", "path", "file", "line", "column")
 class Parser(argparse.ArgumentParser):
     """Options may stand between words. A mistake is a `ConfigError`, with what was meant."""
 
+    otherwise: "tuple[str, Parser] | None" = None
+    """Of several kinds of a command (`kind`) the one that is meant where none is named, and its parser."""
+
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        kinds = [name for action in self._actions for name in (action.choices or ()) if action.dest == "kind"]
+        if self.otherwise is not None and not {*arguments[:1]} & {*kinds, "-h", "--help"}:
+            kind, parser = self.otherwise
+            return argparse.Namespace(**{**vars(parser.read(arguments)), "kind": kind})
         whole = (argparse.PARSER, argparse.REMAINDER)  # these take everything behind them
         if any(action.nargs in whole for action in self._actions):
             return self.parse_args(arguments)

@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import hashlib
 import os
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from mcpx.config.problems import nearest
 from mcpx.core.proposals import Read
 from mcpx.model.errors import ConfigError
 from mcpx.office import AdminPlace
-from mcpx.processes.environment import running_inside
+from mcpx.processes.environment import mark_of, running_inside
 from mcpx.surfaces import SURFACES
 from mcpx.wire.exchange import whole_number
 
@@ -68,7 +66,7 @@ def serve(
     if profile is not None:
         _refuse_profile(profile, stdio, config, "--profile" if options.profile else "MCPX_PROFILE")
     host, port = listens = address(options, environ, config)  # a changed file does not change it
-    itself = _mark_of(path, env)
+    itself = mark_of(path, env)
     if itself in running_inside(environ):
         # Through a wrapper that the file does not show. To the gateway above it is one more server that ended.
         raise ConfigError([f"error: this mcpx was started by an mcpx that runs on {path} already; it ends here"])
@@ -87,6 +85,7 @@ def serve(
         port=port,
         log_level=level,
         log_level_given=bool(given),
+        or_another_port=path is None and options.port is None and not environ.get("MCPX_PORT"),
         state=None if path is None else state,  # the demo writes nothing
         reload=None if path is None else read,
         fresh=(own_file(environ), reading(own_file(environ)), state) if path is None and admin is not None else None,
@@ -119,13 +118,6 @@ def unknown_profile(name: str, names: Collection[str], said: str = "") -> str:
     return f"{f'{said}: ' if said else ''}no profile is named {name!r}; {hint}"
 
 
-def _mark_of(path: Path | None, env: str | None) -> str:
-    """What tells gateways on this configuration from others."""
-    if path is None:
-        return secrets.token_hex(8)
-    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
-
-
 def address(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> tuple[str, int]:
     """Where it listens over HTTP."""
     host, port = getattr(options, "host", None), getattr(options, "port", None)  # `check` has no such flags
@@ -134,9 +126,12 @@ def address(options: argparse.Namespace, environ: Mapping[str, str], config: Con
 
 
 def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Config) -> AdminPlace | None:
-    """Where the admin UI is to be found, if anybody wants it."""
-    wanted = options.admin or options.admin_port is not None
-    if not wanted and choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0")) not in ("true", "1"):
+    """Where the admin UI is to be found, if anybody wants it; beside the demo in a terminal it is (RUN-3)."""
+    wanted: bool | None = True if options.admin_port is not None else options.admin
+    if wanted is None and (said := choice(environ, "MCPX_ADMIN", ("true", "false", "1", "0"))) is not None:
+        wanted = said in ("true", "1")
+    first = wanted is None and config.path is None and not by_stdio(options, environ) and os.isatty(0)
+    if not wanted and not first:
         return None
     server = config.server
     if options.admin_port is not None:
@@ -146,7 +141,7 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
         port = port_number(given, "MCPX_ADMIN_PORT") if given else server.admin_port
     own = server.host if is_loopback(server.host) else "127.0.0.1"
     host = (server.admin.host if server.admin is not None else None) or own
-    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None)
+    return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first)
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:

@@ -1,18 +1,18 @@
 """`mcpx servers` and `mcpx reload`: ask the gateway that runs on this config, over its control socket."""
 
 import asyncio
-import calendar
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
+from mcpx.cli.reach import TICK, starting
 from mcpx.cli.state import state_folder
-from mcpx.cli.terminal import plain, print_json, printable
+from mcpx.cli.status import told_since
+from mcpx.cli.terminal import Cell, Style, Table, Waiting, plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
@@ -79,27 +79,49 @@ async def _look(config: Config, environ: Mapping[str, str], state: Path) -> Json
     gateway = Gateway(replace(config, mcp_servers=once), environ, state, looks=True)
     try:
         gateway.start()
-        await asyncio.gather(*(upstream.settled.wait() for upstream in gateway.generation.upstreams.values()))
+        upstreams = gateway.generation.upstreams
+        settled = asyncio.ensure_future(asyncio.gather(*(upstream.settled.wait() for upstream in upstreams.values())))
+        with Waiting() as waiting:
+            while not settled.done():
+                await asyncio.wait((settled,), timeout=TICK)
+                still = [name for name, upstream in upstreams.items() if not upstream.settled.is_set()]
+                waiting.tell(starting(still, len(upstreams) - len(still), config))
+        await settled
         return await gateway.describe()
     finally:
         await gateway.close()
         await process.end_all()
 
 
+MARKS: Mapping[str, tuple[str, Style]] = {
+    "connected": ("✓", "green"),
+    "sleeping": ("✓", "dim"),
+    "disabled": ("-", "dim"),
+    "connecting": ("…", "yellow"),
+    "degraded": ("!", "yellow"),
+    "needs_auth": ("!", "yellow"),
+}
+"""On a terminal, before the state; whatever else is down."""
+
+
 def print_table(answer: Json, with_links: bool) -> None:
     found: list[Json] = answer["servers"]
     counts = [key for key in ("processes", "links") if any(key in server for server in found)]
-    heads = ("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
-    rows = [heads, *(_row(server, counts) for server in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads) - 1)]
-    for at, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
-        if at > 0 and (where := found[at - 1].get("auth_url")):
-            sys.stdout.write(f"  sign in at {printable(where)}\n")
-        if with_links and at > 0:
-            for link in found[at - 1].get("links") or ():
-                sys.stdout.write(f"  {_link(as_object(link))}\n")
+    table = Table("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
+    for server in found:
+        name, state, *more, detail = _row(server, counts)
+        mark, style = MARKS.get(state, ("✗", "red"))
+        wide = sys.stdout.isatty()
+        apart = wide and state not in UP and bool(detail)  # it says what to do, and would be cut off in the last column
+        table.add(name, Cell(f"{mark} {state}" if wide else state, style), *more, "" if apart else detail)
+        if apart:
+            table.note(styled(detail, style))
+        if where := server.get("auth_url"):
+            table.note(f"sign in at {printable(where)}")
+        if with_links:
+            for link in server.get("links") or ():
+                table.note(_link(as_object(link)))
+    table.print()
     where = f"running on {answer['config']}" if answer["running"] else "no gateway is running; connected to look"
     commands: list[Json] = answer.get("commands") or []
     told = counted(len(commands), "command") if commands else None
@@ -119,7 +141,7 @@ def _row(server: Json, counts: Sequence[str]) -> tuple[str, ...]:
     notes = "; ".join(map(str, server.get("notes") or ()))
     detail = (error or notes or server["description"] or "").removeprefix(f"{name}: ")  # the row names it already
     if error and server["status"] != "disabled":  # which is no failure, but has its reason
-        detail = f"failing since {_local(server.get('since'))}: {detail}"
+        detail = f"failing since {told_since(server.get('since'))}: {detail}"
     return (
         plain(name),
         server["status"],
@@ -154,17 +176,9 @@ def _print_refusal(reload: Json) -> None:
     if not reload or reload.get("ok"):
         return
     problems: list[Any] = reload.get("problems") or [reload.get("error")]
-    sys.stdout.write(f"\nThe config on disk was refused at {_local(reload.get('at'))}; the last good one runs on:\n")
+    sys.stdout.write(
+        f"\nThe config on disk was refused at {told_since(reload.get('at'))}; the last good one runs on:\n"
+    )
     for problem in problems:
         for line in str(problem).splitlines():
             sys.stdout.write(f"  {plain(line)}\n")
-
-
-def _local(stamp: object) -> str:
-    """A time as a clock on the wall shows it; with its day unless that is today."""
-    try:
-        then = time.localtime(calendar.timegm(time.strptime(str(stamp), "%Y-%m-%dT%H:%M:%SZ")))
-    except (ValueError, OverflowError):
-        return "?"
-    today = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)

@@ -8,14 +8,6 @@ from typing import NamedTuple, Protocol, cast
 
 from mcpx.cli.parsing import Parser
 
-LATER = frozenset(
-    (
-        *("status", "logs", "add", "remove", "enable", "disable", "export", "tools", "search", "call", "read"),
-        *("prompt", "connect", "disconnect", "doctor", "migrate", "completion"),
-    )
-)
-"""Commands of a later version (RUN-4): to be told from mistakes."""
-
 
 class Module(Protocol):
     """What a command's module has."""
@@ -78,6 +70,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "config": (
         Command("check", "[CONFIG]", "Validate a config file and say what it holds."),
         Command("migrate", "[CONFIG]", "Turn any config into the native shape."),
+        Command("config", "ACTION", "What the config said before, and back to it: history, rollback NUMBER."),
         Command("secret", "ACTION", "Encrypt values of a config file, and keep secrets in the system's keyring."),
     ),
     "guard": (
@@ -93,6 +86,4 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     ),
 }
 
-COMMANDS: Mapping[str, Command] = {
-    command.name: command for group in GROUPS.values() for command in group if command.name not in LATER
-}
+COMMANDS: Mapping[str, Command] = {command.name: command for group in GROUPS.values() for command in group}

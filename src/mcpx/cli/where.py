@@ -22,6 +22,23 @@ def json_option(parser: argparse.ArgumentParser, instead: str = "text") -> None:
     parser.add_argument("--json", action="store_true", help=f"one JSON object instead of {instead}")
 
 
+def use_options(parser: argparse.ArgumentParser) -> None:
+    """What every command has that uses tools."""
+    config_options(parser, positional=False)
+    parser.add_argument("--profile", metavar="NAME", help="see and call only what this profile may")
+    json_option(parser)
+
+
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds (more than 0, a day at most)")
+    return number
+
+
 def named(options: argparse.Namespace) -> str | None:
     """The config file named on the command line, once."""
     by_word: str | None = getattr(options, "config_file", None)

@@ -1,347 +1,133 @@
-"""The table of client programs: files, keys and commands, as read in November 2026. They move: look again now and then.
+"""What to paste where, for every client program: snippets of files, command lines and links.
 
-Each says what to paste for a gateway over HTTP, over stdio, or both; where a token has to be shown, it stands in the
-form in which the program reads variables, so that the secret itself is in no file. Programs that cannot read variables
-there get a placeholder.
+Promised: each snippet is what the client reads, by the same data that `mcpx connect` writes by. Where a token has to be
+shown it stands in the form in which the program reads variables; programs that cannot read variables there get a
+placeholder. Not done here: writing anything.
 """
 
+import base64
 import json
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 from urllib.parse import quote
 
-from mcpx.clients.program import (
-    NAME,
-    PLACEHOLDER,
-    TOKEN,
-    Json,
-    Known,
-    Made,
-    Place,
-    Program,
-    Snippet,
-    as_json,
-    compact,
-    here,
-    in_base64,
-    made_for,
-    shell,
-    toml,
-)
+from mcpx.clients.catalogue import Client, Spec, Transport, clients, this_system
+from mcpx.clients.entry import NAME, VARIABLE, Json, Target, as_text, asks, entry, whole
 
-ENV = f"${{env:{TOKEN}}}"
-SHELL = f"${{{TOKEN}}}"
-SET = f"Set {TOKEN} where the program is started: it holds a token of `mcpx token add`."
+Language = Literal["json", "toml", "yaml", "shell", "text", "url"]
+
+SET = f"Set {VARIABLE} where the program is started: it holds a token of `mcpx token add`."
 BY_HAND = "This program reads no variables there: put a token of `mcpx token add` where the capitals stand."
-UNKNOWN_HTTP = "it is not known to use servers over HTTP"
+OWN_GATEWAY = (
+    "Over stdio the program joins the gateway that runs on this configuration,"
+    " or starts one that all such programs share."
+)
+NO_HTTP = "the gateway is not served over HTTP now"
+SHARED = "all clients share one gateway and its servers"
+EACH_REQUEST = "A token goes with each request: Authorization: Bearer … (`mcpx token add` makes one)."
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    label: str
+    language: Language
+    text: str
+    path: str | None = None
+    """Of the file it belongs into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One client program, with what to paste for a gateway."""
+
+    id: str
+    name: str
+    transport: Transport
+    why: str
+    snippets: Sequence[Snippet]
+    deeplink: str | None
+    notes: Sequence[str]
+    client: Client | None = None
+
+    def is_called(self, name: str) -> bool:
+        return self.client is not None and self.client.is_called(name)
 
 
 def programs(*, url: str | None, command: Sequence[str], token: bool) -> Iterable[Program]:
     """All of them, for a gateway that is found there."""
-    place = Place(url, command, token)
-    found = (made_for(known, place) for known in KNOWN)
-    return [program for program in found if program is not None]
-
-
-def _servers(entry: Json, key: str = "mcpServers") -> str:
-    return as_json({key: {NAME: entry}})
-
-
-def _at(place: Place) -> str:
-    assert place.url is not None, "asked for only where there is one"
-    return place.url
-
-
-def _told(place: Place, note: str, *more: str) -> tuple[str, ...]:
-    return (note, *more) if place.token else more
-
-
-# Claude ---------------------------------------------------------------------------------------------------------------
-
-_DESKTOP = here(
-    "~/Library/Application Support/Claude/claude_desktop_config.json",
-    "~/.config/Claude/claude_desktop_config.json",
-    r"%APPDATA%\Claude\claude_desktop_config.json",
-)
-
-
-def _claude_code(place: Place) -> Made:
-    entry: Json = {"type": "http", "url": _at(place), **place.headers(SHELL)}
-    line = shell("claude", "mcp", "add", "--transport", "http", NAME, _at(place), "-s", "user")
-    if place.token:
-        line = shell("claude", "mcp", "add-json", NAME, compact(entry))
-    return Made(
-        [
-            Snippet("Command", "shell", line),
-            Snippet("Project file", "json", _servers(entry), ".mcp.json"),
-            Snippet("User file", "json", _servers(entry), "~/.claude.json"),
-        ],
-        notes=_told(place, SET, "Claude Code asks before it uses a server of a project file."),
-    )
-
-
-def _claude_code_stdio(place: Place) -> Made:
-    line = shell("claude", "mcp", "add", "-s", "user", NAME, "--", *place.command)
-    return Made(
-        [Snippet("Command", "shell", line), Snippet("Project file", "json", _servers(place.stdio()), ".mcp.json")]
-    )
-
-
-def _claude_desktop(place: Place) -> Made:
-    return Made(
-        [Snippet("Configuration", "json", _servers(place.stdio()), _DESKTOP)],
-        notes=["Restart Claude Desktop: it reads this file at its start."],
-    )
-
-
-# Editors --------------------------------------------------------------------------------------------------------------
-
-_VSCODE = here(
-    "~/Library/Application Support/Code/User/mcp.json",
-    "~/.config/Code/User/mcp.json",
-    r"%APPDATA%\Code\User\mcp.json",
-)
-
-
-_CURSOR = here("~/.cursor/mcp.json", "~/.cursor/mcp.json", r"%USERPROFILE%\.cursor\mcp.json")
-
-
-def _cursor_of(entry: Json, notes: Sequence[str] = ()) -> Made:
-    link = f"cursor://anysphere.cursor-deeplink/mcp/install?name={NAME}&config={in_base64(entry)}"
-    files = [
-        Snippet("Configuration", "json", _servers(entry), _CURSOR),
-        Snippet("Project file", "json", _servers(entry), ".cursor/mcp.json"),
-    ]
-    return Made(files, link, notes)
-
-
-def _cursor(place: Place) -> Made:
-    return _cursor_of({"url": _at(place), **place.headers(ENV)}, _told(place, SET))
-
-
-def _cursor_stdio(place: Place) -> Made:
-    return _cursor_of({"type": "stdio", **place.stdio()})
-
-
-def _vscode_of(entry: Json, inputs: Sequence[Json] = ()) -> Made:
-    whole: Json = {"servers": {NAME: entry}}
-    if inputs:
-        whole["inputs"] = list(inputs)
-    link = None if inputs else f"vscode:mcp/install?{quote(compact({'name': NAME, **entry}), safe='')}"
-    line = [] if inputs else [Snippet("Command", "shell", shell("code", "--add-mcp", compact({"name": NAME, **entry})))]
-    files = [
-        Snippet("Configuration", "json", as_json(whole), _VSCODE),
-        Snippet("Project file", "json", as_json(whole), ".vscode/mcp.json"),
-    ]
-    return Made([*line, *files], link, ["VS Code asks for the token once, and keeps it."] if inputs else [])
-
-
-def _vscode(place: Place) -> Made:
-    ask: Json = {"type": "promptString", "id": "mcpx-token", "description": "Token of mcpx", "password": True}
-    entry: Json = {"type": "http", "url": _at(place), **place.headers("${input:mcpx-token}")}
-    return _vscode_of(entry, [ask] if place.token else [])
-
-
-def _vscode_stdio(place: Place) -> Made:
-    return _vscode_of({"type": "stdio", **place.stdio()})
-
-
-def _windsurf_of(new: Json, old: Json, notes: Sequence[str] = ()) -> Made:
-    folder = here("~/.config/devin", "~/.config/devin", r"%APPDATA%\devin")
-    return Made(
-        [
-            Snippet("Since 3.9.19", "json", _servers(new), f"{folder}/mcp_config.json"),
-            Snippet("Before", "json", _servers(old), "~/.codeium/windsurf/mcp_config.json"),
-        ],
-        notes=[*notes, "Cascade takes 100 tools in all; a compact mode stays far below."],
-    )
-
-
-def _windsurf(place: Place) -> Made:
-    url, headers = _at(place), place.headers(ENV)
-    return _windsurf_of({"url": url, "transport": "http", **headers}, {"serverUrl": url, **headers}, _told(place, SET))
-
-
-def _windsurf_stdio(place: Place) -> Made:
-    return _windsurf_of(place.stdio(), place.stdio())
-
-
-_ZED = here("~/.config/zed/settings.json", "~/.config/zed/settings.json", r"%APPDATA%\Zed\settings.json")
-
-
-def _zed(place: Place) -> Made:
-    entry: Json = {"url": _at(place), **place.headers(PLACEHOLDER)}
-    return Made([Snippet("Settings", "json", _servers(entry, "context_servers"), _ZED)], notes=_told(place, BY_HAND))
-
-
-def _zed_stdio(place: Place) -> Made:
-    return Made([Snippet("Settings", "json", _servers(place.stdio(), "context_servers"), _ZED)])
-
-
-def _cline_of(entry: Json, notes: Sequence[str] = ()) -> Made:
-    beside = _VSCODE.replace("mcp.json", "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")
-    return Made(
-        [
-            Snippet("In VS Code", "json", _servers(entry), beside),
-            Snippet("Cline CLI", "json", _servers(entry), "~/.cline/data/settings/cline_mcp_settings.json"),
-        ],
-        notes=notes,
-    )
-
-
-def _cline(place: Place) -> Made:
-    return _cline_of({"type": "streamableHttp", "url": _at(place), **place.headers(ENV)}, _told(place, SET))
-
-
-def _cline_stdio(place: Place) -> Made:
-    return _cline_of(place.stdio())
-
-
-_JETBRAINS = "Settings > Tools > AI Assistant > MCP, add, As JSON"
-
-
-def _jetbrains(place: Place) -> Made:
-    entry: Json = {"url": _at(place), **place.headers(PLACEHOLDER)}
-    return Made([Snippet("As JSON", "json", _servers(entry), _JETBRAINS)], notes=_told(place, BY_HAND))
-
-
-def _jetbrains_stdio(place: Place) -> Made:
-    return Made([Snippet("As JSON", "json", _servers(place.stdio()), _JETBRAINS)])
-
-
-def _junie(place: Place) -> Made:
-    return Made(
-        [
-            Snippet("Configuration", "json", _servers(place.stdio()), "~/.junie/mcp/mcp.json"),
-            Snippet("Project file", "json", _servers(place.stdio()), ".junie/mcp/mcp.json"),
-        ]
-    )
-
-
-# Command lines --------------------------------------------------------------------------------------------------------
-
-
-def _codex(place: Place) -> Made:
-    variable = ["--bearer-token-env-var", TOKEN] if place.token else []
-    text = f"[mcp_servers.{NAME}]\nurl = {toml(_at(place))}\n"
-    if place.token:
-        text += f"bearer_token_env_var = {toml(TOKEN)}\n"
-    return Made(
-        [
-            Snippet("Command", "shell", shell("codex", "mcp", "add", NAME, "--url", _at(place), *variable)),
-            Snippet("Configuration", "toml", text, "~/.codex/config.toml"),
-        ],
-        notes=_told(place, SET, "Also for the Codex app and its editor extension: they read the same file."),
-    )
-
-
-def _codex_stdio(place: Place) -> Made:
-    command, args = place.command[0], list(place.command[1:])
-    text = f"[mcp_servers.{NAME}]\ncommand = {toml(command)}\nargs = {toml(args)}\n"
-    return Made(
-        [
-            Snippet("Command", "shell", shell("codex", "mcp", "add", NAME, "--", *place.command)),
-            Snippet("Configuration", "toml", text, "~/.codex/config.toml"),
-        ]
-    )
-
-
-_GEMINI = "~/.gemini/settings.json"
-
-
-def _gemini(place: Place) -> Made:
-    entry: Json = {"httpUrl": _at(place), **place.headers(PLACEHOLDER)}
-    line = shell("gemini", "mcp", "add", "-s", "user", "-t", "http", NAME, _at(place))
-    lines = [] if place.token else [Snippet("Command", "shell", line)]
-    return Made([*lines, Snippet("Settings", "json", _servers(entry), _GEMINI)], notes=_told(place, BY_HAND))
-
-
-def _gemini_stdio(place: Place) -> Made:
-    return Made([Snippet("Settings", "json", _servers(place.stdio()), _GEMINI)])
-
-
-def _opencode_of(entry: Json, notes: Sequence[str] = ()) -> Made:
-    path = "~/.config/opencode/opencode.json"
-    return Made(
-        [
-            Snippet("Version 2", "json", as_json({"mcp": {"servers": {NAME: entry}}}), path),
-            Snippet("Version 1", "json", as_json({"mcp": {NAME: {**entry, "enabled": True}}}), path),
-        ],
-        notes=[*notes, "Keep the shape that the file has already."],
-    )
-
-
-def _opencode(place: Place) -> Made:
-    return _opencode_of({"type": "remote", "url": _at(place), **place.headers(f"{{env:{TOKEN}}}")}, _told(place, SET))
-
-
-def _opencode_stdio(place: Place) -> Made:
-    return _opencode_of({"type": "local", "command": list(place.command)})
-
-
-# Others ---------------------------------------------------------------------------------------------------------------
-
-
-def _lm_studio_of(entry: Json, notes: Sequence[str] = ()) -> Made:
-    link = f"lmstudio://add_mcp?name={NAME}&config={in_base64(entry)}"
-    return Made([Snippet("Configuration", "json", _servers(entry), "~/.lmstudio/mcp.json")], link, notes)
-
-
-def _lm_studio(place: Place) -> Made:
-    return _lm_studio_of({"url": _at(place), **place.headers(ENV)}, _told(place, SET))
-
-
-def _lm_studio_stdio(place: Place) -> Made:
-    return _lm_studio_of(place.stdio())
-
-
-_GOOSE = here("~/.config/goose/config.yaml", "~/.config/goose/config.yaml", r"%APPDATA%\Block\goose\config\config.yaml")
-
-
-def _goose_of(fields: Json, notes: Sequence[str] = ()) -> Made:
-    lines = [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]  # is YAML too
-    text = "\n".join(("extensions:", f"  {NAME}:", *lines, "    enabled: true", ""))
-    return Made([Snippet("Configuration", "yaml", text, _GOOSE)], notes=notes)
-
-
-def _goose(place: Place) -> Made:
-    fields: Json = {"type": "streamable_http", "name": NAME, "uri": _at(place), **place.headers(PLACEHOLDER)}
-    return _goose_of(fields, _told(place, BY_HAND))
-
-
-def _goose_stdio(place: Place) -> Made:
-    return _goose_of({"type": "stdio", "name": NAME, "cmd": place.command[0], "args": list(place.command[1:])})
-
-
-def _any(place: Place) -> Made:
-    told = _told(place, "A token goes with each request: Authorization: Bearer … (`mcpx token add` makes one).")
-    return Made([Snippet("Streamable HTTP", "url", _at(place))], notes=told)
-
-
-def _any_stdio(place: Place) -> Made:
-    return Made([Snippet("Command", "shell", shell(*place.command))])
-
-
-KNOWN: Sequence[Known] = (
-    Known("claude-code", "Claude Code", ("claude-code",), _claude_code, _claude_code_stdio),
-    Known(
-        "claude-desktop",
-        "Claude Desktop",
-        ("claude-ai",),
-        None,
-        _claude_desktop,
-        why_stdio="its file takes no servers over HTTP, and its connectors are dialled from the cloud",
-    ),
-    Known("cursor", "Cursor", ("cursor-vscode",), _cursor, _cursor_stdio),
-    Known("vscode", "VS Code", ("Visual Studio Code*",), _vscode, _vscode_stdio),
-    Known("codex", "Codex", ("codex-mcp-client",), _codex, _codex_stdio),
-    Known("gemini-cli", "Gemini CLI", ("gemini-cli-mcp-client*",), _gemini, _gemini_stdio),
-    Known("windsurf", "Windsurf", ("windsurf-client*",), _windsurf, _windsurf_stdio),
-    Known("zed", "Zed", ("Zed",), _zed, _zed_stdio),
-    Known("cline", "Cline", (), _cline, _cline_stdio),
-    Known("opencode", "opencode", ("opencode",), _opencode, _opencode_stdio),
-    Known("jetbrains", "JetBrains AI Assistant", (), _jetbrains, _jetbrains_stdio),
-    Known("junie", "Junie", (), None, _junie, why_stdio=UNKNOWN_HTTP),
-    Known("lm-studio", "LM Studio", (), _lm_studio, _lm_studio_stdio),
-    Known("goose", "Goose", (), _goose, _goose_stdio),
-    Known("other", "Any other client", (), _any, _any_stdio),
-)
+    target = Target(url, command, token)
+    known = [program_of(client, target) for client in clients() if not client.imports_only]
+    return [*known, _any_other(target)]
+
+
+def program_of(client: Client, target: Target, transport: Transport | None = None) -> Program:
+    transport = transport or ("http" if client.http and target.url is not None else "stdio")
+    made = entry(client, client.specs[0].shapes[0], transport, target)
+    if transport == "http":
+        why, notes = SHARED, (*_about_token(client, target), *client.http_notes)
+    else:
+        why, notes = client.why or NO_HTTP, (*client.stdio_notes, OWN_GATEWAY)
+    asking = bool(asks(client.specs[0].shapes[0], transport, target))
+    snippets = [*_commands(client, transport, target, made), *_files(client, transport, target)]
+    link = None if asking or not client.deeplink else _link(client.deeplink, made)
+    return Program(client.id, client.name, transport, why, snippets, link, notes, client)
+
+
+def _about_token(client: Client, target: Target) -> tuple[str, ...]:
+    if not target.token:
+        return ()
+    return (client.token_note or (SET if client.token else BY_HAND),)
+
+
+def _files(client: Client, transport: Transport, target: Target) -> Iterable[Snippet]:
+    system = this_system()
+    for spec in client.specs:
+        if spec.reads or (spec.scope == "project" and len(spec.shapes) > 1):
+            continue
+        for shape in spec.shapes:
+            made, beside = entry(client, shape, transport, target), asks(shape, transport, target)
+            text = as_text(whole(shape, shape.root, made, beside), spec.format, shape.root)
+            yield Snippet(shape.label or spec.label, _language(spec), text, spec.shown(system))
+
+
+def _language(spec: Spec) -> Language:
+    return "json" if spec.format == "jsonc" else spec.format
+
+
+def _commands(client: Client, transport: Transport, target: Target, made: Json) -> Iterable[Snippet]:
+    if words := vendor_command(client, transport, target, made):
+        yield Snippet("Command", "shell", shlex.join(words))
+
+
+def vendor_command(client: Client, transport: Transport, target: Target, made: Json) -> list[str]:
+    """The vendor's own command line; none where there is none for this."""
+    template = client.cli.stdio if transport == "stdio" else client.cli.token if target.token else client.cli.http
+    values = {
+        "{name}": [NAME],
+        "{url}": [target.url or ""],
+        "{words}": list(target.command),
+        "{variable}": [VARIABLE],
+        "{entry}": [_compact(made)],
+        "{named}": [_compact({"name": NAME, **made})],
+    }
+    return [word for part in template for word in values.get(part, [part])]
+
+
+def _link(template: str, made: Json) -> str:
+    told = base64.b64encode(_compact(made).encode()).decode()
+    link = template.replace("{name}", NAME).replace("{base64}", quote(told, safe=""))
+    return link.replace("{named}", quote(_compact({"name": NAME, **made}), safe=""))
+
+
+def _compact(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _any_other(target: Target) -> Program:
+    if target.url is None:
+        command = Snippet("Command", "shell", shlex.join(target.command))
+        return Program("other", "Any other client", "stdio", NO_HTTP, [command], None, [OWN_GATEWAY])
+    address = Snippet("Streamable HTTP", "url", target.url)
+    return Program("other", "Any other client", "http", SHARED, [address], None, [EACH_REQUEST] * target.token)

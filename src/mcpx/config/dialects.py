@@ -19,11 +19,11 @@ from mcpx.config.origins import Origins
 from mcpx.config.problems import Findings
 from mcpx.config.schema import Config, Dialect, Global, Mode
 from mcpx.config.source import Source
-from mcpx.config.tree import KeyPath, Tree, as_map, is_extra, maps_in
+from mcpx.config.tree import KeyPath, Tree, as_list, as_map, is_extra, maps_in
 from mcpx.config.validate import keys_of
 
 TOP_KEYS = frozenset(keys_of(Config))
-CLIENT_DIALECTS: tuple[Dialect, ...] = ("mcpServers", "vscode", "codex", "opencode", "zed")
+CLIENT_DIALECTS: tuple[Dialect, ...] = ("mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose")
 
 _GLOBAL_KEYS = frozenset(keys_of(Global))
 
@@ -44,6 +44,8 @@ class Translation:
     """Servers that could not keep their name: the one they got, and their own."""
     warnings: list[str] = field(default_factory=list[str])
     """What else did not come over as it stands."""
+    references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Variables that another program writes otherwise: as it has them, and as they are written here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Reading:
 
 def detect(tree: Tree, source: Source, over: Dialect | None = None) -> Dialect:
     if "mcpServers" in tree or _projects(tree):
-        return "mcpServers"
+        return "gemini" if _is_gemini(tree, source) else "mcpServers"
     listed = tree.get("mcp_servers")
     if source.is_toml and as_map(listed) is not None:
         return "codex"
@@ -81,11 +83,31 @@ def _client_section(tree: Tree) -> tuple[Dialect, KeyPath] | None:
         return "zed", ("context_servers",)
     if "mcp.servers" in tree:
         return "vscode", ("mcp.servers",)
+    if "amp.mcpServers" in tree:
+        return "mcpServers", ("amp.mcpServers",)
+    if any(_GOOSE & entry.keys() for _, entry in _entries(tree.get("extensions"))):
+        return "goose", ("extensions",)
     servers = as_map(below.get("servers")) or {}
     if servers and not {"type", "command", "url"} & servers.keys():  # else it is a server of that name
         kinds = {(as_map(entry) or {}).get("type") for entry in servers.values()}
         return "opencode" if kinds & {"local", "remote"} else "vscode", ("mcp", "servers")
     return ("opencode", ("mcp",)) if below else None
+
+
+_GOOSE = frozenset({"cmd", "uri", "envs", "env_keys", "bundled"})
+"""Keys by which Goose's extensions are told from those of any other program."""
+
+
+def _entries(value: Any) -> list[tuple[str, Tree]]:
+    found = {name: as_map(entry) for name, entry in (as_map(value) or {}).items()}
+    return [(name, entry) for name, entry in found.items() if entry is not None]
+
+
+def _is_gemini(tree: Tree, source: Source) -> bool:
+    """To Gemini CLI `url` is an SSE server and `$VAR` a variable: it is known by its file, or by a word of its own."""
+    file = source.path
+    named = file.name == "settings.json" and file.parent.name == ".gemini"
+    return named or any("httpUrl" in entry for _, entry in _entries(tree.get("mcpServers")))
 
 
 def translate(tree: Tree, source: Source, reading: Reading) -> Translation:
@@ -135,8 +157,11 @@ def _client(tree: Tree, result: Translation, reading: Reading) -> None:
     """Servers by name, in a file of their own (Claude, Cursor, VS Code and their kin), where our own keys may stand
     beside them, or among all the settings of such a program, where no key but theirs is ours."""
     result.mode, result.naming = "auto", {"prefix": "always"}
-    sections: dict[Dialect, KeyPath] = {"mcpServers": ("mcpServers",), "codex": ("mcp_servers",)}
-    section = sections.get(result.dialect) or (_client_section(tree) or ("", ("servers",)))[1]
+    section: KeyPath = ("mcpServers",)
+    if result.dialect == "codex":
+        section = ("mcp_servers",)
+    elif "mcpServers" not in tree and not _projects(tree):
+        section = (_client_section(tree) or ("", ("servers",)))[1]
     if section in (("mcpServers",), ("servers",)):
         result.tree = {key: value for key, value in tree.items() if key in TOP_KEYS}
     known = {*result.tree, section[0], "inputs", *(["projects"] if _projects(tree) else ())}
@@ -144,7 +169,17 @@ def _client(tree: Tree, result: Translation, reading: Reading) -> None:
     value: Any = tree
     for step in section:
         value = (as_map(value) or {}).get(str(step), {} if _projects(tree) else None)
+    if result.dialect == "gemini":
+        value = _as_gemini_allows(value, tree)
     _put_servers(result, reading, CLIENT, section, value, _of_project(_projects(tree), result))
+
+
+def _as_gemini_allows(servers: Any, tree: Tree) -> Any:
+    """Gemini CLI says beside its servers which of them it uses."""
+    rules = as_map(tree.get("mcp")) or {}
+    allowed, excluded = as_list(rules.get("allowed")), as_list(rules.get("excluded")) or []
+    off = [name for name, _ in _entries(servers) if name in excluded or (allowed and name not in allowed)]
+    return {**servers, **{name: {**servers[name], "enabled": False} for name in off}} if off else servers
 
 
 def _projects(tree: Tree) -> dict[str, Tree]:
@@ -192,3 +227,4 @@ def _put_servers(
     result.passed_over += entries.passed_over
     result.renamed = entries.renamed
     result.warnings += entries.warnings
+    result.references += entries.references

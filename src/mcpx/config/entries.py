@@ -74,20 +74,19 @@ def _of_codex(entry: Tree) -> Usual:
 
 
 def _of_opencode(entry: Tree) -> Usual:
-    """opencode counts milliseconds for the start, and writes `{env:VAR}` and `{file:path}`."""
-    usual, moved = _with_words(_referring(entry), {"environment": "env", "timeout": "default_timeout"})
+    """opencode counts milliseconds for the start."""
+    usual, moved = _with_words(entry, {"environment": "env", "timeout": "default_timeout"})
     if isinstance(timeout := usual.get("default_timeout"), int | float):
         usual["default_timeout"] = timeout / 1000
     return usual, moved
 
 
-def _referring(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub(r"(?<!\$)\{((?:env|file):[^{}]+)\}", r"${\1}", value)
-    if (table := as_map(value)) is not None:
-        return {key: _referring(item) for key, item in table.items()}
-    items = as_list(value)
-    return value if items is None else [_referring(item) for item in items]
+_REFERENCES: dict[Dialect, re.Pattern[str]] = {
+    "opencode": re.compile(r"(?<!\$)\{((?:env|file):[^{}]+)\}"),
+    "gemini": re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)"),
+    "mcpServers": re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"),  # Continue's
+}
+"""How some programs write what is `${…}` here."""
 
 
 def _of_zed(entry: Tree) -> Usual:
@@ -106,7 +105,36 @@ def _with_words(entry: Tree, words: Mapping[str, str]) -> Usual:
     return {words.get(key, key): value for key, value in entry.items()}, moved
 
 
-_USUAL: dict[Dialect, Callable[[Tree], Usual]] = {"codex": _of_codex, "opencode": _of_opencode, "zed": _of_zed}
+def _of_continue(entry: Tree) -> Usual:
+    """Continue's headers stand among what it says of requests."""
+    options = as_map(entry.get("requestOptions")) or {}
+    if "headers" not in options or "headers" in entry:
+        return entry, {}
+    left = {key: value for key, value in options.items() if key != "headers"}
+    usual = {key: value for key, value in entry.items() if key != "requestOptions"}
+    usual |= {"headers": options["headers"], **({"requestOptions": left} if left else {})}
+    return usual, {("headers",): ("requestOptions", "headers")}
+
+
+def _of_goose(entry: Tree) -> Usual:
+    """Goose has words of its own, and names variables that it keeps in its keyring."""
+    usual, moved = _with_words(entry, {"cmd": "command", "envs": "env", "uri": "url"})
+    keys = [key for key in as_list(usual.pop("env_keys", None)) or () if isinstance(key, str)]
+    if keys and (env := as_map(usual.get("env") or {})) is not None:
+        usual["env"] = {**{key: f"${{{key}}}" for key in keys}, **env}
+        moved |= {("env", key): ("env_keys",) for key in keys if key not in env}
+    return usual, moved
+
+
+_USUAL: dict[Dialect, Callable[[Tree], Usual]] = {
+    "mcpServers": _of_continue,
+    "codex": _of_codex,
+    "opencode": _of_opencode,
+    "zed": _of_zed,
+    "goose": _of_goose,
+}
+_BUILT_IN = ("builtin", "platform", "frontend", "inline_python")
+"""Kinds of Goose's extensions that are parts of itself."""
 
 
 class Entries:
@@ -120,6 +148,7 @@ class Entries:
         whole: bool,
     ) -> None:
         """`peek`: what a value will be once expanded. `whole`: not an overlay, whose entries may be parts."""
+        self._dialect: Dialect = dialect
         self._usual = _USUAL.get(dialect)
         self._origins = origins
         self._targets = targets
@@ -131,6 +160,7 @@ class Entries:
         self.passed_over: list[str] = []
         self.renamed: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.references: list[tuple[str, str]] = []
 
     def translate(self, section: KeyPath, value: Any, more: Mapping[KeyPath, Tree]) -> Any:
         """Native servers; None when that was reported. `more`: servers by name that stand elsewhere and win."""
@@ -148,7 +178,7 @@ class Entries:
         self._taken = {str(_name_of(written, entry)) for written, entry in entries}
         servers: list[Any] = []
         for written, entry in entries:
-            if self._from_extension(written, entry):
+            if self._from_extension(written, entry) or self._is_built_in(written, entry):
                 continue
             servers.append(self._server(entry, ("mcp_servers", len(servers)), written))
         return servers
@@ -164,11 +194,33 @@ class Entries:
         )
         return True
 
+    def _is_built_in(self, written: KeyPath, value: Any) -> bool:
+        if self._dialect != "goose" or (as_map(value) or {}).get("type") not in _BUILT_IN:
+            return False
+        self.warnings.append(f"extension {shorten(str(written[-1]))!r} is left out: it is a part of Goose")
+        return True
+
+    def _referring(self, value: Any, pattern: re.Pattern[str]) -> Any:
+        """With what another program writes for a variable written as here."""
+
+        def refer(found: re.Match[str]) -> str:
+            self.references.append((found[0], f"${{{found[1]}}}"))
+            return f"${{{found[1]}}}"
+
+        if isinstance(value, str):
+            return pattern.sub(refer, value)
+        if (table := as_map(value)) is not None:
+            return {key: self._referring(item, pattern) for key, item in table.items()}
+        items = as_list(value)
+        return value if items is None else [self._referring(item, pattern) for item in items]
+
     def _server(self, value: Any, native: KeyPath, written: KeyPath) -> Any:
         self._origins[native] = self._origins[(*native, "connection")] = written
         entry = as_map(value)
         if entry is None:
             return value
+        if (pattern := _REFERENCES.get(self._dialect)) is not None:
+            entry = as_map(self._referring(entry, pattern)) or {}
         entry, moved = self._usual(entry) if self._usual else (entry, {})
         server: Tree = {}
         connection: Tree = {}
@@ -234,7 +286,8 @@ class Entries:
             server["enabled"] = value if off is None else not off
             self._origins[(*native, "enabled")] = (*written, "disabled")
         timeout = entry.get("timeout")
-        if isinstance(timeout, int) and timeout >= 1000:  # Claude and Gemini count milliseconds, Cline seconds
+        # Claude and Gemini count milliseconds, Cline and Goose seconds.
+        if isinstance(timeout, int) and timeout >= 1000 and self._dialect != "goose":
             server["call_timeout"] = timeout / 1000
         if "ref" not in (as_map(server.get("auth")) or {"ref": None}):  # Cursor's own
             self.passed_over.append("auth")
@@ -265,7 +318,7 @@ class Entries:
         elif given is None and "command" in connection:
             connection["type"] = kind = "stdio"
         elif given is None and isinstance(url, str):
-            connection["type"] = kind = "http" if "httpUrl" in entry else _type_of(url)
+            connection["type"] = kind = self._type_of(url, "httpUrl" in entry)
         elif given is None and self._whole:
             typo = next((key for key in entry if self._lenient and nearest(key, ["command", "url"])), None)
             hint = f"did you mean one of them by '{typo}'?" if typo else "a program to start, or an address"
@@ -278,13 +331,13 @@ class Entries:
                 self.passed_over.append(key)
                 del connection[key]
 
+    def _type_of(self, url: str, is_http: bool) -> str:
+        if url.lower().startswith(("ws://", "wss://")):
+            return "websocket"
+        path = url.split("?", 1)[0].rstrip("/")
+        is_sse = self._dialect == "gemini" or path.endswith("/sse")
+        return "sse" if is_sse and not is_http else "http"
+
 
 def _name_of(written: KeyPath, entry: Any) -> Any:
     return written[-1] if isinstance(written[-1], str) else (as_map(entry) or {}).get("name")
-
-
-def _type_of(url: str) -> str:
-    if url.lower().startswith(("ws://", "wss://")):
-        return "websocket"
-    path = url.split("?", 1)[0].rstrip("/")
-    return "sse" if path.endswith("/sse") else "http"

@@ -4,16 +4,17 @@ Promised: no literal secret leaves; each becomes a reference to a variable that 
 a shape cannot say is told. Not done here: writing it anywhere.
 """
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from mcpx.config.editing import fresh_text
 from mcpx.config.edits import EditError
-from mcpx.config.masking import replaced
+from mcpx.config.references import without_secrets
 from mcpx.config.shapes import entry_of
-from mcpx.config.tree import KeyPath, Tree, as_list, as_map, maps_in, spell
-from mcpx.config.written import NOUNS, EntrySection, Written
+from mcpx.config.tree import Tree, maps_in
+from mcpx.config.written import EntrySection, Written
+
+Form = Literal["yaml", "json", "mcpServers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Exported:
     warnings: tuple[str, ...] = ()
 
 
-def export(written: Written, form: Literal["yaml", "mcpServers"]) -> Exported:
+def export(written: Written, form: Form) -> Exported:
     if written.told or written.layers is None:
         raise EditError("not_possible", "there is nothing to export: the configuration cannot be read, or is not there")
     whole = written.layers.whole
@@ -37,34 +38,13 @@ def export(written: Written, form: Literal["yaml", "mcpServers"]) -> Exported:
     for section in sections:
         if section in tree:
             tree[section] = [written.native(section, index) for index, _ in written.names(section)]
-    variables: dict[str, str] = {}
-    taken: dict[str, str] = {}
-
-    def refer(secret: str, path: KeyPath) -> str:
-        if secret not in taken:
-            name = base = _variable(path, tree)
-            number = 1
-            while name in variables:
-                number += 1
-                name = f"{base}_{number}"
-            taken[secret] = name
-            variables[name] = spell(path)
-        return f"${{{taken[secret]}}}"
-
-    tree = _plain_defaults(replaced(tree, refer))
+    tree, found = without_secrets(tree)
+    variables = {name: secret.place for name, secret in found.items()}
+    if form == "json":
+        return Exported(fresh_text(tree, "json"), "application/json", "mcpx.json", variables)
     if form == "yaml":
         return Exported(fresh_text(tree, "yaml"), "application/yaml", "mcpx.yaml", variables)
     return _as_client(tree, variables)
-
-
-def _plain_defaults(value: Any) -> Any:
-    """`${KEY:-${KEY_2}}` says no more than `${KEY}`."""
-    if isinstance(value, str):
-        return re.sub(r"\$\{([^{}]*?):-\$\{[^{}]*\}\}", r"${\1}", value)
-    if (table := as_map(value)) is not None:
-        return {key: _plain_defaults(item) for key, item in table.items()}
-    items = as_list(value)
-    return value if items is None else [_plain_defaults(item) for item in items]
 
 
 def _as_client(tree: Tree, variables: dict[str, str]) -> Exported:
@@ -83,21 +63,3 @@ def _as_client(tree: Tree, variables: dict[str, str]) -> Exported:
     text = fresh_text({"mcpServers": servers}, "json")
     used = {name: what for name, what in variables.items() if f"${{{name}}}" in text}
     return Exported(text, "application/json", "mcp.json", used, tuple(warnings))
-
-
-def _variable(path: KeyPath, tree: Tree) -> str:
-    """A name for a variable: that of an environment variable, or the entry and the field."""
-    steps = [step for step in path if isinstance(step, str)]
-    if "env" in steps or "environment" in steps:
-        return _word(steps[-1])
-    owner: Any = tree
-    for step in path[:2]:
-        owner = owner[step]
-    name = str((as_map(owner) or {}).get("name") or (NOUNS.get(str(path[0]), str(path[0]))))
-    last = {"args": "TOKEN", "value": "KEY", "url": "SECRET"}.get(steps[-1], steps[-1])
-    return _word(f"{name}_{last}")
-
-
-def _word(text: str) -> str:
-    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
-    return f"_{word}" if word[:1].isdigit() else word or "SECRET"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from mcpx.config.locate import find
@@ -90,6 +91,21 @@ def without_runs_of(path: Path, config: Config, environ: Mapping[str, str], own_
     return _without(config, own, own_names)
 
 
+def is_mcpx(name: str, connection: Mapping[str, object]) -> bool:
+    """Whether an entry of a client's file is this program, on whatever configuration: it runs it, or has the name that
+    it goes by there and an address of this machine."""
+    command, args = connection.get("command"), connection.get("args")
+    if isinstance(command, str):
+        given = [str(word) for word in cast("list[object]", args)] if isinstance(args, list) else []
+        return _mcpx_in(_Words((command, *given), Path.cwd())) is not None
+    url = connection.get("url")
+    try:
+        host = urlsplit(url).hostname if isinstance(url, str) else None
+    except ValueError:
+        return False
+    return name.startswith("mcpx") and host is not None and _is_this_machine(host)
+
+
 def _without(config: Config, own: Callable[[Server], str | None], own_names: Mapping[str, str] | None = None) -> Config:
     reasons = {server.name: why for server in config.mcp_servers if server.enabled and (why := own(server))}
     if not reasons:
@@ -132,16 +148,21 @@ class _Words:
 
 def _runs(path: Path, connection: Stdio, environ: Mapping[str, str]) -> bool:
     env = child_environment(environ, connection.env, connection.inherit_env)
-    run = _Words((connection.command, *connection.args), Path(connection.cwd or Path.cwd()), env)
+    run = _mcpx_in(_Words((connection.command, *connection.args), Path(connection.cwd or Path.cwd()), env))
+    return run is not None and _is_run_on(path, run)
+
+
+def _mcpx_in(run: _Words) -> _Words | None:
+    """The run of mcpx that a command line comes down to."""
     for _ in range(_DEEPEST):
         name = _program(run)
-        if name == "mcpx":
-            return _is_run_on(path, run)
+        if name in ("mcpx", "mcpx-gateway"):
+            return run
         inner = _unwrap(name, run)
         if inner is None:
-            return False
+            return None
         run = inner
-    return False
+    return None
 
 
 def _program(run: _Words) -> str:
@@ -273,3 +294,12 @@ def _split_options(words: Sequence[str], with_value: Sequence[str]) -> tuple[lis
             value = left.pop(0) if left else ""
         options.append((option, value))
     return options, left
+
+
+def config_named(words: Sequence[str]) -> str | None:
+    """The config that a command line names which comes down to mcpx."""
+    run = _mcpx_in(_Words(words, Path.cwd()))
+    if run is None:
+        return None
+    rest = list(run.words[1:])
+    return _named(rest[1:] if rest[:1] == ["serve"] else rest)

@@ -23,19 +23,19 @@ def _refuse_constant(name: str) -> float:
 _DECODER = JSONDecoder(parse_constant=_refuse_constant)
 
 
-def read_json(text: str, line_starts: list[int], findings: Findings) -> Node:
-    """The nodes of a text; raises when it cannot be followed to its end."""
-    return _Reader(text, line_starts, findings).document()
+def read_json(text: str, line_starts: list[int], findings: Findings, most: int = MAX_NODES) -> Node:
+    """The nodes of a text, so many at most; raises when it cannot be followed to its end."""
+    return _Reader(text, line_starts, findings, most).document()
 
 
 class _Reader:
-    def __init__(self, text: str, line_starts: list[int], findings: Findings) -> None:
+    def __init__(self, text: str, line_starts: list[int], findings: Findings, most: int) -> None:
         self._text = text
         self._starts = line_starts
         self._findings = findings
         self._at = 0
         self._path: list[str | int] = []
-        self._left = MAX_NODES
+        self._most = self._left = most
 
     def document(self) -> Node:
         root = self._node()
@@ -53,7 +53,7 @@ class _Reader:
         self._left -= 1
         begins = self._next()
         if self._left < 0:
-            self._refuse(f"holds more than {MAX_NODES:,} values")
+            self._refuse(f"holds more than {self._most:,} values")
         if len(self._path) > MAX_DEPTH:
             self._refuse(f"nested more than {MAX_DEPTH} levels deep")
         if begins == "{":

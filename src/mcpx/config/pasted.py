@@ -34,6 +34,10 @@ class Pasted:
     sections: Json = field(default_factory=dict[str, Any])
     """Other top keys that were found."""
     warnings: list[str] = field(default_factory=list[str])
+    references: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """As `dialects.Translation` has them."""
+    tree: Tree = field(default_factory=dict[str, Any])
+    """What was read, before it was made native."""
 
 
 def import_text(text: str) -> Pasted:
@@ -108,6 +112,7 @@ def _parsed(name: str, text: str) -> Tree:
 def _wrapped(tree: Tree) -> Tree:
     """A whole file's tree of what may be only a part of one."""
     known = {*TOP_KEYS, "mcpServers", "servers", "context_servers", "mcp", "mcp.servers", "projects"}
+    known |= {"amp.mcpServers", "extensions"}
     if tree.keys() & known and not _is_entry(tree):
         listed = as_list(tree.get("servers"))
         if listed and any("connection" in entry for _, entry in maps_in(listed)):
@@ -170,7 +175,7 @@ def _of_tree(tree: Tree, name: str = "pasted.json") -> Pasted:
     kind: Kind = "client" if result.dialect in CLIENT_DIALECTS else "native"
     others = {key: value for key, value in native.items() if key not in _LISTS and key in TOP_KEYS}
     servers, commands, auths, profiles = (lists[key] for key in _ORDER)
-    return Pasted(kind, result.dialect, servers, commands, auths, profiles, others, warnings)
+    return Pasted(kind, result.dialect, servers, commands, auths, profiles, others, warnings, result.references, tree)
 
 
 _ORDER = ("mcp_servers", "commands", "auth_configs", "profiles")

@@ -17,7 +17,7 @@ from mcpx.surfaces import Mode
 from mcpx.surfaces.settings import AutoRule
 from mcpx.transports import TRANSPORTS, Transport
 
-Dialect = Literal["native", "flat", "proxy", "mcpServers", "vscode", "codex", "opencode", "zed"]
+Dialect = Literal["native", "flat", "proxy", "mcpServers", "gemini", "vscode", "codex", "opencode", "zed", "goose"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

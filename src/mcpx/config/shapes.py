@@ -19,10 +19,11 @@ _WORDS: dict[Dialect, dict[tuple[str, ...], str]] = {
         ("call_timeout",): "tool_timeout_sec",
     },
     "opencode": {("connection", "env"): "environment", ("timeout",): "timeout"},
+    "goose": {("connection", "command"): "cmd", ("connection", "env"): "envs", ("connection", "url"): "uri"},
 }
-_OFF: tuple[Dialect, ...] = ("mcpServers", "vscode", "zed")
+_OFF: tuple[Dialect, ...] = ("mcpServers", "gemini", "vscode", "zed")
 """Shapes that say `disabled` rather than `enabled`."""
-_UNSAID: tuple[Dialect, ...] = ("mcpServers", "codex", "zed")
+_UNSAID: tuple[Dialect, ...] = ("mcpServers", "gemini", "codex", "zed")
 """Shapes in which a program needs no type."""
 
 
@@ -94,6 +95,8 @@ def _say_type(entry: Tree, dialect: Dialect, kind: Any, *, new: bool) -> None:
     key = "transport" if "transport" in entry else "type"
     if dialect == "opencode":
         entry["type"] = "local" if kind == "stdio" else "remote"
+    elif dialect == "goose":
+        entry["type"] = "streamable_http" if kind == "http" else kind
     elif kind is None or (kind == "stdio" and key not in entry and dialect in (*_UNSAID, "proxy")):
         entry.pop(key, None)
     elif dialect == "codex":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcpx.config.json_reader import read_json
-from mcpx.config.nodes import Node, place_of, spelling_of, values_of
+from mcpx.config.nodes import MAX_NODES, Node, place_of, spelling_of, values_of
 from mcpx.config.problems import Findings, GaveUpError, Place, Spot
 from mcpx.config.tree import KeyPath, Tree, as_map
 
@@ -55,10 +55,11 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
 class Source:
     """A file's text, its tree, and where the tree's parts stand in the text."""
 
-    def __init__(self, path: Path, text: str | None = None) -> None:
-        """`text`: what it is taken to say, instead of what stands in it."""
+    def __init__(self, path: Path, text: str | None = None, most: int = MAX_NODES) -> None:
+        """`text`: what it is taken to say, instead of what stands in it. `most`: values of JSON."""
         self.path = path
         self._given = text
+        self._most = most
         self.name = _shown(path)
         self.text = ""
         self._root: Node | None = None
@@ -141,13 +142,13 @@ class Source:
             from mcpx.config.toml_reader import read_toml
 
             return read_toml(self.text, findings)
-        return _read_text(self.text, self.form, findings)
+        return _read_text(self.text, self.form, findings, self._most)
 
 
-def _read_text(text: str, form: str, findings: Findings) -> Node | None:
+def _read_text(text: str, form: str, findings: Findings, most: int = MAX_NODES) -> Node | None:
     if form == "json":
         starts = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
-        return read_json(text, starts, findings)
+        return read_json(text, starts, findings, most)
     from mcpx.config.compose import compose
 
     return compose(text, findings)

@@ -41,6 +41,7 @@ __all__ = [
     "masked_text",
     "nothing_written",
     "read_written",
+    "spelled",
 ]
 
 _BOM = b"\xef\xbb\xbf"
@@ -156,18 +157,19 @@ class Written:
         """An entry as it is written, unmasked; what is text however it is spelled is spelled so."""
         assert self.layers is not None
         whole = self.layers.whole
-        entry = _spelled(whole.tree[section][index], (section, index), whole.origins.literal)
+        entry = spelled(whole.tree[section][index], (section, index), whole.origins.literal)
         if "default_timeout" in entry and section == "mcp_servers":
             timeout = entry.pop("default_timeout")
             entry.setdefault("timeout", timeout)
         return entry
 
 
-def _spelled(value: Any, path: KeyPath, literal: Any) -> Any:
+def spelled(value: Any, path: KeyPath, literal: Any) -> Any:
+    """What is text however it is spelled (`PORT: 8080`), as it is spelled."""
     if (table := as_map(value)) is not None:
-        return {key: _spelled(item, (*path, key), literal) for key, item in table.items()}
+        return {key: spelled(item, (*path, key), literal) for key, item in table.items()}
     if (items := as_list(value)) is not None:
-        return [_spelled(item, (*path, index), literal) for index, item in enumerate(items)]
+        return [spelled(item, (*path, index), literal) for index, item in enumerate(items)]
     if isinstance(value, str) or value is None or path[-2] not in TEXTUAL:
         return value
     return literal(path) or value

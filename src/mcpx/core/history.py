@@ -5,10 +5,12 @@ cannot be read is left out, a folder that cannot be written costs the history an
 were, secrets included; showing them is for the store, which masks.
 """
 
+import hashlib
 import json
 import logging
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -126,6 +128,15 @@ class Archive(History):
             (self._folder / _name(number)).unlink(missing_ok=True)
         except OSError:
             pass  # it is tried again when the next start finds it
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def archive_folder(state: Path, config: Path, env: str | None) -> Path:
+    """Where the history of a configuration is kept."""
+    return state / "history" / hashlib.sha256(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
 
 
 def _name(number: int) -> str:

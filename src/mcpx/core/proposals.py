@@ -7,7 +7,6 @@ writing (`store`, for the admin API).
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from mcpx.config import Config, Plan
 from mcpx.config.load import Texts
 from mcpx.core.gateway import Gateway
-from mcpx.core.history import History, Outline, Revision, Via
+from mcpx.core.history import History, Outline, Revision, Via, now
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import ConfigApplied
@@ -137,7 +136,3 @@ class Proposals:
             "last_reload": self._last,
             "history": [asdict(revision) for revision in self._history.revisions],
         }
-
-
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,19 +1,27 @@
-"""A config file replaced as a whole.
+"""Config files replaced as a whole.
 
 Promised: whoever reads the file finds the old text or the new one, also after a loss of power; it is for its owner
-alone (0600) and keeps its owner where that may be given; a link stays and what it leads to is replaced. A text that
-somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised. What cannot be written is said
-in words (`Unwritable`).
+alone (0600), unless its mode is to be kept, and keeps its owner where that may be given; a link stays and what it leads
+to is replaced. A text that somebody else saved in the same moment is not lost: it stays, and `Overtaken` is raised.
+What cannot be written is said in words (`Unwritable`). Of several files none is changed alone.
 """
 
 import contextlib
 import os
+import stat
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
 from mcpx.model.errors import McpxError
+from mcpx.wire.folders import private_folder
+
+if TYPE_CHECKING:
+    from mcpx.config.written import Written
 
 _PREFIX, _SUFFIX = ".mcpx-", ".new"
 _LEFT = 60.0
@@ -28,11 +36,45 @@ class Overtaken(Exception):
     """The file is no longer as it was."""
 
 
-def replace_file(path: Path, data: bytes, before: bytes | None) -> Print:
-    """`before`: what it holds as far as is known; None: it is not there. What tells the new one from others."""
+def texts_of(written: "Written") -> Mapping[str, str]:
+    """As the history keeps them."""
+    return {str(sheet.path): sheet.text for sheet in written.sheets}
+
+
+def write_all(written: "Written", texts: Texts) -> dict[Path, Print]:
+    """The files as `texts` has them, if they still are as `written` has them. Raises `Overtaken`, `Unwritable`."""
+    left: dict[Path, Print] = {}
+    done: list[tuple[Path, bytes, bytes]] = []
+    try:
+        for path, text in texts.items():
+            sheet = next((sheet for sheet in written.sheets if sheet.path == path), None)
+            data = text.encode() if sheet is None else sheet.bytes_of(text)
+            if sheet is None:
+                _make_room(path.parent)
+            left[path] = replace_file(path, data, None if sheet is None else sheet.data)
+            if sheet is not None:
+                done.append((path, sheet.data, data))
+    except (Overtaken, Unwritable):
+        for path, before, data in done:
+            replace_file(path, before, data)
+        raise
+    return left
+
+
+def _make_room(folder: Path) -> None:
+    try:
+        if not folder.exists():
+            private_folder(folder)
+    except OSError as error:
+        raise Unwritable(f"the folder {folder} cannot be made: {error.strerror or error}") from None
+
+
+def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None = 0o600) -> Print:
+    """`before`: what it holds as far as is known; None: it is not there. `mode`: None keeps the one it has. What tells
+    the new one from others."""
     target = Path(os.path.realpath(path))
     try:
-        return _replaced(target, data, before)
+        return _replaced(target, data, before, mode)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
@@ -44,7 +86,7 @@ def _advice(target: Path, error: OSError) -> str:
     return "nothing was changed; mend that and save again"
 
 
-def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
+def _replaced(target: Path, data: bytes, before: bytes | None, mode: int | None) -> Print:
     _tidy(target.parent)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)  # hidden, 0600
     try:
@@ -54,6 +96,8 @@ def _replaced(target: Path, data: bytes, before: bytes | None) -> Print:
             os.fsync(file.fileno())
             inode = os.fstat(file.fileno()).st_ino
         _keep_owner(target, name)
+        if mode != 0o600:  # which it has
+            os.chmod(name, stat.S_IMODE(os.stat(target).st_mode) if mode is None else mode)
         _exchange(target, name, before)
     except BaseException:
         with contextlib.suppress(OSError):

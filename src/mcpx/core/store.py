@@ -7,10 +7,9 @@ loaded with the first call: a gateway without the admin API does without.
 """
 
 import asyncio
-import hashlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +22,10 @@ from mcpx.config.plan import plan as plan_of
 from mcpx.config.problems import Refused, Told
 from mcpx.config.watch import Print, print_of
 from mcpx.core.gateway import Gateway
-from mcpx.core.history import Archive, History, Kept, Revision, Via
-from mcpx.core.proposals import Proposals, Read, now
-from mcpx.core.saving import Overtaken, Unwritable, replace_file
+from mcpx.core.history import Archive, History, Kept, Revision, Via, archive_folder, now
+from mcpx.core.proposals import Proposals, Read
+from mcpx.core.saving import Overtaken, Unwritable, texts_of, write_all
 from mcpx.model.errors import ConfigError, McpxError
-from mcpx.wire.folders import private_folder
 from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -149,8 +147,7 @@ class ConfigStore(Proposals):
         before = self._history.revisions[-1]
         history = History()
         if self._state is not None:
-            name = hashlib.sha256(f"{where.path}\0{where.env or ''}".encode()).hexdigest()[:16]
-            history = Archive(self._state / "history" / name)
+            history = Archive(archive_folder(self._state, where.path, where.env))
         known = history.revisions[-1] if history.revisions else None
         self._history = history
         if begun or not os.path.exists(where.path):
@@ -245,7 +242,7 @@ class ConfigStore(Proposals):
 
     def _texts_of(self, number: int | None) -> Kept:
         if number is None:
-            return _texts(self._look())
+            return texts_of(self._look())
         texts = self._history.texts(number)
         if texts is None:
             raise EditError("not_found", f"revision {number} is not kept", hint="see the list of revisions")
@@ -307,22 +304,10 @@ class ConfigStore(Proposals):
             return await self._finish(config, written, texts, made)
 
     def _write(self, written: "Written", texts: Texts, left: dict[Path, Print]) -> None:
-        done: list[tuple[Path, bytes, bytes]] = []
         try:
-            for path, text in texts.items():
-                sheet = next((sheet for sheet in written.sheets if sheet.path == path), None)
-                data = text.encode() if sheet is None else sheet.bytes_of(text)
-                if sheet is None:
-                    _make_room(path.parent)
-                left[path] = replace_file(path, data, None if sheet is None else sheet.data)
-                if sheet is not None:
-                    done.append((path, sheet.data, data))
-        except (Overtaken, Unwritable) as error:
-            for path, before, data in done:  # of several files none is changed alone
-                replace_file(path, before, data)
-            if isinstance(error, Overtaken):
-                raise Stale(self._look().etag) from None
-            raise
+            left |= write_all(written, texts)
+        except Overtaken:
+            raise Stale(self._look().etag) from None
 
     async def _finish(self, config: Config, before: "Written", texts: Texts, made: Revision) -> Committed:
         """The files say it: now it is taken up, and kept."""
@@ -356,7 +341,7 @@ class ConfigStore(Proposals):
         fresh.begun()
 
     def _keep(self, revision: Revision, written: "Written") -> None:
-        self._history.add(replace(revision, etag=written.etag), _texts(written) if self._keeps else {})
+        self._history.add(replace(revision, etag=written.etag), texts_of(written) if self._keeps else {})
 
     # Proposals
 
@@ -374,20 +359,8 @@ class ConfigStore(Proposals):
             self._keep(revision, written)
 
 
-def _make_room(folder: Path) -> None:
-    try:
-        if not folder.exists():
-            private_folder(folder)
-    except OSError as error:
-        raise Unwritable(f"the folder {folder} cannot be made: {error.strerror or error}") from None
-
-
 def _no_file() -> EditError:
     return EditError("not_possible", "there is no config file to write to", hint="start mcpx with one")
-
-
-def _texts(written: "Written") -> Mapping[str, str]:
-    return {str(sheet.path): sheet.text for sheet in written.sheets}
 
 
 def _told(error: ConfigError) -> tuple[Told, ...]:

@@ -147,7 +147,7 @@ class _Import:
         made: list[str] = []
         for segment in path.split("/"):
             if looks_secret(segment):
-                made.append(f"{words.BEGINS}{self._secret('key', 'the key in the address')}{words.ENDS}")
+                made.append(f"{words.BEGINS}{self._secret('key', 'the key in the address', segment)}{words.ENDS}")
                 continue
             for written in dict.fromkeys(_PLACEHOLDER.findall(segment)):
                 stands_for = self._request.take(written[1:-1], "path", {"type": "string"}, True)
@@ -218,6 +218,8 @@ class _Import:
         own = words.VARIABLE.fullmatch(value)
         name = own[1] if own else constant(self._api, word)
         self._made.variables[name] = what
+        if value and words.BEGINS not in value:
+            self._made.secrets[name] = value
         return name
 
     # What is sent ------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ class Imported:
     auths: list[Json] = field(default_factory=list[Json])
     variables: dict[str, str] = field(default_factory=dict[str, str])
     """What the entries need from the environment, and what each is."""
+    secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What of these stood in the original; it is in no entry."""
     skipped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """What was not made into a command, and why."""
     notes: list[str] = field(default_factory=list[str])

@@ -9,10 +9,13 @@ look for them.
 """
 
 import errno
+import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 INSIDE = "MCPX_INSIDE"
 """The variable that tells a gateway which gateways it runs under: their ids, outermost first, commas between."""
@@ -51,6 +54,13 @@ def _basic(name: str, value: str) -> bool:
     # A value that begins with "()" is a shell function in disguise: no program needs it, old shells run it.
     known = name in _NAMES or name.startswith(_PREFIXES) or name.upper().endswith("_PROXY")
     return known and not value.startswith("()")
+
+
+def mark_of(path: Path | None, env: str | None) -> str:
+    """What tells gateways on this configuration from others."""
+    if path is None:
+        return secrets.token_hex(8)
+    return hashlib.sha256(f"{os.path.realpath(path)}\0{env or ''}".encode()).hexdigest()[:16]
 
 
 def find_program(command: str, env: Mapping[str, str], cwd: str | None) -> str:

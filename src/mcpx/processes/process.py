@@ -35,7 +35,7 @@ from mcpx.wire import descriptors
 
 _log = logging.getLogger("mcpx.process")
 
-__all__ = ["Child", "Spawn", "adopt_orphans", "child_environment", "end_all", "spawn"]
+__all__ = ["Child", "Spawn", "adopt_orphans", "child_environment", "end_all", "let_go", "spawn"]
 
 CENSUS = 2.0
 """Seconds between looks at who descends from whom, while there is traffic. What was named in time stays
@@ -89,6 +89,16 @@ async def end_all() -> None:
             if problem is not None:
                 _log.error("an ending failed: %r", problem)
     await brood.close()
+
+
+async def let_go() -> None:
+    """See the keeper off where no child is left: others in this process may have theirs."""
+    brood = _brood()
+    if brood.children:
+        return
+    await brood.close()
+    if brood.children:  # somebody has started one meanwhile
+        brood.keep()
 
 
 class _Brood:
@@ -147,6 +157,12 @@ class _Brood:
             if self._tick is None:
                 self._tick = self.loop.call_later(CENSUS, self._census)
         return child
+
+    def keep(self) -> None:
+        _KEEPER.start()
+        self._tell()
+        if self._tick is None:
+            self._tick = self.loop.call_later(CENSUS, self._census)
 
     async def look(self) -> None:
         """Bring every tree up to date, by a survey that begins after this call. Who asks at the same time

@@ -22,7 +22,7 @@ from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.links import Links
 from mcpx.upstreams.offers import OfferBook
-from mcpx.upstreams.snapshot import key_of
+from mcpx.upstreams.snapshot import identity_of, key_of
 from mcpx.upstreams.subscriptions import Subscriptions
 from mcpx.upstreams.surroundings import Surroundings
 from mcpx.upstreams.traits import Traits
@@ -101,7 +101,7 @@ class Connections:
             lambda: around.overhear(server.name),
         )
         self.links = Links(server, self, dialler, tasks, self.traits)
-        self.key = key_of(_identity(server))
+        self.key = key_of(identity_of(server))
         self.book = OfferBook(server.name, self.links, dialler.annotations, hub, around, self.key, self.traits, tasks)
         self.subscriptions = Subscriptions(server.name)
         self._chatter = Chatter(server.name, lambda params, to: hub.resource_updated(server.name, params, to))
@@ -395,11 +395,3 @@ class _Pause:
         """Until the lists may be read again; `is_pressed`: whether they have changed by then."""
         await asyncio.sleep(min(max(self._floor, REST_SHARE * self._took), LONGEST_REST))
         self._floor = min(self._floor * STORM, LONGEST_REST) if is_pressed() else REST
-
-
-def _identity(server: Server) -> tuple[object, ...]:
-    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
-    spec = server.connection
-    names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
-    parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
-    return (server.name, type(spec).__name__, *parts, *names)

@@ -18,12 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, at_once, in_slices
 from mcpx.wire import codec
+
+if TYPE_CHECKING:
+    from mcpx.config import Server
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,14 @@ class Snapshot:
 def key_of(identity: Sequence[object]) -> str:
     """The name of a server's file. `identity` may hold secrets (arguments, URLs): only its hash is written."""
     return hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:32]
+
+
+def identity_of(server: "Server") -> tuple[object, ...]:
+    """What makes a server this server, whatever file it stands in; values of variables and headers are left out."""
+    spec = server.connection
+    names = [sorted(getattr(spec, key, {})) for key in ("env", "headers")]
+    parts = [getattr(spec, key, None) for key in ("command", "args", "cwd", "url")]
+    return (server.name, type(spec).__name__, *parts, *names)
 
 
 class Snapshots:

@@ -6,7 +6,6 @@ import shlex
 import time
 from typing import Any, get_args
 
-from mcpx.admin.causes import INSTALLERS, Cause, cause_of
 from mcpx.admin.desk import Desk
 from mcpx.admin.entries import NOT_TAKEN_UP, figures_of, place_of, unknown
 from mcpx.admin.shapes.common import Transport
@@ -14,6 +13,7 @@ from mcpx.admin.shapes.servers import ServerDetail, ServerRow
 from mcpx.admin.wording import moment, plain
 from mcpx.config import Server
 from mcpx.config.written import Entry, Written
+from mcpx.core.causes import INSTALLERS, Cause, cause_of
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.slices import Pace
 from mcpx.transports import Stdio

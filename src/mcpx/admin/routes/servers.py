@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from mcpx.admin.attending import attended
-from mcpx.admin.chronicle import Line, Span
 from mcpx.admin.entries import entry_of, servers
 from mcpx.admin.errors import ALWAYS, ApiError, responses
 from mcpx.admin.routes import given
@@ -24,9 +23,10 @@ from mcpx.admin.shapes.servers import (
     TrialResult,
 )
 from mcpx.admin.shapes.tools import Tools
-from mcpx.admin.trials import Tried
 from mcpx.admin.wording import moment, plain, told_at
 from mcpx.config.edits import PutEntry
+from mcpx.core.chronicle import Line, Span
+from mcpx.core.trying import Tried
 from mcpx.model.call import Json
 
 router = APIRouter(prefix="/api/mcp-servers", tags=["MCP servers"], responses=ALWAYS)

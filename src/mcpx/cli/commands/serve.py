@@ -19,16 +19,16 @@ this folder, then config.yaml in the user's config folder, else the built-in dem
 
 
 def _epilog() -> str:
-    from mcpx.cli.table import COMMANDS, GROUPS
+    from textwrap import fill
+
+    from mcpx.cli.table import GROUPS
 
     lines: list[str] = []
     for title, group in GROUPS.items():
-        there = [command for command in group if command.name in COMMANDS]
-        if there:
-            lines += [f"{title}:", *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in there)]
+        lines += [f"{title}:", *(f"  mcpx {_column(c.name, c.arguments)} {c.summary}" for c in group)]
     lines += ["  mcpx " + _column("help", "[COMMAND]") + " This, or more about a command.", "", _RULES]
     ends = ", ".join(f"{code} {meaning}" for code, meaning in codes.MEANINGS.items())
-    return "\n".join([*lines, f"Exit codes: {ends}."])
+    return "\n".join([*lines, fill(f"Exit codes: {ends}.", 118)])
 
 
 def _column(name: str, arguments: str) -> str:
@@ -50,7 +50,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", metavar="MODE", choices=_Modes(), help="what clients see by default: %(choices)s")
     parser.add_argument("--profile", metavar="NAME", help="over stdio: show the client this profile only")
     parser.add_argument("--log-level", metavar="LEVEL", help=", ".join(LEVELS))
-    parser.add_argument("--admin", action="store_true", help="start the admin UI and API too")
+    told = "start the admin UI and API too; the demo in a terminal has it unless --no-admin"
+    parser.add_argument("--admin", action=argparse.BooleanOptionalAction, default=None, help=told)
     parser.add_argument("--admin-port", metavar="PORT", help="the same, on this port (default 8080; 0: any free)")
     parser.add_argument("--standalone", action="store_true", help="over stdio: a gateway for this client alone")
     parser.add_argument("--linger", metavar="SECONDS", help="how long a shared gateway outlives its last client (60)")

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from mcpx.admin.chronicle import MOST_BYTES, MOST_LINES, MOST_SPANS, Chronicle
 from mcpx.config import Config, Server
+from mcpx.core.chronicle import MOST_BYTES, MOST_LINES, MOST_SPANS, Chronicle
 from mcpx.core.gateway import Gateway
 from mcpx.model.events import ConfigApplied, UpstreamChanged
 from mcpx.transports import Stdio

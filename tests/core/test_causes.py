@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.admin import causes
-from mcpx.admin.causes import cause_of
 from mcpx.config import Server
+from mcpx.core import causes
+from mcpx.core.causes import cause_of
 from mcpx.transports import Http, Stdio
 
 ENDED = "the process exited with code 1: see the log"

@@ -1,0 +1,1 @@
+"""What breaks first runs, looked for: one module a kind of trouble."""

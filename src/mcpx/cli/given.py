@@ -1,0 +1,306 @@
+"""What `mcpx add` was given: a command line, an address, a client's file or snippet, an OpenAPI document, a curl line,
+a bundle, a name in a registry.
+
+Promised: whatever it is, entries of a configuration and a sentence that says what it was taken for, or a `ConfigError`
+that says what is understood. Documents are fetched, bundles unpacked; nothing is started and no config is written.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcpx.cli.asking import settings
+from mcpx.cli.state import state_folder
+from mcpx.cli.terminal import Waiting, plain
+from mcpx.config.lines import is_address
+from mcpx.config.recognising import NOUNS, Section, is_curl, is_openapi, names_document, read, title_of
+from mcpx.config.source import MAX_BYTES, UnreadableError, read_text
+from mcpx.imports.bundle import Bundle, is_bundle
+from mcpx.imports.registry import Listed, is_name
+from mcpx.model.call import Json, as_object
+from mcpx.model.errors import ConfigError
+
+UNDERSTOOD = (
+    "a command line such as 'npx -y package', an address, a client's JSON or TOML, native YAML, an OpenAPI document, "
+    "a curl line, a .mcpb file, or a name in a registry (io.github.owner/name)"
+)
+TEXTS = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml", ".txt", ".md")
+_RELATIVE = re.compile(r"\.{1,2}(?:[\\/].*)?")
+
+
+@dataclass(slots=True)
+class Given:
+    kind: str
+    title: str
+    entries: list[tuple[Section, Json]]
+    facts: list[str] = field(default_factory=list[str])
+    """Where it comes from."""
+    warnings: list[str] = field(default_factory=list[str])
+    needs: dict[str, str] = field(default_factory=dict[str, str])
+    """Variables that are secrets which nobody has said yet, and what each is."""
+    secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables that the entries refer to already, with their values."""
+    folder: Path | None = None
+    """Where a bundle was unpacked for it."""
+    is_strange: bool = False
+    """Somebody else decides what is started."""
+
+
+def recognise(words: Sequence[str], options: argparse.Namespace) -> Given:
+    """Raises `ConfigError`."""
+    if not words:
+        raise ConfigError([f"error: say what to add: {UNDERSTOOD}"])
+    if len(words) > 1:
+        return _curl(list(words), options) if words[0] == "curl" else _line(words)
+    word = words[0]
+    if word == "-":
+        if sys.stdin.isatty():
+            sys.stderr.write("Paste it, then press Ctrl-D.\n")
+        return _text(sys.stdin.read(MAX_BYTES + 1), options)
+    if is_address(word):
+        return _address(word, options)
+    path = Path(os.path.expanduser(word))
+    if len(word) < 4096 and "\n" not in word and path.is_file():
+        return _file(path, options)
+    if is_name(word):
+        return _registered(_look_up(word, options), options)
+    if " " not in word and word.lower().endswith((*TEXTS, ".mcpb", ".dxt")):
+        raise ConfigError([f"error: {plain(word)} does not exist"])
+    return _text(word, options)
+
+
+def _line(words: Sequence[str]) -> Given:
+    return _in_this_folder(_read(shlex.join(words), is_line=shutil.which(words[0]) is not None))
+
+
+def _read(text: str, *, is_line: bool = False) -> Given:
+    try:
+        found = read(text.strip(), is_line=is_line)
+    except ConfigError as error:
+        if "not recognised" in str(error.problems[0]):
+            raise ConfigError([f"error: this was not recognised; what is understood: {UNDERSTOOD}"]) from None
+        raise
+    warnings = list(found.warnings)
+    others = [*(["profiles"] if found.pasted.profiles else []), *(k for k in found.pasted.sections if k != "mode")]
+    if others and found.pasted.kind == "native":
+        warnings.append(f"only servers, commands and auth configs are added, not {', '.join(others)}")
+    if not found.entries:
+        raise ConfigError([f"error: there is no server in it; what is understood: {UNDERSTOOD}"])
+    return Given(found.pasted.kind, title_of(found), found.entries, warnings=warnings)
+
+
+def _in_this_folder(given: Given) -> Given:
+    """A program whose arguments are relative to this folder is started in it."""
+    for _, entry in given.entries:
+        connection = as_object(entry.get("connection"))
+        words = [str(connection.get("command", "")), *map(str, connection.get("args") or [])]
+        here = [word for word in words if _RELATIVE.fullmatch(word) or ("/" in word and _is_here(word))]
+        if given.kind == "command" and here and "cwd" not in connection:
+            connection["cwd"] = os.getcwd().replace("$", "$$")
+            given.facts.append(f"{plain(here[0], 60)} is relative: it is started in this folder")
+    return given
+
+
+def _is_here(word: str) -> bool:
+    try:
+        return not os.path.isabs(word) and not word.startswith("@") and os.path.exists(word)
+    except ValueError:
+        return False
+
+
+def _text(text: str, options: argparse.Namespace) -> Given:
+    from mcpx.imports.registry import is_document, of_text
+
+    bare = text.strip()
+    if is_curl(bare):
+        return _curl([bare.removeprefix("$").strip()], options)
+    if is_openapi(bare):
+        return _openapi(options, text=text)
+    if bare.startswith("{") and is_document(_json(bare)):
+        return _registered(of_text(bare, "what was given"), options)
+    given = _read(text)
+    return _in_this_folder(given) if given.kind == "command" else given
+
+
+def _json(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _file(path: Path, options: argparse.Namespace) -> Given:
+    if is_bundle(path):
+        return _bundle(path, options)
+    if os.access(path, os.X_OK) and path.suffix.lower() not in TEXTS:
+        return _line([str(path) if "/" in str(path) else f"./{path}"])
+    from mcpx.imports.document import MAX_BYTES as LARGEST
+
+    try:
+        text = read_text(path, LARGEST)
+    except UnreadableError as error:
+        raise ConfigError([f"error: {plain(str(path))} {error}"]) from None
+    if path.suffix.lower() not in TEXTS and not text.lstrip().startswith(("{", "[", "openapi", "mcp")):
+        told = "name what starts it: mcpx add python3 FILE, or make it executable"
+        raise ConfigError([f"error: {plain(str(path))} is no program that can be started, and no config\n  {told}"])
+    return _text(text, options)
+
+
+def _address(url: str, options: argparse.Namespace) -> Given:
+    if re.search(r"(?i)\.(?:mcpb|dxt)$", url.partition("?")[0]):
+        return _fetched_bundle(url, None, options)
+    if names_document(url) or options.only or options.tag or options.skip:
+        return _openapi(options, url=url)
+    return _read(url)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------
+
+
+def _curl(line: list[str], options: argparse.Namespace) -> Given:
+    from mcpx.imports.curl import Wishes, import_curl
+    from mcpx.imports.made import Imported
+
+    made: Imported = import_curl(line, Wishes(options.name, allow_private=options.allow_private))
+    return _imported("curl", "A curl line: one HTTP command", made)
+
+
+def _openapi(options: argparse.Namespace, *, text: str = "", url: str | None = None) -> Given:
+    from mcpx.imports.document import document_of
+    from mcpx.imports.document import fetched as fetch
+    from mcpx.imports.openapi import Choice, Wishes, import_openapi
+    from mcpx.imports.servers import NoServer
+    from mcpx.imports.writing import fits, refuse_too_much
+
+    if url is not None:
+        with Waiting() as waiting:
+            waiting.tell("the document is fetched")
+            text, url = asyncio.run(fetch(url, os.environ, options.allow_private))
+    document = document_of(text, Path("document"), url)
+    choice = Choice(tuple(options.only), tuple(options.skip), tuple(options.tag))
+    wishes = Wishes(choice, None, None, options.prefix or "", options.allow_private)
+    try:
+        made = import_openapi(document, wishes, fits)
+    except NoServer as reason:
+        told = "mcpx import openapi --server URL says where the API is"
+        raise ConfigError([f"error: {reason}\n  {told}"]) from None
+    if not made.commands:
+        raise ConfigError(["error: no operation was taken; 'mcpx import openapi DOCUMENT --list' shows what there is"])
+    refuse_too_much(made)
+    called = f" “{plain(document.title, 100)}”" if document.title else ""
+    number = len(made.commands)
+    title = f"An OpenAPI document{called}: {number} operation{'s' * (number != 1)} as HTTP commands"
+    return _imported("openapi", title, made)
+
+
+def _imported(kind: str, title: str, made: Any) -> Given:
+    from mcpx.imports.writing import unexpanded
+
+    tree = unexpanded(made.tree)
+    sections: tuple[Section, ...] = ("auth_configs", "commands")
+    entries: list[tuple[Section, Json]] = [(key, as_object(each)) for key in sections for each in tree.get(key, [])]
+    warnings = [f"left out: {what}: {why}" for what, why in made.skipped[:10]] + list(made.notes[:10])
+    needs = {name: what for name, what in made.variables.items() if name not in made.secrets}
+    return Given(kind, title, entries, warnings=warnings, needs=needs, secrets=dict(made.secrets))
+
+
+# Bundles -------------------------------------------------------------------------------------------------------------
+
+
+def _bundle(path: Path, options: argparse.Namespace, sha256: str | None = None) -> Given:
+    from mcpx.imports.bundle import entry_of, folder_of, inputs, read_bundle, unpack
+
+    bundle: Bundle = read_bundle(path, sha256)
+    folder = Path(os.path.abspath(options.into)) if options.into else folder_of(bundle, state_folder(os.environ))
+    told = settings(inputs(bundle, os.environ), options, bundle.name)
+    entry, warnings = entry_of(bundle, folder, told, os.environ)
+    by = f" by {bundle.author}" if bundle.author else ""
+    given = Given(
+        "mcpb",
+        f"An MCP bundle: {bundle.title} {bundle.version}{by}".rstrip(),
+        [("mcp_servers", entry)],
+        [f"sha256 {bundle.sha256}", f"files in {plain(str(folder), 4096)}"],
+        [*bundle.warnings, *warnings],
+        secrets=told.secrets,
+        is_strange=True,
+    )
+    if not options.dry_run and unpack(bundle, folder):
+        given.folder = folder
+    return given
+
+
+def _fetched_bundle(url: str, sha256: str | None, options: argparse.Namespace) -> Given:
+    from mcpx.imports.bundle import MAX_PACKED
+    from mcpx.imports.registry import fetched
+    from mcpx.wire.fetch import Fetcher
+
+    async def fetch() -> bytes:
+        fetcher = Fetcher(os.environ)
+        try:
+            may = options.allow_private
+            answer = await fetched(fetcher, url, what="the bundle", limit=MAX_PACKED, timeout=300.0, allow_private=may)
+        finally:
+            await fetcher.close()
+        if answer.status != 200:
+            raise ConfigError([f"error: the bundle cannot be fetched: status {answer.status}"])
+        return answer.body
+
+    with Waiting() as waiting:
+        waiting.tell("the bundle is fetched")
+        data = asyncio.run(fetch())
+    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
+        file = Path(folder) / "bundle.mcpb"
+        file.write_bytes(data)
+        return _bundle(file, options, sha256)
+
+
+# Registries ----------------------------------------------------------------------------------------------------------
+
+
+def _look_up(name: str, options: argparse.Namespace) -> Listed:
+    from mcpx.imports.registry import look_up
+
+    with Waiting() as waiting:
+        waiting.tell("the registry is asked")
+        return asyncio.run(look_up(name, os.environ, allow_private=options.allow_private))
+
+
+def _registered(listed: Listed, options: argparse.Namespace) -> Given:
+    from mcpx.imports.packages import chosen, entry_of, inputs, ways
+
+    way = chosen(listed, options.package)
+    others = [each.kind for each in ways(listed)[0] if each is not way]
+    facts = [f"{listed.name} {listed.version}".rstrip(), f"publisher {listed.publisher}, from {listed.source}"]
+    facts += [age] if (age := listed.age()) else []
+    if listed.status == "deleted":
+        raise ConfigError([f"error: {listed.name} {listed.version} was taken back by its publisher or the registry"])
+    warnings = [f"its publisher calls it {listed.status}"] if listed.status not in ("", "active") else []
+    if others:
+        facts.append(f"also as {', '.join(dict.fromkeys(others))} (--package)")
+    if way.kind == "mcpb":
+        given = _fetched_bundle(way.identifier, way.sha256, options)
+        given.facts[:0] = facts
+        given.warnings += warnings
+        return given
+    told = settings(inputs(way), options, listed.name.rpartition("/")[2])
+    entry = entry_of(listed, way, told)
+    what = "an address" if way.kind == "remote" else f"a package ({way.kind})"
+    title = f"A server of a registry: {what}"
+    made: list[tuple[Section, Json]] = [("mcp_servers", entry)]
+    return Given("registry", title, made, facts, warnings, secrets=told.secrets, is_strange=True)
+
+
+def told_names(entries: Sequence[tuple[Section, Json]]) -> str:
+    """`server 'a', command 'b'`."""
+    return ", ".join(f"{NOUNS[section]} {plain(str(entry['name']), 100)!r}" for section, entry in entries)

@@ -1,0 +1,162 @@
+"""How commands that use tools reach a gateway: the one that runs on the config, by its control channel; else one in
+this process, which connects only to the servers that are needed.
+
+Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which. Nothing heavy is
+imported where a gateway runs.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from mcpx.cli.attached import Elicit, OnProgress, attached
+from mcpx.cli.places import Place, place
+from mcpx.cli.terminal import Waiting, plain
+from mcpx.library.values import Tool
+from mcpx.model.call import Json, as_list, as_object
+
+if TYPE_CHECKING:
+    from mcpx.config import Config
+    from mcpx.library.gateway import Gateway
+    from mcpx.library.values import Question
+
+TICK = 0.1
+"""Seconds between two looks at who is still starting."""
+
+__all__ = ["Desk", "Needs", "Place", "place", "reach", "tell_down", "tools_of"]
+
+Needs = Callable[["Config"], Sequence[str] | None]
+"""Which servers have to be there; None: all. Raises `ConfigError` for a name that cannot be."""
+
+
+class Desk(Protocol):
+    """What commands ask, whoever answers."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it is a gateway that runs."""
+        ...
+
+    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+        """A method of MCP. Raises `RpcError`."""
+        ...
+
+    async def search(self, query: str, limit: int) -> Json: ...
+
+    async def servers(self) -> list[Json]: ...
+
+
+@contextlib.asynccontextmanager
+async def reach(
+    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs = lambda config: None
+) -> AsyncGenerator[Desk]:
+    if place.channel is not None:
+        async with attached(place.channel, place.profile, elicit) as there:
+            if there is not None:
+                yield there
+                return
+    async with _opened(place, elicit, waiting, needs) as desk:
+        yield desk
+
+
+@contextlib.asynccontextmanager
+async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs) -> AsyncGenerator[Desk]:
+    from mcpx.library.gateway import Gateway
+
+    if place.path is None:
+        from mcpx import demo
+
+        config = demo.config()
+        if sys.stderr.isatty():
+            sys.stderr.write("no config found; this is the built-in demo\n")
+    else:
+        from mcpx.config import load
+
+        config = load(place.path, os.environ, place.env)
+
+    async def answer(question: "Question") -> Json:
+        return await elicit(question.server, dict(question.params))
+
+    opening = Gateway.open(
+        config,
+        profile=place.profile,
+        env=place.env,
+        state=None if place.path is None else place.state,
+        servers=needs(config),
+        elicit=answer,
+        client="mcpx command line",
+    )
+    async with opening as gateway:
+        await _settled(gateway, config, waiting)
+        yield _Own(gateway)
+
+
+async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting) -> None:
+    ready = asyncio.ensure_future(gateway.ready())
+    try:
+        while not ready.done():
+            await asyncio.wait((ready,), timeout=TICK)
+            if still := gateway.starting:
+                up = sum(server.healthy for server in await gateway.servers())
+                waiting.tell(starting(still, up, config))
+        await ready
+    finally:
+        ready.cancel()
+        waiting.clear()
+
+
+def starting(still: Sequence[str], up: int, config: "Config") -> str:
+    """Who is waited for, and what they are started with."""
+    programs = {server.name: _program(server.connection) for server in config.mcp_servers}
+    named = ", ".join(f"{name}{programs.get(name, '')}" for name in still[:3])
+    more = f" and {len(still) - 3} more" if len(still) > 3 else ""
+    return f"starting {named}{more}, {up} of {up + len(still)} up"
+
+
+def _program(connection: object) -> str:
+    command = getattr(connection, "command", None)
+    return f" ({os.path.basename(command)})" if isinstance(command, str) else ""
+
+
+class _Own:
+    """The gateway in this process."""
+
+    running = False
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+
+    async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
+        return await self._gateway.request(method, params, on_progress=on_progress)
+
+    async def search(self, query: str, limit: int) -> Json:
+        found, total = await self._gateway.search_all(query, limit)
+        tools = [{"definition": each.tool.raw, "score": each.score, "strong": each.strong} for each in found]
+        return {"tools": tools, "total": total}
+
+    async def servers(self) -> list[Json]:
+        return [dict(server.raw) for server in await self._gateway.servers()]
+
+
+async def tools_of(desk: Desk) -> list[Tool]:
+    return [Tool.of(as_object(raw)) for raw in as_list((await desk.request("tools/list")).get("tools"))]
+
+
+def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
+    """Servers that are of no use now, told on stderr; and for programs."""
+    down = [
+        {"name": server.get("name"), "status": server.get("status"), "last_error": server.get("last_error")}
+        for server in servers
+        if server.get("status") in ("disconnected", "needs_auth") and only in (None, server.get("name"))
+    ]
+    for server in down:
+        name = plain(str(server["name"]))
+        if server["status"] == "needs_auth":
+            sys.stderr.write(f"{name} wants somebody to sign in: mcpx auth login {name}\n")
+        else:
+            why = str(server["last_error"] or "").removeprefix(f"{server['name']}: ")
+            sys.stderr.write(f"{name} is down: {plain(why)}\n")
+    return down

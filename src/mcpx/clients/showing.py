@@ -1,0 +1,87 @@
+"""A change of a client's file, as a person may see it.
+
+Promised: a unified diff that shows the gateway's own entry, and of everything else names and structure only: the values
+around it may be secrets of other servers. Secrets in an entry of the gateway are not shown either.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mcpx.clients.changes import Change
+from mcpx.clients.entry import PLACEHOLDER
+from mcpx.config.problems import may_be_secret
+from mcpx.config.tree import as_list, as_map
+
+_LINE = re.compile(
+    r"""(?P<lead>\s*(?:-\s+)?)(?P<key>(?:"(?:\\.|[^"\\])*"|[\w.$-]+)\s*(?::(?=\s|["{\[]|$)|=)\s*)?(?P<value>.*?)(?P<tail>,?\s*)"""
+)
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_STRUCTURE = re.compile(r"(?:[\s{}\[\],]|true|false|null|-?\d+(?:\.\d+)?|---)*")
+_KEYS = re.compile(r"[\w-]+\s*=")
+_HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
+
+
+def difference(change: Change) -> str:
+    before, after = _lines(change.before), _lines(change.after)
+    name, known = str(change.file), {*_told(change.old), *_told(change.new)}
+    lines = difflib.unified_diff(before, after, name, name, n=2, lineterm="")
+    heads = ("--- ", "+++ ", "@@ ")
+    return "\n".join(line if line.startswith(heads) else line[:1] + _shown(line[1:], known) for line in lines)
+
+
+def _shown(line: str, known: set[str]) -> str:
+    found = _LINE.fullmatch(line)
+    assert found is not None, "it takes any line"
+    value = found["value"]
+    if _is_open(value, known) or (not found["key"] and _HEADER.fullmatch(value)):
+        return line
+    comment = next((mark for mark in ("//", "#") if value.startswith(mark)), "")
+    return f"{found['lead']}{found['key'] or ''}{comment and comment + ' '}…{found['tail']}"
+
+
+def _is_open(value: str, known: set[str]) -> bool:
+    """Whether it says nothing but structure, and texts of our own."""
+    if value in known or _STRUCTURE.fullmatch(value):
+        return True
+    if "'" not in value and all(_text(word) in known for word in _QUOTED.findall(value)):
+        rest = _KEYS.sub("", _QUOTED.sub("", value))
+        return _STRUCTURE.fullmatch(rest) is not None or {*_words(rest)} <= known
+    return False
+
+
+def _words(value: str) -> Iterator[str]:
+    """The items of a list in brackets, as YAML writes them."""
+    for word in re.split(r"[\[\],]", value):
+        if word.strip():
+            yield word.strip()
+
+
+def _text(quoted: str) -> str:
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        return quoted
+
+
+def _told(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The texts of an entry that are no secrets, and its keys; a variable in the place of a secret is none."""
+    if (table := as_map(value)) is not None:
+        for key, each in table.items():
+            yield key
+            yield from _told(each, (*path, key))
+    elif (items := as_list(value)) is not None:
+        for each in items:
+            yield from _told(each, path)
+    elif isinstance(value, str) and (not may_be_secret(path) or path[-1].endswith("_var") or _is_no_secret(value)):
+        yield value
+
+
+def _is_no_secret(value: str) -> bool:
+    return PLACEHOLDER in value or re.fullmatch(r"Bearer \$?\{.*\}", value) is not None
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff").splitlines()

@@ -1,0 +1,1 @@
+"""The servers of client programs taken over: read, told apart, made ready to be written into a configuration."""

@@ -1,0 +1,84 @@
+"""What whoever started mcpx in a terminal reads first: where it is found, and what to do next (RUN-3).
+
+Promised: nothing of it is in the way of the first client, and nothing is written anywhere.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from mcpx import __version__
+from mcpx.upkeep import Run, say
+
+NAMED = 20
+"""Servers and commands that are greeted by name."""
+
+
+def greet(run: Run, url: str, login: str | None) -> None:
+    if run.config.path is not None:
+        servers = _named([server.name for server in run.config.mcp_servers if server.enabled])
+        commands = [command.name for command in run.config.commands if command.enabled]
+        told = f" · commands: {_named(commands)}" if commands else ""
+        say(run, f"mcpx {__version__} · {url} · servers: {servers}{told} · Ctrl-C ends it")
+        if login is not None:
+            say(run, f"  Admin {login}")
+        return
+    for line in _first_minute(url, login, typed_as(os.environ), run.config.global_.log_format == "text"):
+        say(run, line)
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "") or "none"
+
+
+def _first_minute(url: str, login: str | None, mcpx: str, spaced: bool) -> list[str]:
+    """The demo: whose tools these are, and how to get one's own."""
+    until = " before you save something" if login is not None else ""
+    lines = [f"mcpx {__version__} · no config found, running the built-in demo (nothing is written{until})", ""]
+    lines.append(f"  MCP    {url}")
+    if login is not None:
+        lines.append(f"  Admin  {login}  (good once)")
+    lines += ["", f"  Try    {mcpx} call demo.calculate expression='6 * 7'"]
+    found = _found_elsewhere()
+    if found is None:
+        lines.append(f"  Next   {mcpx} add npx -y @modelcontextprotocol/server-filesystem .")
+    else:
+        lines.append(f"  Next   {mcpx} import    {found}")
+    lines.append(f"         {mcpx} connect   put mcpx into your client programs")
+    lines += ["", "Ctrl-C ends it"]
+    return lines if spaced else [line for line in lines if line]
+
+
+def _found_elsewhere() -> str | None:
+    """Servers in the files of client programs: `11 servers in Claude Desktop, Cursor, VS Code`."""
+    from mcpx.clients.glance import glance
+
+    found = [each for each in glance(os.environ) if each.servers]
+    number = sum(each.servers for each in found)
+    names = list(dict.fromkeys(each.name for each in found))
+    return f"{number} server{'s' * (number != 1)} in {_named(names)}" if number else None
+
+
+def typed_as(environ: Mapping[str, str]) -> str:
+    """How mcpx is typed by whoever typed it now: a program of `uv run` or `uvx` is on nobody's PATH."""
+    if "UV_RUN_RECURSION_DEPTH" in environ:
+        return "uv run --no-dev mcpx"
+    if "UV" in environ and Path(sys.prefix).parent.name.startswith("archive-v"):
+        return f"uvx --from {_installed_from()} mcpx"
+    return "mcpx"
+
+
+def _installed_from() -> str:
+    """The folder or address that pip or uv took it from; else its name."""
+    try:
+        text = metadata.distribution("mcpx-gateway").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        text = None
+    if text is None:
+        return "mcpx-gateway"
+    import json
+
+    url = str(json.loads(text).get("url", "mcpx-gateway"))
+    return url.removeprefix("file://")

@@ -1,0 +1,242 @@
+"""RUN-4: `mcpx add` takes whatever somebody has of a server, tries it, and writes it so that nothing else changes."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fixtures.gateway import Gateway
+from fixtures.person import SHOP, Person
+from fixtures.typed import typed
+
+SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c"
+PETS = """\
+openapi: 3.1.0
+info: {title: Pet API}
+servers: [{url: "https://pets.example/v1"}]
+paths:
+  /pets: {get: {operationId: listPets, tags: [read]}, post: {operationId: makePet}}
+"""
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+def servers(path: Path) -> dict[str, dict[str, object]]:
+    return {each["name"]: each for each in yaml.safe_load(path.read_text())["mcp_servers"]}
+
+
+def test_a_command_line_becomes_a_server_of_the_users_own_file(person: Person) -> None:
+    """RUN-2, RUN-4: without a config one is made, for its owner alone; what was found is said."""
+    done = person.types("add", sys.executable, SHOP)
+    assert done.returncode == 0, done.stderr
+    assert "A command line: a server that is started as a program" in done.stdout
+    assert "shop_server works" in done.stdout and "6 tools: every_kind, slow" in done.stdout
+    assert f"added server 'shop_server' to {person.own} (a new file)" in done.stdout
+    connection = {"type": "stdio", "command": sys.executable, "args": [SHOP]}
+    assert servers(person.own) == {"shop_server": {"name": "shop_server", "connection": connection}}
+    assert stat.S_IMODE(person.own.stat().st_mode) == 0o600
+    assert person.types("check").returncode == 0
+
+
+def test_options_go_before_a_command_line_and_on_either_side_of_anything_else(person: Person) -> None:
+    done = person.types("add", "--name", "a", "--prefix", "p", "--description", "d", "--", sys.executable, SHOP, "3")
+    assert done.returncode == 0, done.stderr
+    entry = servers(person.own)["a"]
+    assert entry["prefix"] == "p" and entry["description"] == "d"
+    assert entry["connection"]["args"] == [SHOP, "3"]  # type: ignore[index]
+    done = person.types("add", "https://h.example/mcp", "--name", "b", "--no-test", "--disabled", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and told["added"] == [{"section": "mcp_servers", "name": "b"}]
+    assert servers(person.own)["b"]["enabled"] is False
+
+
+def test_what_does_not_work_is_not_written_unless_somebody_says_so(person: Person) -> None:
+    """The reason, and what mends it, are told; nothing is lost."""
+    done = person.types("add", "--name", "x", "no-such-program-anywhere", "arg")
+    assert done.returncode == 1 and not person.own.exists()
+    assert "x does not work: " in done.stderr and "was not found on the PATH" in done.stderr and "--yes" in done.stderr
+    told = json.loads(person.types("add", "--json", "no-such-program-anywhere").stdout)
+    assert told["added"] == [] and told["tried"][0]["ok"] is False and told["tried"][0]["cause"]["fix"]
+    done = person.types("add", "--yes", "--name", "x", "no-such-program-anywhere")
+    assert done.returncode == 0 and list(servers(person.own)) == ["x"]
+
+
+def test_comments_and_order_stay_and_there_is_a_way_back(person: Person) -> None:
+    """CFG-6."""
+    entry = "{name: a, connection: {type: stdio, command: x}}"
+    before = f"# mine\nmode: search   # why\n\nmcp_servers:\n  # first\n  - {entry}\n"
+    path = person.config(before + "\nglobal: {log_level: WARNING}\n")
+    assert person.types("add", sys.executable, SHOP).returncode == 0
+    text = path.read_text()
+    assert text.startswith(before) and text.endswith("\nglobal: {log_level: WARNING}\n")
+    assert list(servers(path)) == ["a", "shop_server"]
+    history = json.loads(person.types("config", "history", "--json").stdout)["revisions"]
+    assert [each["author"] for each in history] == ["command line", ""]
+    assert history[0]["message"] == "add server 'shop_server'"
+    assert person.types("config", "rollback", "1").returncode == 0
+    assert path.read_text() == before + "\nglobal: {log_level: WARNING}\n"
+
+
+def test_a_clients_file_is_written_in_its_own_shape(person: Person) -> None:
+    """CFG-2, CFG-6: comments of JSON with comments too."""
+    path = person.config('{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n', "config.json")
+    done = person.types("add", "--env", "K=v", sys.executable, SHOP)
+    assert done.returncode == 0, done.stderr
+    text = path.read_text()
+    assert "// mine" in text
+    found = json.loads(text.replace("// mine", ""))["mcpServers"]
+    assert found["shop_server"] == {"command": sys.executable, "args": [SHOP], "env": {"K": "v"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ('{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://h/sse"}}}', ["a", "b"]),
+        ('[mcp_servers.c]\ncommand = "x"\n', ["c"]),
+        ("mcp_servers:\n  - name: d\n    connection: {type: websocket, url: 'wss://h/ws'}\n", ["d"]),
+        ("claude mcp add e -- npx -y e", ["e"]),
+    ],
+)
+def test_snippets_are_taken_as_an_argument_a_file_or_standard_input(
+    person: Person, given: str, names: list[str]
+) -> None:
+    (person.folder / "given.txt").write_text(given)
+    for words, stdin in (((given,), ""), (("given.txt",), ""), (("-",), given)):
+        done = person.types("add", *words, "--no-test", "--json", "--dry-run", stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        assert all(f"name: {name}" in json.loads(done.stdout)["files"][0]["diff"] for name in names)
+    assert not person.own.exists()
+    assert person.types("add", given, "--no-test").returncode == 0
+    assert list(servers(person.own)) == names
+
+
+def test_requests_become_commands(person: Person) -> None:
+    """SRC-7: an OpenAPI document, of which some are picked, and a curl line."""
+    (person.folder / "pets.yaml").write_text(PETS)
+    done = person.types("add", "pets.yaml", "--tag", "read")
+    assert done.returncode == 0 and "An OpenAPI document “Pet API”: 1 operation" in done.stdout, done.stderr
+    done = person.types(
+        "add", "--name", "one_pet", "curl", "https://pets.example/v1/pets/1", "-H", f"X-Api-Key: {SECRET}"
+    )
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
+    commands = yaml.safe_load(person.own.read_text())["commands"]
+    assert [each["name"] for each in commands] == ["listPets", "one_pet"] and SECRET not in person.own.read_text()
+    assert SECRET in (person.own.parent / ".env").read_text() and person.types("check").returncode == 0
+
+
+def test_a_key_of_an_api_is_asked_for_or_given(person: Person) -> None:
+    """An API's key that is nowhere would make the whole config a mistake."""
+    key = "components: {securitySchemes: {key: {type: http, scheme: bearer}}}\nsecurity: [{key: []}]\n"
+    (person.folder / "pets.yaml").write_text(PETS + key)
+    done = person.types("add", "pets.yaml")
+    assert done.returncode == 2 and "--set PET_KEY_TOKEN=" in done.stderr and not person.own.exists(), done
+    done = person.types("add", "pets.yaml", "--set", f"PET_KEY_TOKEN={SECRET}")
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + person.own.read_text(), done
+    assert person.types("check").returncode == 0
+
+
+def test_secrets_go_to_a_file_beside_and_are_never_printed(person: Person) -> None:
+    """CFG-9: the server is tried with them; what is there already under the name is not overwritten."""
+    env = person.own.parent / ".env"
+    env.parent.mkdir(parents=True, mode=0o700)
+    env.write_text("# mine\nAPI_KEY=other\n")
+    done = person.types("add", "--env", f"API_KEY={SECRET}", "--env", "PLAIN=x", sys.executable, SHOP)
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
+    assert servers(person.own)["shop_server"]["connection"]["env"] == {"API_KEY": "${API_KEY_2}", "PLAIN": "x"}  # type: ignore[index]
+    assert env.read_text() == f"# mine\nAPI_KEY=other\nAPI_KEY_2={SECRET}\n"
+    assert stat.S_IMODE(env.stat().st_mode) == 0o600
+    assert "API_KEY_2" not in person.types("check").stderr
+    told = person.types("add", "--secrets", "config", "--name", "b", "--env", f"API_KEY={SECRET}", sys.executable, SHOP)
+    assert told.returncode == 0 and SECRET not in told.stdout + told.stderr and SECRET in person.own.read_text()
+
+
+def test_odd_secrets_are_read_again_as_they_were(person: Person) -> None:
+    odd = "pa ss'word\"#\\n$HOME"
+    snippet = json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": odd.replace("$", "$$")}}}})
+    assert person.types("add", snippet, "--no-test").returncode == 0
+    from mcpx.config import load
+
+    assert load(person.own, {}).mcp_servers[0].connection.env == {"TOKEN": odd}  # type: ignore[attr-defined]
+
+
+def test_a_keyring_that_is_not_there_is_said_and_nothing_is_written(person: Person) -> None:
+    done = person.types("add", "--secrets", "keyring", "--no-test", "--env", f"API_KEY={SECRET}", "some-program")
+    assert done.returncode == 2 and "keyring" in done.stderr and "--secrets env" in done.stderr
+    assert not person.own.exists()
+
+
+def test_a_name_that_is_taken_is_said_and_the_same_server_is_not_added_twice(person: Person) -> None:
+    assert person.types("add", "--name", "a", "--no-test", "one-program").returncode == 0
+    again = person.types("add", "--name", "a", "--no-test", "one-program")
+    assert again.returncode == 0 and "already" in again.stdout
+    other = person.types("add", "--name", "a", "--no-test", "other-program")
+    assert other.returncode == 2 and "--replace" in other.stderr
+    assert person.types("add", "--name", "a", "--replace", "--no-test", "other-program").returncode == 0
+    assert servers(person.own)["a"]["connection"]["command"] == "other-program"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "say what to add"),
+        (["hello there my friend"], "not recognised"),
+        (["missing.json"], "does not exist"),
+        (["missing.mcpb"], "does not exist"),
+        (["a | b"], "shell"),
+        (['{"mcpServers": {"a": {"command"}}'], "error"),
+        (["--name", "mcpx", "program"], "reserved"),
+        (["--env", "K", "program"], "KEY=VALUE"),
+        (["--header", "K=V", "program"], "--header is for a server with an address"),
+        (["https://h/mcp", "https://i/mcp"], "one thing at a time"),
+        (["https://h/mcp", "--jsn"], "unknown option --jsn"),
+        (["\x1b[31mred\x07 text of evil"], "error"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(person: Person, words: list[str], told: str) -> None:
+    done = person.types("add", *words)
+    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
+    assert "\x1b" not in done.stderr and not person.own.exists()
+
+
+def test_a_config_that_is_broken_is_told_and_stays_as_it_is(person: Person) -> None:
+    path = person.config("mcp_servers: [{name: a, conection: {}}]\n")
+    done = person.types("add", "--no-test", "program")
+    assert done.returncode == 2 and "mcpx.yaml:1" in done.stderr and path.read_text().endswith("conection: {}}]\n")
+
+
+def test_arguments_that_are_relative_are_meant_for_this_folder(person: Person) -> None:
+    """The gateway may be started anywhere."""
+    assert person.types("add", "--name", "files", "--no-test", "some-server", ".").returncode == 0
+    assert servers(person.own)["files"]["connection"]["cwd"] == str(person.folder)  # type: ignore[index]
+
+
+def test_a_running_gateway_has_taken_it_up_when_the_command_ends() -> None:
+    """CFG-5: with the plan; its history has who it was."""
+    with Gateway({"mcp_servers": [], "global": {"hot_reload_interval": 600}}, admin=True) as gateway:
+        words = ["--config", str(gateway.file)]
+        done = typed(["add", *words, "--name", "shop", sys.executable, SHOP], gateway.folder, gateway.env)
+        assert done.returncode == 0, done.stderr
+        assert "the running gateway has taken it up: 1 started (shop)" in done.stdout
+        told = json.loads(typed(["servers", *words, "--json"], gateway.folder, gateway.env).stdout)
+        assert told["running"] and [each["name"] for each in told["servers"]] == ["shop"]
+        newest = json.loads(typed(["config", "history", *words, "--json"], gateway.folder, gateway.env).stdout)
+        assert newest["revisions"][0]["author"] == "command line" and newest["revisions"][0]["kept"]
+        done = typed(["remove", *words, "shop"], gateway.folder, gateway.env)
+        assert done.returncode == 0 and "1 stopped (shop)" in done.stdout, done
+
+
+def test_somebody_who_sits_there_is_asked(person: Person) -> None:
+    """A secret's place, and whether it shall be added."""
+    words = ["add", "--env", f"API_KEY={SECRET}", sys.executable, SHOP]
+    code, shown = person.on_a_terminal(*words, says={"[E/k/c]": "e", "Add it? [Y/n]": "n"})
+    assert code == 1 and SECRET not in shown and not person.own.exists() and not (person.own.parent / ".env").exists()
+    code, shown = person.on_a_terminal(*words, says={"[E/k/c]": "", "Add it? [Y/n]": ""})
+    assert code == 0 and SECRET not in shown and SECRET in (person.own.parent / ".env").read_text()
+    code, shown = person.on_a_terminal("add", "no-such-program", says={"Add it all the same? [y/N]": ""})
+    assert code == 1 and list(servers(person.own)) == ["shop_server"]
