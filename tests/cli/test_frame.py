@@ -37,9 +37,14 @@ def test_an_unknown_option_is_told_with_the_one_that_was_meant(tmp_path: Path) -
     assert ended.returncode == 2 and "unknown option --jsno; did you mean --json?" in ended.stderr
 
 
-def test_so_is_an_unknown_letter(tmp_path: Path) -> None:
+def test_only_what_is_needed_is_told_to_be_lacking(tmp_path: Path) -> None:
+    ended = mcpx(tmp_path, "auth")
+    assert ended.returncode == 2 and ended.stderr.startswith("error: the following arguments are required: action\n")
+
+
+def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:
     ended = mcpx(tmp_path, "servers", "-z", "b.yaml", "c.yaml")
-    assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z"), ended.stderr
+    assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z\n"), ended.stderr
 
 
 @pytest.mark.parametrize(

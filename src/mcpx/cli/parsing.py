@@ -26,12 +26,16 @@ class Parser(argparse.ArgumentParser):
         whole = (argparse.PARSER, argparse.REMAINDER)  # these take everything behind them
         if any(action.nargs in whole for action in self._actions):
             return self.parse_args(arguments)
+        for action in self._actions:
+            if action.nargs == argparse.ZERO_OR_MORE:
+                action.required = False  # up to Python 3.13 it was told to be lacking, with what really is
         return _unmarked(self.parse_intermixed_args(_marked(arguments)))
 
     def error(self, message: str) -> NoReturn:
         told = message[:1].lower() + message[1:]
         if (unknown := re.match(r"unrecognized arguments: (--?[a-zA-Z][\w-]*)", message)) is not None:
-            meant = near(unknown[1], [option for action in self._actions for option in action.option_strings])
+            known = [option for action in self._actions for option in action.option_strings]
+            meant = near(unknown[1], known) if unknown[1].startswith("--") else None  # a letter is near to every other
             told = f"unknown option {unknown[1]}" + (f"; did you mean {meant}?" if meant else "")
         elif message.startswith("unrecognized arguments: "):
             told = f"too many words: {message.removeprefix('unrecognized arguments: ')}"
