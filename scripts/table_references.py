@@ -54,6 +54,10 @@ TWINS = {
     "MCPX_STANDALONE": ("`--standalone`", "`true`: over stdio a gateway for this client alone, in its own process."),
     "MCPX_LINGER": ("`--linger`", "Seconds that a gateway in the background stays after its last client; 60."),
     "MCPX_REGISTRY": ("", "The registry that `mcpx add` looks names up in."),
+    "MCPX_SYSTEM": (
+        "",
+        "`portable`: no way is taken that only Linux or Unix has; how the others are tried out.",
+    ),
     "MCPX_CHANNEL": (
         "",
         "`loopback`: gateways are reached by a port on this machine instead of a Unix socket, as on Windows.",
