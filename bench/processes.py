@@ -44,6 +44,7 @@ class Started:
         """With `pipes` it has our pipes as standard input and output, and is asked to end by closing them."""
         # As a user has it: whoever forbids Python to keep bytecode would measure the compiler.
         usual = {key: value for key, value in os.environ.items() if key not in ODD and not key.startswith("MCPX_")}
+        usual["MCPX_STANDALONE"] = "true"  # what is started is what is measured, and ends with it
         log = folder / "stderr.log"
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(

@@ -17,7 +17,7 @@ from mcpx.commands.parameters import Parameter
 from mcpx.config import schema, sections
 from mcpx.config.field_docs import docs_of
 from mcpx.model.family import Family
-from mcpx.model.kinds import OfType
+from mcpx.model.kinds import Inside, OfType
 from mcpx.surfaces import settings
 from mcpx.transports import TRANSPORTS
 
@@ -83,23 +83,26 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("server.auth", "`server.auth`", sections.FrontAuth),
     ("server.auth.tokens[]", "`server.auth.tokens[]`", sections.Token),
     ("server.tls", "`server.tls`", sections.Tls),
-    ("server.limits", "`server.limits` (not applied yet)", sections.FrontLimits),
+    ("server.admin", "`server.admin`", sections.Admin),
+    ("server.limits", "`server.limits`", sections.FrontLimits),
     ("mcp_servers[]", "`mcp_servers[]`", schema.Server),
-    ("limits", "`mcp_servers[].limits`, `profiles[].limits` (not applied yet)", sections.Limits),
+    ("limits", "`mcp_servers[].limits`, `profiles[].limits`", sections.Limits),
     *(
         (f"connection {name}", f"`mcp_servers[].connection` with `type: {name}`", part)
         for name, part in TRANSPORTS.items()
     ),
     ("global", "`global`", schema.Global),
     ("global.tool_proxy", "`global.tool_proxy`", schema.ToolProxy),
+    ("global.audit", "`global.audit`", sections.Audit),
+    ("global.traces", "`global.traces`", sections.Traces),
     ("global.auto_rules[]", "`global.auto_rules[]`", settings.AutoRule),
     ("commands[]", "`commands[]`", sections.Command),
     ("commands[].parameters[]", "`commands[].parameters[]`", Parameter),
     *((f"commands {name}", f"`commands[].{name}`", part) for name, part in COMMANDS.items()),
     ("auth_configs[]", "`auth_configs[]`", sections.AuthConfig),
     *((f"auth {name}", f"`auth_configs[].{name}`", part) for name, part in AUTHS.items()),
-    ("profiles[]", "`profiles[]` (not applied yet)", schema.Profile),
-    ("policy", "`policy` (not applied yet)", sections.Policy),
+    ("profiles[]", "`profiles[]`", schema.Profile),
+    ("policy", "`policy`", sections.Policy),
     ("policy.rules[]", "`policy.rules[]`", sections.PolicyRule),
 ]
 
@@ -109,6 +112,8 @@ SHOWN_AS = {"global_": "global"}
 def type_of(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
+        if inside := [mark for mark in arguments[1:] if isinstance(mark, Inside)]:
+            return f"text or `{{{inside[0].key}: …}}`"
         families = [mark for mark in arguments[1:] if isinstance(mark, Family)]
         return ", ".join(f"`{name}`" for name in families[0]) if families else type_of(arguments[0])
     if origin is typing.Literal:

@@ -24,7 +24,7 @@ from mcpx.model.call import Caller
 from mcpx.model.errors import ConfigError
 from mcpx.model.events import CallFinished
 from mcpx.model.redaction import Redactor
-from mcpx.processes import process
+from mcpx.processes import process, signals
 from mcpx.telemetry.telemetry import Telemetry
 from mcpx.upkeep import GRACE, Run, Upkeep, say
 from mcpx.wire import descriptors, logs, memory
@@ -162,7 +162,6 @@ def _log_call(call: CallFinished) -> None:
 
 
 def _listen_for_signals(stop: asyncio.Event, upkeep: Upkeep) -> None:
-    loop = asyncio.get_running_loop()
     myself = asyncio.current_task()
 
     def end() -> None:
@@ -171,19 +170,16 @@ def _listen_for_signals(stop: asyncio.Event, upkeep: Upkeep) -> None:
             myself.cancel()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
-    if hasattr(signal, "SIGHUP"):
-        in_terminal = os.isatty(0)
+    in_terminal = os.isatty(0)
 
-        def hang_up() -> None:
-            # A terminal that was closed is an end; otherwise SIGHUP asks a daemon to read its file again.
-            if in_terminal and not os.isatty(0):
-                stop.set()
-            else:
-                upkeep.reload_soon()
+    def hang_up() -> None:
+        # A terminal that was closed is an end; otherwise SIGHUP asks a daemon to read its file again.
+        if in_terminal and not os.isatty(0):
+            stop.set()
+        else:
+            upkeep.reload_soon()
 
-        loop.add_signal_handler(signal.SIGHUP, hang_up)
+    signals.listen(end, hang_up)
 
 
 def _look_for_leftovers(run: Run) -> Path | None:

@@ -105,9 +105,12 @@ class Office:
 
 def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | None") -> "Desk":
     from mcpx.admin.desk import About, Desk
+    from mcpx.clients.launcher import launcher
     from mcpx.clients.programs import programs
     from mcpx.front.identity.store import TokenStore
     from mcpx.imports import offered
+
+    starts = launcher().words
 
     def about() -> About:
         return About(
@@ -119,6 +122,7 @@ def _desk(room: Room, config: Config, admin_url: str, chronicle: "Chronicle | No
             state=room.state,
             url=room.url(),
             admin_url=admin_url,
+            launcher=starts,
         )
 
     watching = room.telemetry.watching

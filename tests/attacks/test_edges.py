@@ -97,7 +97,7 @@ class Mcpx:
         self.file = folder / "config.json"
         self.error = folder / "stderr"
         ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
-        self.env = {**ours, "MCPX_STATE_DIR": str(self.state), "HOME": str(folder)}
+        self.env = {**ours, "MCPX_STANDALONE": "true", "MCPX_STATE_DIR": str(self.state), "HOME": str(folder)}
         self.write(*servers)
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -78,7 +78,10 @@ def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
         urls = {"http": gateway.url, "websocket": f"ws://127.0.0.1:{gateway.port}/ws"}
         people = [Person(name) for name in ("ada", "bob", "cleo")]
         async with AsyncExitStack() as stack:
-            door = Door(front, urls[front])
+            env = {**gateway.env, "MCPX_STANDALONE": "false"}
+            stderr = gateway.folder / "stderr.txt"
+            bridge = Door(front, command=gateway.stdio_command, env=env, stderr=stderr)
+            door = bridge if front == "bridge" else Door(front, urls[front])
             clients = [await stack.enter_async_context(connected(kind, door, person)) for person in people]
             for tool in METHODS:
                 async with anyio.create_task_group() as group:

@@ -21,7 +21,7 @@ def mcpx(folder: Path, *args: str, **environ: str) -> "subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-m", "mcpx", *args],
         cwd=folder,
-        env={**ours, "MCPX_STATE_DIR": str(folder / "state"), **environ},
+        env={**ours, "MCPX_STANDALONE": "true", "MCPX_STATE_DIR": str(folder / "state"), **environ},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

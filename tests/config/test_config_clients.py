@@ -256,3 +256,57 @@ def test_without_a_project_here_those_of_others_are_left_out(loaded: Loaded) -> 
     assert config.mcp_servers == ()
     told = ".claude.json: the servers of 1 project are left out: none of them holds the working folder"
     assert config.warnings[0] == told
+
+
+def test_gemini_takes_an_address_for_sse_and_a_dollar_for_a_variable(folder: Path) -> None:
+    """CFG-2: it is known by its file, or by its own word for streamable HTTP."""
+    servers = {
+        "a": {"httpUrl": "https://a/mcp", "headers": {"X-Key": "$A_KEY"}, "timeout": 30000},
+        "b": {"url": "https://b/mcp"},
+        "c": {"command": "c"},
+    }
+    (folder / "gemini.json").write_text(json.dumps({"theme": "x", "mcpServers": servers, "mcp": {"excluded": ["c"]}}))
+    config = load(folder / "gemini.json", {"A_KEY": "k"})
+    a, b, c = config.mcp_servers
+    assert config.dialect == "gemini" and a.connection == Http(url="https://a/mcp", headers={"X-Key": "k"})
+    assert a.call_timeout == 30 and b.connection == Sse(url="https://b/mcp") and not c.enabled
+
+
+def test_a_settings_file_of_gemini_is_known_by_its_place(folder: Path) -> None:
+    (folder / ".gemini").mkdir()
+    file = folder / ".gemini" / "settings.json"
+    file.write_text(json.dumps({"mcpServers": {"b": {"url": "https://b/mcp"}}}))
+    assert load(file, {}).mcp_servers[0].connection == Sse(url="https://b/mcp")
+
+
+def test_goose_has_words_of_its_own(folder: Path) -> None:
+    (folder / "config.yaml").write_text(
+        "GOOSE_MODEL: x\n"
+        "extensions:\n"
+        "  developer: {type: builtin, name: developer, enabled: true, bundled: true}\n"
+        "  a: {type: stdio, name: A, cmd: uvx, args: [a], envs: {X: '1'}, env_keys: [A_KEY], timeout: 2000}\n"
+        "  b: {type: streamable_http, name: b, uri: 'https://b/mcp', enabled: false}\n"
+    )
+    config = load(folder / "config.yaml", {"A_KEY": "k"})
+    a, b = config.mcp_servers
+    assert config.dialect == "goose" and a.name == "a" and a.call_timeout == 2000
+    assert a.connection == Stdio(command="uvx", args=("a",), env={"A_KEY": "k", "X": "1"})
+    assert b.connection == Http(url="https://b/mcp") and not b.enabled
+    assert "extension 'developer' is left out: it is a part of Goose" in "".join(config.warnings)
+    off = load(folder / "config.yaml", {}).mcp_servers[0].switched_off
+    assert off is not None and off.startswith("variable A_KEY is not set (") and "config.yaml:4:" in off
+
+
+def test_continue_lists_its_servers_and_keeps_headers_among_options(folder: Path) -> None:
+    (folder / "c.yaml").write_text(
+        "name: x\nmcpServers:\n  - name: s\n    type: streamable-http\n    url: https://s/mcp\n"
+        "    requestOptions: {headers: {Authorization: 'Bearer ${{ secrets.S_KEY }}'}, verifySsl: true}\n"
+    )
+    config = load(folder / "c.yaml", {"S_KEY": "k"})
+    assert config.mcp_servers[0].connection == Http(url="https://s/mcp", headers={"Authorization": "Bearer k"})
+    assert "requestOptions" in "".join(config.warnings)
+
+
+def test_amp_has_a_dot_in_its_key(folder: Path) -> None:
+    (folder / "amp.json").write_text(json.dumps({"amp.url": "x", "amp.mcpServers": {"a": {"command": "a"}}}))
+    assert load(folder / "amp.json", {}).mcp_servers[0].connection == Stdio(command="a")

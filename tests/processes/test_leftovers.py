@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.process import START, Child
-from mcpx.processes import descendants, leftovers
-from mcpx.processes.descendants import MARK
+from mcpx.processes import leftovers
+from mcpx.processes.systems import linux as descendants
+from mcpx.processes.systems.tree import BRANDS, MARK, brand_of
 
-pytestmark = pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
+pytestmark = pytest.mark.needs("linux")
 
 GONE, HERE, OTHER, NOBODY = (os.urandom(16).hex() for _ in range(4))
 """Not the same twice: tests that run at the same time would end each other's processes."""
@@ -103,7 +104,7 @@ def test_it_never_ends_itself(tmp_path: Path) -> None:
 def test_what_lost_its_environment_is_found_by_the_brand_of_its_run(tmp_path: Path) -> None:
     note_of_a_dead_run(tmp_path, GONE)
     with (
-        descendants.branding(descendants.brand_of(GONE) * descendants.BRANDS + 7) as brand,
+        descendants.branding(brand_of(GONE) * BRANDS + 7) as brand,
         Child(PROGRAM, {}) as ours,
     ):
         if not brand:

@@ -18,11 +18,13 @@ import pytest
 import uvloop
 
 from mcpx.processes import child as ending
-from mcpx.processes import descendants, keeper, process
+from mcpx.processes import keeper, process
 from mcpx.processes.process import Child, Spawn, spawn
 from mcpx.processes.stderrlog import StderrLog
+from mcpx.processes.systems import linux as descendants
+from mcpx.processes.systems.tree import Tree
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+pytestmark = pytest.mark.needs("proc")
 
 PROGRAMS = Path(__file__).with_name("programs")
 PATIENCE = 20.0
@@ -441,7 +443,9 @@ def test_a_server_that_exits_by_itself_leaves_nobody_behind(
     run(main())
 
 
-@pytest.mark.parametrize("word", ["plain", "setsid", "daemon", "bare", "stubborn"])
+@pytest.mark.parametrize(
+    "word", ["plain", "setsid", "daemon", pytest.param("bare", marks=pytest.mark.needs("linux")), "stubborn"]
+)
 def test_a_server_that_crashes_at_once_leaves_nobody_behind(run: Run, tmp_path: Path, word: str) -> None:
     """LIF-7"""
 
@@ -712,8 +716,8 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
     try:
         wait_for(lambda: (tmp_path / "server").exists())
         names = [(popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))]
-        wait_for(lambda: len(descendants.survey([descendants.Tree(*names[1], b"none")])[0]) == 3)
-        names += descendants.survey([descendants.Tree(*names[1], b"none")])[0].items()
+        wait_for(lambda: len(descendants.survey([Tree(*names[1], b"none")])[0]) == 3)
+        names += descendants.survey([Tree(*names[1], b"none")])[0].items()
         names += noted(tmp_path, "stubborn", "odd")
         guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
         told = [f"{pid}:{start}" for pid, start in names[:2]] + [f"{others[0].pid}:1"]
@@ -765,11 +769,13 @@ def test_a_keeper_that_was_killed_is_replaced_at_the_next_start(run: Run) -> Non
     run(main())
 
 
+@pytest.mark.needs("linux")
 def test_as_process_one_it_reaps_the_orphans_that_fall_to_it() -> None:
     """LIF-7: in a container mcpx is often pid 1."""
     script = """
 import asyncio, os, sys
-from mcpx.processes import process, descendants
+from mcpx.processes import process
+from mcpx.processes.systems import linux as descendants
 process.CENSUS = 0.05
 async def main():
     assert os.getpid() == 1
@@ -790,6 +796,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+@pytest.mark.needs("linux")
 def test_descriptors_that_ran_out_neither_fail_an_ending_nor_make_it_forget(run: Run, tmp_path: Path) -> None:
     """LIF-7: what cannot be looked at is not taken for gone."""
 
@@ -930,6 +937,7 @@ def stranger_running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
+@pytest.mark.needs("linux")
 def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not() -> None:
     """LIF-7: by a fork, a thread, or in a namespace of its own; nor once others were started."""
     quiet, loud = "input()", "import threading, time\nthreading.Thread(target=time.sleep, args=[0]).start()\ninput()"
@@ -942,6 +950,7 @@ def test_a_process_that_has_started_anything_is_not_taken_for_one_that_has_not()
         assert descendants.has_forked(process.pid)
 
 
+@pytest.mark.needs("linux")
 def test_a_number_that_the_kernel_does_not_tell_itself_is_not_believed(tmp_path: Path) -> None:
     """LIF-7: containers put a file over /proc/loadavg that is seconds old (lxcfs)."""
     told = tmp_path / "loadavg"
@@ -975,28 +984,29 @@ def test_a_proc_that_counts_otherwise_is_not_used() -> None:
     script = f"""
 import asyncio, os, sys
 sys.path[:0] = {sys.path!r}
-from mcpx.processes import descendants, process
+from mcpx.processes import process
+from mcpx.processes.systems import system
 async def main():
     spec = process.Spawn("sleep", ("300",), dict(os.environ), None, input=False, grace=0)
     codes = []
     child = await process.spawn(spec, on_stdout=print, on_stderr=print, on_exit=codes.append)
     await child.end()
     await process.end_all()
-    print(descendants.AVAILABLE, codes)
+    print(system.NAME, codes)
 asyncio.run(main())
 """
     command = [*inside("--pid", "--fork"), sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "False [-15]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "posix [-15]\n", "")
 
 
-@pytest.mark.skipif(not descendants.AVAILABLE, reason="looks into /proc")
+@pytest.mark.needs("linux")
 def test_the_process_started_last_is_a_runaway_only_if_it_is_of_the_tree() -> None:
     """LIF-7: nothing else is ever signalled."""
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
-            tree = descendants.Tree(1, 0, b"some-token")
-            assert stranger.pid not in descendants.runaway(tree)
+            tree = Tree(1, 0, b"some-token")
+            assert stranger.pid not in descendants.head(tree)
             descendants.chase(tree, 0.05)
             assert stranger.poll() is None
         finally:

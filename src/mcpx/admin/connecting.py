@@ -1,8 +1,6 @@
 """How client programs are connected to this gateway, as it is found now."""
 
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 from mcpx.admin.desk import About, Desk
@@ -52,8 +50,7 @@ def _none(*, url: str | None, command: Sequence[str], token: bool) -> Iterable[P
 
 def command_line(about: About, profile: str | None) -> list[str]:
     """What starts a gateway with this configuration over stdio, whatever the folder it is started in."""
-    beside = Path(sys.executable).with_name("mcpx")
-    words = [str(beside)] if beside.exists() else [sys.executable, "-m", "mcpx"]
+    words = list(about.launcher)
     if about.config is not None:
         words.append(str(about.config.absolute()))
     words += ["--transport", "stdio"]

@@ -75,6 +75,8 @@ class About:
     """Where clients find it over HTTP."""
     admin_url: str | None = None
     """Where this API is found."""
+    launcher: Sequence[str] = ("mcpx",)
+    """What starts this program again, wherever somebody is."""
 
 
 @dataclass(frozen=True, kw_only=True)

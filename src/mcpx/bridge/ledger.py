@@ -5,13 +5,10 @@ Promise: bounded by what the client has in flight and the gateway admitted; a re
 repeated. Not done here: carrying anything.
 """
 
-from typing import Any, Final, cast
+from typing import Final
 
 from mcpx.bridge.link import Link
-from mcpx.wire import codec
-
-Json = dict[str, Any]
-Id = str | int
+from mcpx.bridge.messages import Id, Json, read, table, write
 
 REPEATABLE: Final = frozenset(
     (
@@ -33,11 +30,6 @@ NOTICES: Final = {
     "resourcesListChanged": "notifications/resources/list_changed",
 }
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-
-
-def table(value: Any) -> Json:
-    """A JSON object as it is, anything else as an empty one."""
-    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 class Entry:
@@ -124,7 +116,7 @@ class Ledger:
             said.append(
                 {"jsonrpc": "2.0", "id": f"{prefix}{number}", "method": "resources/subscribe", "params": params}
             )
-        return [codec.dump(message) for message in said]
+        return [write(message) for message in said]
 
     def changes(self) -> list[Json]:
         """What the client is told once it talks to another gateway: everything may be different there."""
@@ -133,7 +125,7 @@ class Ledger:
             told += [{"jsonrpc": "2.0", "method": method} for method in NOTICES.values()]
         for entry in self.open.values():
             if entry.method == LISTEN and entry.raw is not None:
-                wanted = table(table(table(codec.load(entry.raw)).get("params")).get("notifications"))
+                wanted = table(table(read(entry.raw).get("params")).get("notifications"))
                 meta = {"_meta": {SUBSCRIPTION_KEY: entry.id}}
                 methods = [method for flag, method in NOTICES.items() if wanted.get(flag) is True]
                 told += [{"jsonrpc": "2.0", "method": method, "params": meta} for method in methods]

@@ -9,22 +9,21 @@ the other: nothing here grows without bound.
 One thread, one loop; only the search for a gateway has a thread of its own.
 """
 
-import os
 import selectors
 import signal
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any
 
 from mcpx.bridge import gateways
 from mcpx.bridge.gateways import Attachment, Refused, Wanted
-from mcpx.bridge.ledger import LISTEN, SUBSCRIPTION_KEY, Entry, Id, Json, Ledger, table
+from mcpx.bridge.ledger import LISTEN, SUBSCRIPTION_KEY, Entry, Ledger
 from mcpx.bridge.link import Link
+from mcpx.bridge.messages import Id, Json, answered, is_id, read, table, write
 from mcpx.bridge.standard import Standard
 from mcpx.model.errors import GATEWAY_ENDING, INVALID_REQUEST, SERVER_DOWN, RpcError, gateway_ending
-from mcpx.wire import codec
 from mcpx.wire.framing import Framing, MessageReader, frame
 
 CHUNK = 65536
@@ -191,7 +190,7 @@ class Relay:
 
     def _read_client(self, events: int) -> None:
         try:
-            data = os.read(self._standard.source, CHUNK)
+            data = self._standard.read()
         except BlockingIOError:
             return
         except OSError:
@@ -211,10 +210,7 @@ class Relay:
             self._write_client(0)
 
     def _from_client(self, raw: bytes) -> None:
-        try:
-            message = table(codec.load(raw))
-        except codec.BadJson:
-            message = {}
+        message = read(raw)
         if b"\n" in raw or b"\r" in raw:  # between words; inside of a text there is none
             raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
         if not message:
@@ -225,7 +221,7 @@ class Relay:
             self._answered(message, id, raw)
         elif "id" not in message:
             self._notified(method, message, raw)
-        elif _is_id(id):
+        elif is_id(id):
             if id in self._ledger.open:
                 self._answer(id, RpcError(INVALID_REQUEST, f"Request id {id!r} is already in flight"))
             else:
@@ -241,7 +237,7 @@ class Relay:
                 self._send(raw)  # not even an answer
             return  # to a gateway that is gone
         link, own = asked
-        link.say(raw if own == id else codec.dump({**message, "id": own}))
+        link.say(raw if own == id else write({**message, "id": own}))
         self._push(link)
 
     def _notified(self, method: str, message: Json, raw: bytes) -> None:
@@ -249,7 +245,7 @@ class Relay:
             self._ledger.greeted = True
         elif method == "notifications/cancelled":
             id = table(message.get("params")).get("requestId")
-            entry = self._ledger.end(id, False) if _is_id(id) else None
+            entry = self._ledger.end(id, False) if is_id(id) else None
             if entry is None:
                 return  # answered by now
             if entry.link is None:
@@ -292,17 +288,16 @@ class Relay:
         self._answer(None, RpcError(INVALID_REQUEST, f"skipped {size:,} bytes of input: {reason}"))
 
     def _answer(self, id: Id | None, error: RpcError) -> None:
-        self._tell(codec.dump({"jsonrpc": "2.0", "id": id, "error": error.to_json()}))
+        self._tell(write({"jsonrpc": "2.0", "id": id, "error": error.to_json()}))
 
     def _tell(self, raw: bytes) -> None:
         framing: Framing = "content-length" if self._reader.framing == "content-length" else "newline"
         self._out += frame(raw, framing)
 
     def _write_client(self, events: int) -> None:
-        sink = self._standard.sink
         try:
             while self._out:
-                count = os.write(sink, memoryview(self._out)[:CHUNK])
+                count = self._standard.write(memoryview(self._out)[:CHUNK])
                 del self._out[:count]
         except BlockingIOError:
             pass
@@ -345,18 +340,17 @@ class Relay:
         self._flush()
 
     def _from_gateway(self, link: Link, raw: bytes) -> None:
-        try:
-            message = table(codec.load(raw))
-        except codec.BadJson:
-            self._tell(raw)
+        if (id := answered(raw)) is not None:
+            self._replied(link, id, None, raw)
             return
+        message = read(raw)
         method, id = message.get("method"), message.get("id")
         if method is None:
-            self._replied(link, id, message, raw)
+            self._replied(link, id, message.get("error"), raw)
         elif "id" in message:
             own, id = id, id if link.generation == 1 and isinstance(id, str) else f"{link.generation}/{id}"
             self._questions[id] = (link, own)
-            self._tell(raw if own == id else codec.dump({**message, "id": id}))
+            self._tell(raw if own == id else write({**message, "id": id}))
         elif method == MOVING:
             self._move(link)
         elif method == "notifications/cancelled":
@@ -377,18 +371,17 @@ class Relay:
             if asked == (link, own):
                 del self._questions[id]
                 changed = {**message, "params": {**params, "requestId": id}}
-                self._tell(raw if own == id else codec.dump(changed))
+                self._tell(raw if own == id else write(changed))
 
-    def _replied(self, link: Link, id: Any, message: Json, raw: bytes) -> None:
+    def _replied(self, link: Link, id: Any, error: Any, raw: bytes) -> None:
         if isinstance(id, str) and id.startswith(_prefix(link)):
             return  # to what was said again in the client's name
-        entry = self._ledger.open.get(id) if _is_id(id) else None
+        entry = self._ledger.open.get(id) if is_id(id) else None
         if entry is None:
             self._tell(raw)
             return
         if entry.link is not link:
             return  # asked again elsewhere
-        error = message.get("error")
         cut = table(error).get("code") == GATEWAY_ENDING
         if link.moving and self._ending is None and entry.raw is not None and (cut or entry.method == LISTEN):
             self._ask_again(entry, entry.raw)
@@ -435,7 +428,7 @@ class Relay:
             if asker is link:
                 del self._questions[id]
                 told = {"requestId": id, "reason": "the gateway that asked has ended"}
-                self._tell(codec.dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}))
+                self._tell(write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}))
         for entry in reversed(self._ledger.of(link)):
             self._unanswered(entry)
         if link.own is not None:
@@ -513,7 +506,7 @@ class Relay:
         for raw in self._ledger.replay(_prefix(link)):
             link.say(raw)
         for message in self._ledger.changes():
-            self._tell(codec.dump(message))
+            self._tell(write(message))
         held, self._held, self._held_bytes = self._held, deque(), 0
         for each in held:
             if each.entry is None:
@@ -528,7 +521,3 @@ class Relay:
 def _prefix(link: Link) -> str:
     """Of the ids under which a gateway is told who the client is."""
     return f"mcpx-bridge/{link.generation}/"
-
-
-def _is_id(value: Any) -> TypeGuard[Id]:
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))

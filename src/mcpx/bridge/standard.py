@@ -1,19 +1,20 @@
 """Standard input and output as a bridge uses them: what can be watched is watched, and never blocks.
 
-Where a pipe cannot be watched (Windows), two threads carry it to and from a pair of sockets, which can.
+Where a pipe cannot be watched (Windows), two threads carry it to and from sockets, which can.
 """
 
 import os
 import socket
 import stat
-import sys
 
 CHUNK = 65536
+CARRIED = os.name != "posix"
+"""Whether pipes cannot be watched here."""
 
 
 def can_be_watched() -> bool:
     """Whether standard input can: not a file, nor the null device."""
-    if os.name != "posix":
+    if CARRIED:
         return True
     try:
         mode = os.fstat(0).st_mode
@@ -26,29 +27,52 @@ class Standard:
     """Our own copies of 0 and 1; what would print by mistake goes to stderr, never between messages."""
 
     def __init__(self) -> None:
-        self.source, self.sink = os.dup(0), os.dup(1)
-        self._before: dict[int, bool] = {}
+        self._input, self._output = os.dup(0), os.dup(1)
         os.dup2(2, 1)
-        if os.name != "posix":
-            self.source, self.sink = _carried(self.source, self.sink)
-        self.watches_output = _is_stream(self.sink)
+        self._blocked: list[int] = []
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        if CARRIED:
+            self._sockets = _carried(self._input, self._output)
+        self.watches_output = CARRIED or _is_stream(self._output)
         """A file or a terminal is simply written."""
-        for handle in (self.source, self.sink) if self.watches_output else (self.source,):
-            self._before[handle] = os.get_blocking(handle)
-            os.set_blocking(handle, False)
+        if not CARRIED:
+            for handle in (self._input, self._output) if self.watches_output else (self._input,):
+                if os.get_blocking(handle):
+                    self._blocked.append(handle)
+                    os.set_blocking(handle, False)
+
+    @property
+    def source(self) -> int:
+        """What to watch for input."""
+        return self._input if self._sockets is None else self._sockets[0].fileno()
+
+    @property
+    def sink(self) -> int:
+        """What to watch for room."""
+        return self._output if self._sockets is None else self._sockets[1].fileno()
+
+    def read(self) -> bytes:
+        """Nothing: the end. Raises BlockingIOError when there is nothing yet, OSError when it is broken."""
+        return os.read(self._input, CHUNK) if self._sockets is None else self._sockets[0].recv(CHUNK)
+
+    def write(self, data: memoryview) -> int:
+        """The same; how much of it was taken."""
+        return os.write(self._output, data) if self._sockets is None else self._sockets[1].send(data)
 
     def close(self) -> None:
         """Leave them as they were: others may hold them too."""
-        for handle, blocking in self._before.items():
+        for handle in self._blocked:
             try:
-                os.set_blocking(handle, blocking)
+                os.set_blocking(handle, True)
             except OSError:
                 pass
-        for handle in (self.source, self.sink):
-            try:
-                os.close(handle)
-            except OSError:
-                pass
+        if self._sockets is not None:
+            self._sockets[1].setblocking(True)
+            self._sockets[1].shutdown(socket.SHUT_WR)  # the thread writes what is left, and closes its end
+            self._sockets[1].recv(1)
+            return
+        os.close(self._input)
+        os.close(self._output)
 
 
 def _is_stream(handle: int) -> bool:
@@ -56,22 +80,31 @@ def _is_stream(handle: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def _carried(source: int, sink: int) -> tuple[int, int]:  # pragma: no cover - where pipes cannot be watched
+def _carried(source: int, sink: int) -> tuple[socket.socket, socket.socket]:
+    """Sockets in the place of two pipes."""
     from threading import Thread
 
-    here_in, there_in = socket.socketpair()
-    here_out, there_out = socket.socketpair()
+    (here_in, there_in), (here_out, there_out) = socket.socketpair(), socket.socketpair()
 
     def bring() -> None:
-        while data := os.read(source, CHUNK):
-            there_in.sendall(data)
-        there_in.shutdown(socket.SHUT_WR)
+        try:
+            while data := os.read(source, CHUNK):
+                there_in.sendall(data)
+        except OSError:
+            pass
+        there_in.close()
 
     def take() -> None:
-        while data := there_out.recv(CHUNK):
-            os.write(sink, data)
+        try:
+            while data := there_out.recv(CHUNK):
+                while data:
+                    data = data[os.write(sink, data) :]
+        except OSError:
+            pass  # nobody reads any more: the next write from here fails
+        there_out.close()
 
     for work in (bring, take):
         Thread(target=work, daemon=True).start()
-    sys.stdout.flush()
-    return here_in.detach(), here_out.detach()
+    for end in (here_in, here_out):
+        end.setblocking(False)
+    return here_in, here_out

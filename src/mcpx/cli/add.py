@@ -6,7 +6,6 @@ what was made for it nothing is left then. No secret is printed.
 
 import argparse
 import asyncio
-import logging
 import os
 import shutil
 import sys
@@ -19,8 +18,8 @@ from mcpx.cli.asking import pairs, settings
 from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
 from mcpx.cli.secrets_offer import Offer, choose, offer, variables_beside
-from mcpx.cli.terminal import Waiting, agreed, can_ask, plain, print_json, shown
-from mcpx.cli.words import counted
+from mcpx.cli.terminal import agreed, can_ask, plain, print_json
+from mcpx.cli.trying import all_tried, print_tried, results
 from mcpx.config import Config
 from mcpx.config.checks import MAX_NAME
 from mcpx.config.edits import Edit, PutEntry
@@ -34,16 +33,15 @@ from mcpx.imports.inputs import Input
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
 
-MOST_TOOLS = 12
-"""Names that are told."""
-TAIL = 5
-"""Lines of a server that does not work."""
-
 
 def run(options: argparse.Namespace) -> int:
     words = _own_options(options)
     on = subject(to_make(options), os.environ.get("MCPX_ENV") or None)
     given = recognise(words, options)
+    known = options.parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
+    ours = [word for word in words[1:] if word.startswith("--") and word in known]
+    if given.kind == "command" and ours:
+        given.facts.append(f"{ours[0]} is given to the program: options of mcpx go before it")
     added = False
     try:
         code, added = _add(given, on, options)
@@ -104,7 +102,7 @@ def _add(given: Given, on: Subject, options: argparse.Namespace) -> tuple[int, b
     tried = _tried(given, _switched_on(on, made, proposal), made, options)
     if tried is None or not _agreed(given, tried, options):
         if quiet:
-            print_json({"added": [], "tried": _results(tried or {}), "config": str(on.path)})
+            print_json({"added": [], "tried": results(tried or {}), "config": str(on.path)})
         return codes.FAILED, False
     made.keep()
     try:
@@ -123,7 +121,7 @@ def _switched_on(on: Subject, made: Offer, proposal: Proposal) -> Config:
     """To be tried: what a disabled server refers to is not looked up."""
     if all(entry.get("enabled", True) is True for _, entry in made.entries):
         return proposal.config
-    entries = [(section, _enabled(section, entry)) for section, entry in made.entries]
+    entries: list[tuple[Section, Json]] = [(section, _enabled(section, entry)) for section, entry in made.entries]
     return _proposed(on, made, proposal.written, entries).config
 
 
@@ -258,37 +256,14 @@ def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespac
         return {}
     if given.is_strange and can_ask() and not options.yes and not agreed("Start it once to see?", default=True):
         return {} if agreed("Add it without trying it?") else None
-    return asyncio.run(_all_tried(config, names))
-
-
-async def _all_tried(config: Config, names: list[str]) -> dict[str, Tried]:
-    from mcpx.cli.state import state_folder
-    from mcpx.core.gateway import Gateway
-    from mcpx.core.trying import only, try_server
-    from mcpx.processes import process
-
-    logging.getLogger("mcpx").addHandler(logging.NullHandler())  # what went wrong is told here
-    gateway = Gateway(only(config), os.environ, state_folder(os.environ), looks=True)
-    found: dict[str, Tried] = {}
-    try:
-        with Waiting() as waiting:
-            for name in names:
-                attempt = asyncio.ensure_future(try_server(gateway, config, name))
-                while not attempt.done():
-                    waiting.tell(f"trying {name}")
-                    await asyncio.wait([attempt], timeout=0.2)
-                found[name] = attempt.result()
-    finally:
-        await gateway.close()
-        await process.end_all()
-    return found
+    return asyncio.run(all_tried(config, names))
 
 
 def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) -> bool:
     """Whether it shall be added."""
     broken = [name for name, each in tried.items() if not each.ok and not each.needs_auth]
     for name, each in tried.items() if not options.json else ():
-        _print_tried(name, each)
+        print_tried(name, each)
     if options.yes:
         return True
     if broken:
@@ -300,41 +275,6 @@ def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) 
             )
         return False
     return agreed("Add it?", default=True) if can_ask() else True
-
-
-def _print_tried(name: str, tried: Tried) -> None:
-    named = plain(name, 100)
-    if tried.ok:
-        tools = [plain(tool, 60) for tool in tried.tools[:MOST_TOOLS]]
-        more = f", and {len(tried.tools) - MOST_TOOLS} more" if len(tried.tools) > MOST_TOOLS else ""
-        names = f": {', '.join(tools)}{more}" if tools else ""
-        extra = [counted(n, what) for n, what in ((tried.prompts, "prompt"), (tried.resources, "resource")) if n]
-        told = ", ".join([counted(len(tried.tools), "tool"), *extra])
-        sys.stdout.write(f"{named} works ({tried.seconds:.1f} s): {told}{names}\n")
-        return
-    if tried.needs_auth:
-        sys.stdout.write(f"{named} answers, and wants somebody to sign in\n")
-        return
-    sys.stderr.write(f"{named} does not work: {plain(tried.error or '?', 1000)}\n")
-    if tried.cause is not None:
-        sys.stderr.write(f"  {plain(tried.cause.cause, 500)}\n  to mend it: {plain(tried.cause.fix, 500)}\n")
-    for line in tried.stderr[-TAIL:]:
-        sys.stderr.write(f"  | {plain(shown(line), 200)}\n")
-
-
-def _results(tried: dict[str, Tried]) -> list[Json]:
-    return [
-        {
-            "name": name,
-            "ok": each.ok,
-            "seconds": each.seconds,
-            "tools": list(each.tools),
-            "needs_auth": each.needs_auth,
-            "error": each.error,
-            "cause": None if each.cause is None else each.cause.told(),
-        }
-        for name, each in tried.items()
-    ]
 
 
 # What came of it ------------------------------------------------------------------------------------------------------
@@ -382,7 +322,7 @@ def _say_added(
         added = [{"section": section, "name": entry["name"]} for section, entry in entries]
         secrets: Json = {"place": made.place, "variables": list(made.variables)}
         facts: Json = {"kind": given.kind, "title": given.title, "warnings": given.warnings, "needs": given.needs}
-        print_json({"added": added, **facts, "tried": _results(tried), "secrets": secrets, **result})
+        print_json({"added": added, **facts, "tried": results(tried), "secrets": secrets, **result})
         return code_of(result)
     new = " (a new file)" if on.alone.is_new else ""
     sys.stdout.write(f"added {told_names(entries)} to {on.told}{new}\n")

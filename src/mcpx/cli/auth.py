@@ -24,6 +24,7 @@ from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 from mcpx.model.errors import ConfigError
+from mcpx.wire.system import PORTABLE
 
 PATIENCE = 600.0
 """Seconds that somebody may take to sign in."""
@@ -212,7 +213,10 @@ async def _paste(desk: Desk, name: str) -> None:
     """Take addresses from the terminal until one of them was the one."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()
-    loop.add_reader(sys.stdin.fileno(), lambda: lines.put_nowait(sys.stdin.readline()))
+    if PORTABLE:  # a thread that is left behind: it ends with the process
+        threading.Thread(target=_read_lines, args=(loop, lines.put_nowait), daemon=True).start()
+    else:
+        loop.add_reader(sys.stdin.fileno(), lambda: lines.put_nowait(sys.stdin.readline()))
     try:
         while line := await lines.get():
             if line.strip():
@@ -221,7 +225,15 @@ async def _paste(desk: Desk, name: str) -> None:
                     return
                 sys.stderr.write(f"{plain(str(answer['error']))}\n")
     finally:
-        loop.remove_reader(sys.stdin.fileno())
+        if not PORTABLE:
+            loop.remove_reader(sys.stdin.fileno())
+
+
+def _read_lines(loop: asyncio.AbstractEventLoop, take: Callable[[str], None]) -> None:
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # the terminal or the loop is gone
+        while line := sys.stdin.readline():
+            loop.call_soon_threadsafe(take, line)
+        loop.call_soon_threadsafe(take, "")
 
 
 def logout(where: Where, name: str) -> int:

@@ -13,7 +13,7 @@ from mcpx.cli import arguments, failing, results
 from mcpx.cli.codes import FAILED, MISTAKE, TIMED_OUT
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
-from mcpx.cli.reach import Desk, Needs, place, reach, tools_of
+from mcpx.cli.reach import Desk, Needs, is_down, place, reach, tools_of
 from mcpx.cli.terminal import Waiting, plain, print_json
 from mcpx.library.values import COMMANDS, Progress, Result, Tool
 from mcpx.model.call import Json
@@ -145,8 +145,7 @@ async def _refused(desk: Desk, tool: Tool, as_json: bool) -> int | None:
     if desk.running:
         return None
     server = next((each for each in await desk.servers() if each.get("name") == tool.server), None)
-    is_down = server is not None and server.get("status") in ("disconnected", "needs_auth")
-    return failing.down(server, as_json) if is_down and server is not None else None
+    return failing.down(server, as_json) if server is not None and is_down(server) else None
 
 
 async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool) -> int:
@@ -157,7 +156,7 @@ async def _not_found(desk: Desk, name: str, tools: Sequence[Tool], as_json: bool
         server = max(meant, key=len)
         state = next((each for each in servers if each.get("name") == server), Json())
         own = [tool for tool in tools if tool.server == server]
-        if not own and state.get("status") in ("disconnected", "needs_auth"):
+        if not own and is_down(state):
             return failing.down(state, as_json)
         if not own and state.get("status") == "disabled":
             why = state.get("last_error")

@@ -21,6 +21,7 @@ from mcpx.core.saving import Unwritable
 from mcpx.front.control import ask, socket_path
 from mcpx.model.call import Json
 from mcpx.model.errors import ConfigError
+from mcpx.wire.channels import is_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Subject:
     @property
     def runs(self) -> bool:
         """Whether a gateway seems to run on it."""
-        return socket_path(self.state, self.path, self.env).exists()
+        return is_taken(socket_path(self.state, self.path, self.env))
 
 
 def subject(path: Path, env: str | None) -> Subject:

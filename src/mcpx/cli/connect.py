@@ -75,7 +75,7 @@ def _gateway(options: argparse.Namespace) -> _Gateway:
         raise ConfigError([f"error: --profile: there is no profile {profile!r}; there is {', '.join(names) or 'none'}"])
     chosen = launcher()
     words = [*chosen.words]
-    about = [f"starts {chosen.about}"]
+    about = [f"clients will start {chosen.about}"]
     if path is None:
         about.append("no config file was found here: mcpx looks for one when it is started, else it shows its demo")
     else:
@@ -144,29 +144,38 @@ def _found_here(project: Path, *, in_project: bool) -> list[Client]:
 
 
 def list_clients(options: argparse.Namespace, command: str) -> int:
-    """Those that are found, and whether mcpx is in them."""
+    """Those that are found, or for disconnecting those that have it, and how to go on."""
     project, rows = Path.cwd(), list[dict[str, str]]()
     for known in _found_here(project, in_project=options.project):
         for place, file in files_of(known, project, in_project=options.project):
             rows.append({"client": known.id, "name": known.name, "file": str(file), "mcpx": _state(place, file)})
+    connecting = command == "mcpx connect"
+    rows = [row for row in rows if connecting or row["mcpx"] == "connected"]
     if options.json:
         print_json({"clients": rows})
         return codes.DONE
-    if not rows:
-        _line(f"No client was found {'in this folder' if options.project else 'on this machine'}.")
+    here = "in this folder" if options.project else "on this machine"
+    if rows:
+        _print_table(rows)
+        first = next((row["client"] for row in rows if not connecting or row["mcpx"] != "connected"), rows[0]["client"])
+        project_ = " --project" if options.project else ""
+        _line(f"\n{command} {first}{project_} --dry-run shows the change, without --dry-run it is made")
+        _line(f"{command} --all{project_} takes every one of them")
     else:
-        table = Table("CLIENT", "MCPX", "FILE")
-        for row in rows:
-            style = "green" if row["mcpx"] == "connected" else "red" if row["mcpx"] == "unreadable" else None
-            table.add(row["client"], Cell(row["mcpx"], style), short(row["file"]))
-        table.print()
-    others = ", ".join(each.id for each in clients() if each.id not in {row["client"] for row in rows})
-    first = rows[0]["client"] if rows else "CLIENT"
-    _line(f"\n{command} {first}{' --dry-run shows the change' if command.endswith(' connect') else ''}")
-    _line(f"{command} --all takes every one of them")
-    if command == "mcpx connect":
+        _line(f"No client was found {here}." if connecting else f"mcpx is in no client that was found {here}.")
+    if connecting:
+        there = {row["client"] for row in rows}
+        others = ", ".join(each.id for each in clients() if each.id not in there and not each.imports_only)
         _line(f"Others that are known: {others}")
     return codes.DONE
+
+
+def _print_table(rows: list[dict[str, str]]) -> None:
+    table = Table("CLIENT", "MCPX", "FILE")
+    for row in rows:
+        style = "green" if row["mcpx"] == "connected" else "red" if row["mcpx"] == "unreadable" else None
+        table.add(row["client"], Cell(row["mcpx"], style), short(row["file"]))
+    table.print()
 
 
 def _state(place: Place, file: Path) -> str:
@@ -174,7 +183,7 @@ def _state(place: Place, file: Path) -> str:
         reading = look(place, file)
     except ConfigError:
         return "unreadable"
-    return "no file yet" if reading is None else "connected" if reading.entry is not None else "-"
+    return "no file yet" if reading is None else "connected" if reading.entry is not None else "no"
 
 
 # One file -------------------------------------------------------------------------------------------------------------
@@ -219,10 +228,10 @@ def _notes(known: Client, place: Place, gateway: _Gateway, transport: Transport)
     """What of this client matters for this config."""
     notes: list[str] = []
     if needs_hand(known, transport, gateway.target):
-        told = f"put a token of `mcpx token add` where {PLACEHOLDER} stands, or connect it over stdio, which needs none"
+        told = f"put a token of `mcpx token new` where {PLACEHOLDER} stands, or connect it over stdio, which needs none"
         notes.append(f"{known.name} reads no variables there: {told}")
     elif transport == "http" and gateway.target.token:
-        told = known.token_note or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token add`"
+        told = known.token_note or f"set {VARIABLE} where {known.name} is started: a token of `mcpx token new`"
         notes.append(told)
     if place.scope == "project" and transport == "stdio":
         notes.append("the file names programs and folders of this machine: others who get it have to connect anew")

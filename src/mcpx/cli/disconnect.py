@@ -111,4 +111,5 @@ def _take_back(hand: Hand, record: Record) -> None:
             if change.exact
             else "put back"
         )
-        hand.say(f"undone {change.client.name}: {short(change.file)} is {how}\n", "green")
+        hand.say(f"undone {change.client.name}: {short(change.file)} is {how}", "green")
+        hand.say("")

@@ -13,16 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mcpx.cli import changing, codes, secrets_offer, where
 from mcpx.cli.terminal import Cell, Table, agreed, can_ask, plain, print_json, shown
 from mcpx.cli.words import counted
 from mcpx.clients.catalogue import client, clients
 from mcpx.clients.taking.merging import Item, There, Wishes, merged
-from mcpx.clients.taking.reading import SECTIONS, Origin, Taken, of_clients, of_file, of_text
+from mcpx.clients.taking.reading import SECTIONS, WHY_OFF, Origin, Taken, of_clients, of_file, of_text
 from mcpx.config.edits import Edit, EntrySection, PutEntry, SetSection
 from mcpx.config.environment import peek
+from mcpx.config.recognising import Section
 from mcpx.config.source import MAX_BYTES
 from mcpx.config.tree import Tree, Unresolved
 from mcpx.config.written import Written
@@ -42,6 +43,8 @@ class Import:
     taken: Sequence[Taken]
     items: Sequence[Item]
     on: changing.Subject
+    native: bool = True
+    """Whether the config is written in the native shape."""
     secrets: secrets_offer.Offer | None = None
 
     @property
@@ -72,13 +75,15 @@ def run(options: argparse.Namespace) -> int:
     _refuse_a_clients_own(on.path, taken, written)
     given = [each for file in taken for each in file.entries]
     wishes = Wishes(tuple(options.only), tuple(options.skip), options.replace)
-    work = Import(taken, merged(given, _there(written), wishes), on)
+    native = all(sheet.dialect == "native" for sheet in written.sheets)
+    work = Import(taken, merged(given, _there(written), wishes), on, native)
     _refuse_unknown(options.only, work)
     if not options.json:
         _tell_found(work)
+        _print_items(work)
     if not work.chosen:
         return _nothing(work, options)
-    entries: list[tuple[EntrySection, Tree]] = [(item.section, item.entry) for item in work.chosen]
+    entries: list[tuple[Section, Tree]] = [(cast(Section, item.section), item.entry) for item in work.chosen]
     work.secrets = secrets_offer.offer(entries, on.path, _with_references(entries))
     secrets_offer.choose(work.secrets, options.secrets)
     proposal = on.alone.propose(_edits(work, work.secrets.written), written, **work.secrets.variables)
@@ -86,7 +91,9 @@ def run(options: argparse.Namespace) -> int:
         return _show(work, proposal, options)
     if not options.json:
         _tell_plan(work)
-    _agree(work, options)
+    if not _agreed(work, options):
+        sys.stderr.write("nothing was written\n")
+        return codes.FAILED
     return _write(work, work.secrets, proposal, options)
 
 
@@ -172,7 +179,7 @@ def _refuse_unknown(only: Sequence[str], work: Import) -> None:
 # Writing ---------------------------------------------------------------------------------------------------------
 
 
-def _with_references(entries: Sequence[tuple[EntrySection, Tree]]) -> Mapping[str, str]:
+def _with_references(entries: Sequence[tuple[Section, Tree]]) -> Mapping[str, str]:
     """The environment, in which no variable is free that something refers to: it is no place for another's secret."""
     named = {name: "" for _, entry in entries for name in _REFERENCE.findall(repr(entry))}
     return {**named, **os.environ}
@@ -184,20 +191,21 @@ def _edits(work: Import, entries: Sequence[tuple[EntrySection, Json]]) -> list[E
         # As a client's own file is read (CFG-2): whose tool it is, is seen by its name.
         edits += [SetSection("mode", "auto"), SetSection("naming", {"prefix": "always"})]
     for item, (section, entry) in zip(work.chosen, entries, strict=True):
+        if not work.native:
+            entry = {key: value for key, value in entry.items() if key != WHY_OFF}  # a shape without a word for it
         edits.append(PutEntry(section, item.name, entry, True if item.state == "new" else None))
     return edits
 
 
-def _agree(work: Import, options: argparse.Namespace) -> None:
+def _agreed(work: Import, options: argparse.Namespace) -> bool:
     if options.yes:
-        return
+        return True
     if options.json or not can_ask():
         told = (
             "error: nothing was written: nobody can be asked here\n  --yes writes it, --dry-run shows what would change"
         )
         raise ConfigError([told])
-    if not agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True):
-        raise ConfigError(["nothing was written"])
+    return agreed(f"\nWrite this into {'the new file ' * work.is_new}{work.on.told}?", default=True)
 
 
 def _write(work: Import, secrets: secrets_offer.Offer, proposal: Proposal, options: argparse.Namespace) -> int:
@@ -254,12 +262,13 @@ def _nothing(work: Import, options: argparse.Namespace) -> int:
         )
         sys.stderr.write(f"nothing to import: {what}\n")
     else:
-        _print_items(work)
         sys.stderr.write(f"nothing to import: {work.on.told} is as it was\n")
     return codes.FAILED if work.problems else codes.DONE
 
 
 def _print_items(work: Import) -> None:
+    if not work.items:
+        return
     table = Table("SERVER", "WHAT", "FROM", "NOTE")
     styles: Mapping[str, Any] = {"new": "green", "replaces": "yellow", "there": "dim", "skipped": "dim"}
     words = {"new": "new", "replaces": "replaces", "there": "there already", "skipped": "left out"}
@@ -274,7 +283,6 @@ def _print_items(work: Import) -> None:
 
 
 def _tell_plan(work: Import) -> None:
-    _print_items(work)
     say = sys.stderr.write
     for each in work.taken:
         for old, new in list(each.rewritten.items())[:MOST_LINES]:

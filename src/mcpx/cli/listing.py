@@ -38,6 +38,7 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
                 listed = await tools_of(desk)
             except RpcError as error:
                 return failing.failed(error, servers, "", options.json)
+            servers = await desk.servers()  # a list waits for those that are starting
     found = [tool for tool in listed if server in (None, tool.server)]
     down = tell_down(servers, server)
     if options.json:
@@ -51,7 +52,7 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
 
 
 def _code(down: Sequence[Json]) -> int:
-    if any(server["status"] == "disconnected" for server in down):
+    if any(server["status"] != "needs_auth" for server in down):
         return PARTIAL
     return SIGN_IN if down else 0
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TICK = 0.1
 """Seconds between two looks at who is still starting."""
 
-__all__ = ["Desk", "Needs", "Place", "place", "reach", "tell_down", "tools_of"]
+__all__ = ["Desk", "Needs", "Place", "is_down", "place", "reach", "tell_down", "tools_of"]
 
 Needs = Callable[["Config"], Sequence[str] | None]
 """Which servers have to be there; None: all. Raises `ConfigError` for a name that cannot be."""
@@ -145,12 +145,18 @@ async def tools_of(desk: Desk) -> list[Tool]:
     return [Tool.of(as_object(raw)) for raw in as_list((await desk.request("tools/list")).get("tools"))]
 
 
+def is_down(server: Json) -> bool:
+    """Of no use now; one that failed and is being tried again is down until that has gone well."""
+    state = server.get("status")
+    return state in ("disconnected", "needs_auth") or (state == "connecting" and bool(server.get("last_error")))
+
+
 def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
     """Servers that are of no use now, told on stderr; and for programs."""
     down = [
         {"name": server.get("name"), "status": server.get("status"), "last_error": server.get("last_error")}
         for server in servers
-        if server.get("status") in ("disconnected", "needs_auth") and only in (None, server.get("name"))
+        if is_down(server) and only in (None, server.get("name"))
     ]
     for server in down:
         name = plain(str(server["name"]))

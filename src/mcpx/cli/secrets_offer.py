@@ -100,8 +100,13 @@ class Offer:
         from mcpx.auth import keychain
 
         try:
+            held = {name: keychain.look_up(name) for name in self.variables}
             for name, value in self.variables.items():
-                if keychain.look_up(name) != value:
+                if held[name] not in (None, value):
+                    told = f"error: the keyring has another secret named {name}; nothing was written"
+                    raise ConfigError([f"{told}\n  --secrets env keeps these in a .env file beside the config"])
+            for name, value in self.variables.items():
+                if held[name] is None:
                     keychain.keep(name, value)
                     self._kept.append(name)
         except keychain.NoKeyring as error:

@@ -13,7 +13,7 @@ from mcpx.cli.commands.serve import LEVELS
 from mcpx.cli.how import by_stdio, choice
 from mcpx.config import Config, is_loopback, load, without_itself
 from mcpx.config.load import Texts
-from mcpx.config.locate import own_file
+from mcpx.config.locate import config_home, own_file
 from mcpx.config.problems import nearest
 from mcpx.core.proposals import Read
 from mcpx.model.errors import ConfigError
@@ -146,7 +146,7 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:
     """In a client's log, where somebody wonders whose tools these are; over HTTP the greeting says it."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or "~/.config", "mcpx", "config.yaml")
+    own = Path(config_home(environ), "mcpx", "config.yaml")
     places = f"MCPX_CONFIG, mcpx.yaml, config.yaml and config.json in {Path.cwd()}, {own}"
     line = f"mcpx {__version__} · no config found (looked at {places}), running the built-in demo\n"
     with contextlib.suppress(OSError):  # nobody listens, or the disk is full; unbuffered, so that it is over with

@@ -18,12 +18,15 @@ from mcpx.clients.entry import NAME, VARIABLE, Json, Target, as_text, asks, entr
 
 Language = Literal["json", "toml", "yaml", "shell", "text", "url"]
 
-SET = f"Set {VARIABLE} where the program is started: it holds a token of `mcpx token add`."
-BY_HAND = "This program reads no variables there: put a token of `mcpx token add` where the capitals stand."
-OWN_GATEWAY = "Over stdio the program starts a gateway of its own, with the same configuration."
+SET = f"Set {VARIABLE} where the program is started: it holds a token of `mcpx token new`."
+BY_HAND = "This program reads no variables there: put a token of `mcpx token new` where the capitals stand."
+JOINS = (
+    "Over stdio the program joins the gateway that runs on this configuration, "
+    "or starts one that all such programs share."
+)
 NO_HTTP = "the gateway is not served over HTTP now"
 SHARED = "all clients share one gateway and its servers"
-EACH_REQUEST = "A token goes with each request: Authorization: Bearer … (`mcpx token add` makes one)."
+EACH_REQUEST = "A token goes with each request: Authorization: Bearer … (`mcpx token new` makes one)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def program_of(client: Client, target: Target, transport: Transport | None = Non
     if transport == "http":
         why, notes = SHARED, (*_about_token(client, target), *client.http_notes)
     else:
-        why, notes = client.why or NO_HTTP, (*client.stdio_notes, OWN_GATEWAY)
+        why, notes = client.why or NO_HTTP, (*client.stdio_notes, JOINS)
     asking = bool(asks(client.specs[0].shapes[0], transport, target))
     snippets = [*_commands(client, transport, target, made), *_files(client, transport, target)]
     link = None if asking or not client.deeplink else _link(client.deeplink, made)
@@ -125,6 +128,6 @@ def _compact(value: Mapping[str, Any]) -> str:
 def _any_other(target: Target) -> Program:
     if target.url is None:
         command = Snippet("Command", "shell", shlex.join(target.command))
-        return Program("other", "Any other client", "stdio", NO_HTTP, [command], None, [OWN_GATEWAY])
+        return Program("other", "Any other client", "stdio", NO_HTTP, [command], None, [JOINS])
     address = Snippet("Streamable HTTP", "url", target.url)
     return Program("other", "Any other client", "http", SHARED, [address], None, [EACH_REQUEST] * target.token)

@@ -21,6 +21,7 @@ _LINE = re.compile(
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _STRUCTURE = re.compile(r"(?:[\s{}\[\],]|true|false|null|-?\d+(?:\.\d+)?|---)*")
 _KEYS = re.compile(r"[\w-]+\s*=")
+_REMARK = re.compile(r"\s*(?://.*|/\*.*?\*/\s*)$")
 _HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
 
 
@@ -39,12 +40,13 @@ def _shown(line: str, known: set[str]) -> str:
     if _is_open(value, known) or (not found["key"] and _HEADER.fullmatch(value)):
         return line
     comment = next((mark for mark in ("//", "#") if value.startswith(mark)), "")
-    return f"{found['lead']}{found['key'] or ''}{comment and comment + ' '}…{found['tail']}"
+    comma = "," * (not comment and _REMARK.sub("", value).endswith(","))  # which may be all that changed
+    return f"{found['lead']}{found['key'] or ''}{comment and comment + ' '}…{comma}{found['tail']}"
 
 
 def _is_open(value: str, known: set[str]) -> bool:
     """Whether it says nothing but structure, and texts of our own."""
-    if value in known or _STRUCTURE.fullmatch(value):
+    if value in known or value[1:-1] in known or _STRUCTURE.fullmatch(value):  # as it is, or in quotes
         return True
     if "'" not in value and all(_text(word) in known for word in _QUOTED.findall(value)):
         rest = _KEYS.sub("", _QUOTED.sub("", value))

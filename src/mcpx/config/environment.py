@@ -39,7 +39,10 @@ ENTRY_SECTIONS = {"mcp_servers": "server", "commands": "command"}
 """Top keys whose entries can be switched off, and what one of them is called."""
 ENV_FILE = "envFile"
 """Key of a connection in a client's file: variables for that server, which its `env` wins over."""
-PROJECT_FOLDERS = (".vscode", ".cursor", ".zed", ".gemini", ".codex", ".kiro", ".junie", ".roo", ".devin", ".opencode")
+PROJECT_FOLDERS = (
+    *(".vscode", ".cursor", ".zed", ".gemini", ".codex", ".kiro", ".junie", ".roo", ".devin", ".opencode"),
+    *(".goose", ".grok", ".kimi-code", ".amp", ".air", ".continue", ".github"),
+)
 """Where clients keep the settings of one project."""
 MAX_SECRET_FILE = 64 * 1024
 MAX_DOTENV = 1024 * 1024

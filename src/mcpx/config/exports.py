@@ -9,7 +9,7 @@ from typing import Literal
 
 from mcpx.config.editing import fresh_text
 from mcpx.config.edits import EditError
-from mcpx.config.references import without_secrets
+from mcpx.config.references import plain_defaults, without_secrets
 from mcpx.config.shapes import entry_of
 from mcpx.config.tree import Tree, maps_in
 from mcpx.config.written import EntrySection, Written
@@ -39,6 +39,7 @@ def export(written: Written, form: Form) -> Exported:
         if section in tree:
             tree[section] = [written.native(section, index) for index, _ in written.names(section)]
     tree, found = without_secrets(tree)
+    tree = plain_defaults(tree)
     variables = {name: secret.place for name, secret in found.items()}
     if form == "json":
         return Exported(fresh_text(tree, "json"), "application/json", "mcpx.json", variables)

@@ -7,7 +7,7 @@ done here: looking anything up.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,21 +133,18 @@ def _is_meant(text: str, path: KeyPath) -> bool:
 
 def _references(text: str) -> list[tuple[int, int]]:
     """Where the outermost `${…}` stand; one that is never closed is text."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    while (start := text.find("${", at)) >= 0:
-        level, end = 1, start + 2
-        while end < len(text) and level:
-            if text.startswith("${", end):
-                level, end = level + 1, end + 2
-                continue
-            level -= text[end] == "}"
-            end += 1
-        if level:
-            break
-        found.append((start, end))
-        at = end
-    return found
+    begun: list[int] = []
+    closed: list[tuple[int, int]] = []
+    for found in re.finditer(r"\$\{|\}", text):
+        if found[0] == "${":
+            begun.append(found.start())
+        elif begun:
+            closed.append((begun.pop(), found.end()))
+    outermost: list[tuple[int, int]] = []
+    for start, end in sorted(closed):
+        if not outermost or start >= outermost[-1][1]:
+            outermost.append((start, end))
+    return outermost
 
 
 def _literal(text: str, before: str = "") -> str:
@@ -155,11 +152,3 @@ def _literal(text: str, before: str = "") -> str:
     doubled = re.sub(r"\$\$+|\$(?=\{)", lambda run: run[0] * 2, text)
     alone = re.search(r"(?<!\$)\$$", text) is not None
     return f"{doubled}$" if alone and before.startswith("$") else doubled
-
-
-def every_text(value: Any, see: Callable[[str], None]) -> None:
-    """Whatever text stands in a tree."""
-    if isinstance(value, str):
-        see(value)
-    for child in (as_map(value) or {}).values() or as_list(value) or ():
-        every_text(child, see)

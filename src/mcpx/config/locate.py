@@ -12,6 +12,7 @@ from mcpx.config.problems import Findings, GaveUpError
 from mcpx.config.source import Source, UnreadableError, read_text
 from mcpx.config.tree import is_extra
 from mcpx.model.errors import ConfigError
+from mcpx.wire.system import WINDOWS
 
 WORKING_FOLDER_NAMES = ("mcpx.yaml", "config.yaml", "config.json")
 
@@ -36,8 +37,12 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
 
 def own_file(environ: Mapping[str, str]) -> Path:
     """The user's own, looked at last."""
-    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(os.path.abspath(Path(folder, "mcpx", "config.yaml")))
+    return Path(os.path.abspath(os.path.expanduser(Path(config_home(environ), "mcpx", "config.yaml"))))
+
+
+def config_home(environ: Mapping[str, str]) -> str:
+    """Where people's configs lie, as they would spell it."""
+    return environ.get("XDG_CONFIG_HOME") or (WINDOWS and environ.get("APPDATA")) or "~/.config"
 
 
 def _is_ours(path: Path) -> bool:

@@ -73,6 +73,9 @@ def _native(written: Written, config: Config, target: Path) -> Tree:
             connection["cwd"] = os.path.join(layers.workspace, cwd)
         if "type" in connection:
             server["connection"] = {"type": connection["type"], **connection}
+    common = as_map(tree.get("global")) or {}
+    if config.commands and target.parent != layers.folder and common.get("script_paths") is None:
+        tree["global"] = {**common, "script_paths": [str(layers.folder)]}
     return _with_words(tree, layers.environment.words)
 
 
@@ -102,7 +105,12 @@ def _comments(text: str, form: str) -> Iterator[str]:
 
 
 def _bare(config: Config) -> Config:
-    return replace(config, dialect="native", path=None, sources=(), warnings=())
+    """What counts: where scripts may lie does only where there are some, and that something lacks, not where."""
+    scripts = config.global_.script_paths if config.commands else ()
+    servers = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.mcp_servers)
+    commands = tuple(replace(each, switched_off=each.switched_off and "off") for each in config.commands)
+    common = replace(config.global_, script_paths=scripts)
+    return replace(config, dialect="native", path=None, global_=common, mcp_servers=servers, commands=commands)
 
 
 def _differences(old: Any, new: Any, place: str) -> Iterator[str]:

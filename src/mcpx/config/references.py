@@ -31,7 +31,7 @@ def without_secrets(tree: Tree, known: Mapping[str, str] | None = None) -> tuple
 
     def refer(secret: str, path: KeyPath) -> str:
         if secret not in taken:
-            name = base = _variable(path, tree)
+            name = base = _variable(path, tree, secret)
             number = 1
             while name in found or known.get(name, secret) != secret:
                 number += 1
@@ -40,24 +40,28 @@ def without_secrets(tree: Tree, known: Mapping[str, str] | None = None) -> tuple
             found[name] = Secret(secret, spell(path))
         return f"${{{taken[secret]}}}"
 
-    return _plain_defaults(replaced(tree, refer)), found
+    return replaced(tree, refer), found
 
 
-def _plain_defaults(value: Any) -> Any:
-    """`${KEY:-${KEY_2}}` says no more than `${KEY}`."""
+def plain_defaults(value: Any) -> Any:
+    """`${KEY:-${KEY_2}}` says no more than `${KEY}` to somebody who has neither."""
     if isinstance(value, str):
         return re.sub(r"\$\{([^{}]*?):-\$\{[^{}]*\}\}", r"${\1}", value)
     if (table := as_map(value)) is not None:
-        return {key: _plain_defaults(item) for key, item in table.items()}
+        return {key: plain_defaults(item) for key, item in table.items()}
     items = as_list(value)
-    return value if items is None else [_plain_defaults(item) for item in items]
+    return value if items is None else [plain_defaults(item) for item in items]
 
 
-def _variable(path: KeyPath, tree: Tree) -> str:
+def _variable(path: KeyPath, tree: Tree, secret: str) -> str:
     """A name for a variable: that of an environment variable, or the entry and the field."""
     steps = [step for step in path if isinstance(step, str)]
     if "env" in steps or "environment" in steps:
-        return _word(steps[-1])
+        whole: Any = tree
+        for step in path:
+            whole = whole[step]
+        # `DATABASE_URL` is not what a password in it is called.
+        return _word(steps[-1]) if str(whole) == secret else _word(f"{steps[-1]}_SECRET")
     owner: Any = tree
     for step in path[:2]:
         owner = owner[step]

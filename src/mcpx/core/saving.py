@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from mcpx.config.load import Texts
 from mcpx.config.watch import Print, print_of
 from mcpx.model.errors import McpxError
-from mcpx.wire.folders import private_folder
+from mcpx.wire.folders import CHILDLESS, exchange, private_folder
+from mcpx.wire.system import WINDOWS
 
 if TYPE_CHECKING:
     from mcpx.config.written import Written
@@ -111,7 +112,7 @@ def _replaced(target: Path, data: bytes, before: bytes | None, mode: int | None)
 def _keep_owner(target: Path, name: str) -> None:
     with contextlib.suppress(OSError):  # it may be somebody else's, or not there yet
         found = os.stat(target)
-        if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+        if not WINDOWS and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
             os.chown(name, found.st_uid, found.st_gid)
 
 
@@ -120,19 +121,25 @@ def _exchange(target: Path, name: str, before: bytes | None) -> None:
         _appear(target, name)
         return
     try:
-        old = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+        old = os.open(target, os.O_RDONLY | CHILDLESS)
     except FileNotFoundError:
         raise Overtaken from None
     try:
         if _all(old) != before:
             raise Overtaken
+        if WINDOWS:  # what is open is not replaced there
+            os.close(old)
+            old = -1
+            exchange(name, target)
+            return
         os.replace(name, target)
         if (now := _all(old)) != before:
             # Somebody wrote into the old file between the look and the exchange: theirs stays.
             _put_back(target, now)
             raise Overtaken
     finally:
-        os.close(old)
+        if old >= 0:
+            os.close(old)
 
 
 def _appear(target: Path, name: str) -> None:
@@ -174,6 +181,8 @@ def _all(handle: int) -> bytes:
 
 def _settle(folder: Path) -> None:
     """The new name, too, outlives a loss of power."""
+    if WINDOWS:
+        return  # a folder cannot be opened there
     with contextlib.suppress(OSError):  # some file systems cannot
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -61,7 +61,8 @@ def only(config: Config, **kept: Any) -> Config:
     return replace(config, server=FrontServer(), **{**bare, **kept})
 
 
-async def try_server(gateway: Gateway, config: Config, name: str) -> Tried:
+async def try_server(gateway: Gateway, config: Config, name: str, *, patience: float | None = None) -> Tried:
+    """`patience`: seconds instead of its own time, for who can wait until it is downloaded."""
     given = next(server for server in config.mcp_servers if server.name == name)
     if given.switched_off is not None:
         cause = cause_of(given, None, (), gateway.environ)
@@ -74,13 +75,13 @@ async def try_server(gateway: Gateway, config: Config, name: str) -> Tried:
         limits=None,
         auto_reconnect=False,
         retry_on_failure=False,
-        timeout=min(given.timeout, LONGEST),
+        timeout=patience or min(given.timeout, LONGEST),
     )
     async with beside(gateway, only(config, mcp_servers=(server,))) as other:
-        return await _tried(other, server)
+        return await _tried(other, server, max(LONGEST, patience or 0))
 
 
-async def _tried(other: Gateway, server: Server) -> Tried:
+async def _tried(other: Gateway, server: Server, longest: float) -> Tried:
     began = time.monotonic()
     heard: deque[tuple[bytes, Redact | None]] = deque(maxlen=TAIL)
     other.overhear = lambda name: lambda raw, redact: heard.append((raw, redact))
@@ -88,10 +89,10 @@ async def _tried(other: Gateway, server: Server) -> Tried:
     upstream = other.generation.upstreams[server.name]
     problem: str | None = None
     try:
-        async with asyncio.timeout(LONGEST):
+        async with asyncio.timeout(longest):
             await upstream.settled.wait()
     except TimeoutError:
-        problem = f"not connected after {LONGEST:g} s"
+        problem = f"not connected after {longest:g} s"
     seconds = round(time.monotonic() - began, 3)
     redact = other.redactor.redact
     stderr = tuple(filter(None, (redact(line_of(raw, own)) for raw, own in heard)))

@@ -17,9 +17,10 @@ from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
 from mcpx.front.visitor import Visitor
 from mcpx.model.errors import INVALID_REQUEST, RpcError
+from mcpx.wire import standard
 from mcpx.wire.flow import Intake
 from mcpx.wire.framing import Framing, MessageReader, frame
-from mcpx.wire.pipes import Gathered, handed_over
+from mcpx.wire.pipes import Gathered
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +65,12 @@ class StdioFront:
             self._output = self._input
             return
         if _is_pipe(sink) or _is_socket(sink):
-            self._output, _ = await loop.connect_write_pipe(lambda: _Output(self), handed_over(sink, loop))
+            self._output = await standard.write_pipe(_Output(self), sink)
         else:
             self._output = cast(asyncio.WriteTransport, _FileOutput(sink, self.output_closed))
             self._sent.set()
         if _is_pipe(source) or _is_socket(source) or source.isatty():
-            self._input, _ = await loop.connect_read_pipe(lambda: _Input(self), handed_over(source, loop))
+            self._input = await standard.read_pipe(_Input(self), source)
             return
         # A file and the null device cannot be watched for readiness; they are simply read.
         while data := source.read(CHUNK):

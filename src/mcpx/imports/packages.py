@@ -123,14 +123,18 @@ def inputs(way: Way) -> list[Input]:
 
 def _asked(way: Way) -> Iterator[tuple[str, Json]]:
     for said in _described(way):
-        variables = as_object(said.get("variables"))
         if isinstance(said.get("value"), str):
-            yield from ((name, as_object(variables.get(name))) for name in _VARIABLE.findall(said["value"]))
+            yield from _wanted(said["value"], said)
         elif (key := _key(said)) and not _is_switch(said):
             yield key, said
     if way.kind == "remote":
-        variables = as_object(way.said.get("variables"))
-        yield from ((name, as_object(variables.get(name))) for name in _VARIABLE.findall(str(way.said.get("url"))))
+        yield from _wanted(str(way.said.get("url")), way.said)
+
+
+def _wanted(text: str, said: Json) -> list[tuple[str, Json]]:
+    """The variables of a text, `{name}`; what is not described is none."""
+    described = as_object(said.get("variables"))
+    return [(name, as_object(described[name])) for name in _VARIABLE.findall(text) if name in described]
 
 
 def _described(way: Way) -> Iterator[Json]:
@@ -163,7 +167,7 @@ def entry_of(listed: Listed, way: Way, told: Answers) -> Json:
 def _remote(way: Way, told: Answers) -> Json:
     kind = "http" if way.said.get("type") == "streamable-http" else "sse"
     headers = dict(_pairs(way, "headers", told))
-    url = _filled(str(way.said["url"]), told)
+    url = _filled(str(way.said["url"]), way.said, told)
     return {"type": kind, "url": url, **({"headers": headers} if headers else {})}
 
 
@@ -226,16 +230,19 @@ def _words(way: Way, key: str, told: Answers) -> Iterator[str]:
 def _value(said: Json, told: Answers) -> list[str]:
     fixed: Any = said.get("value")
     if isinstance(fixed, str):
-        wanted = _VARIABLE.findall(fixed)
-        if wanted and not any(name in told.values for name in wanted) and said.get("isRequired") is not True:
+        wanted = _wanted(fixed, said)
+        if wanted and not any(name in told.values for name, _ in wanted) and said.get("isRequired") is not True:
             return []
-        return [_filled(fixed, told)]
+        return [_filled(fixed, said, told)]
     return list(told.values.get(_key(said), ()))
 
 
-def _filled(text: str, told: Answers) -> str:
+def _filled(text: str, said: Json, told: Answers) -> str:
     parts, at = list[str](), 0
+    described = as_object(said.get("variables"))
     for found in _VARIABLE.finditer(text):
+        if found[1] not in described:
+            continue
         parts += [literal(clean(text[at : found.start()])), told.first(found[1]) or ""]
         at = found.end()
     return "".join([*parts, literal(clean(text[at:]))])

@@ -1,20 +1,17 @@
 """One child process: its pipes, its exit, its ending. Made by `process.spawn`, see there for the promise.
 
-Its exit is watched through a pidfd and it is reaped by us, last of all: until then its pid, and with it the
-number of its session, cannot be given to anyone else, so whatever bears that number is certainly ours.
+Where the system lets us, it is reaped last of all: until then its pid, and with it the number of its session, cannot be
+given to anyone else, so whatever bears that number is certainly ours. How it is watched, found and ended: `systems`.
 """
 
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import subprocess
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from mcpx.processes import descendants
-from mcpx.processes.descendants import Tree
+from mcpx.processes.systems import system
 from mcpx.wire.flow import Intake
 from mcpx.wire.pipes import Gathered, handed_over
 
@@ -53,9 +50,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = self._loop.create_future()
         """Resolved when the child itself is gone; its descendants may need a moment more, see `end`."""
-        stat = descendants.read_stat(popen.pid) if descendants.AVAILABLE else None
-        self.tree = Tree(popen.pid, 0 if stat is None else stat.start, token.encode(), brand)
-        self.tree.alive[popen.pid] = self.tree.start
+        self.tree = system.tree(popen, token, brand)
         self.busy = True
         """Something was written since the owner last set this to False."""
         self._popen = popen
@@ -73,7 +68,7 @@ class Child:
         self._late: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._pidfd = -1
+        self._unwatch: Callable[[], None] | None = None
 
     # --- the conversation
 
@@ -129,13 +124,12 @@ class Child:
         try:
             if self._connecting is not None:
                 await asyncio.wait([self._connecting])
-            await (self._end_tree() if descendants.AVAILABLE else self._end_group())
+            await self._end_tree()
         except BaseException:
             # The loop is being torn down around us: no time is left, so no grace either.
-            if descendants.AVAILABLE:
-                with contextlib.suppress(OSError):
-                    self.tree.alive = descendants.survey([self.tree])[0]
-                descendants.send(self.tree.alive, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                self.tree.alive = system.survey([self.tree])[0]
+            system.kill(self.tree)
             raise
         finally:
             self._close()
@@ -143,7 +137,7 @@ class Child:
     async def _end_tree(self) -> None:
         loop, tree = self._loop, self.tree
         deadline = loop.time() + END_BOUND
-        if self.returncode is not None and not descendants.has_forked(self.pid):
+        if self.returncode is not None and not system.has_forked(self.pid):
             tree.alive = {}  # nothing to look for: spares a look at every process of the machine
             return
         if self.returncode is None:
@@ -154,35 +148,28 @@ class Child:
         if self._grace or self.returncode is not None:
             await self._look()
         if tree.alive:
-            descendants.send(tree.alive, signal.SIGTERM, signal.SIGCONT)  # a stopped process takes no SIGTERM
+            system.ask(tree)
             await self._until_gone(loop.time() + TERM_GRACE)
             await self._look()
-        while (tree.alive or descendants.runaway(tree)) and loop.time() < deadline:
-            descendants.send(tree.alive, signal.SIGKILL)
-            await self._until_gone(min(loop.time() + 0.2, deadline))
-            if descendants.runaway(tree):
-                await loop.run_in_executor(None, descendants.chase, tree, 0.2)
+        late = False  # killed is once in any case: on a busy machine the looks before may have taken all the time
+        while (tree.alive or system.runaway(tree)) and not late:
+            system.kill(tree)
+            await self._until_gone(loop.time() + 0.2)
+            late = loop.time() >= deadline
+            if system.runaway(tree):
+                await loop.run_in_executor(None, system.chase, tree, 0.2)
             await self._look()  # whoever was forked meanwhile
         if tree.alive:
             _log.error("cannot end %s: not ours to signal, or stuck in the kernel", sorted(tree.alive))
 
     async def _until_gone(self, deadline: float) -> None:
         # A grandchild's end is nobody's event: look again.
-        while descendants.still_alive(self.tree.alive) and self._loop.time() < deadline:  # noqa: ASYNC110
+        while system.still_alive(self.tree) and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-    async def _end_group(self) -> None:
-        """Without /proc: the process group."""
-        self.close_input()
-        await asyncio.wait([self.exited], timeout=self._grace)
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGTERM)
-            await asyncio.wait([self.exited], timeout=TERM_GRACE)
-            os.killpg(self.pid, signal.SIGKILL)
-        await asyncio.wait([self.exited], timeout=0.5)
 
     def _close(self) -> None:
         """The last step: the tree is gone (or beyond our reach), let go of what we hold."""
+        system.release(self.tree)
         if self.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._exited(self._popen.wait(0.1))  # killed a moment ago
@@ -224,36 +211,14 @@ class Child:
         """From now on the exit is noticed."""
         if self.returncode is not None:
             return
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-            self._loop.add_reader(self._pidfd, self._look_for_exit)
-        except (OSError, AttributeError):  # an old kernel, another system, or out of descriptors
-            self._loop.call_later(0.05, self._look_for_exit)
-
-    def _look_for_exit(self) -> None:
-        if self.returncode is not None:
-            return
-        code = None
-        if not descendants.AVAILABLE:
-            code = self._popen.poll()
-        else:
-            try:
-                status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                code = 255  # reaped behind our back: this process was started with SIGCHLD ignored
-            else:
-                if status is not None:
-                    code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
-        if code is not None:
-            self._exited(code)
-        elif self._pidfd < 0:
-            self._loop.call_later(0.05, self._look_for_exit)
+        self._unwatch = system.watch(self._loop, self._popen, self._exited)
 
     def _exited(self, code: int) -> None:
+        if self.returncode is not None:
+            return
         self.returncode = code
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
+        if self._unwatch is not None:
+            self._unwatch()
         if not self.exited.done():
             self.exited.set_result(code)
         self._room.set()

@@ -6,7 +6,8 @@ keeper with it. A shell, because it costs about a megabyte where a second Python
 `read` and uses no CPU.
 No promise: where there is no `/bin/sh` (a distroless image), or where mcpx and its keeper are killed
 together (a container or a control group is stopped: then the kernel ends the children as well). Without
-/proc (macOS) it ends the children's process groups and no more.
+/proc (macOS) it ends what it was told of, the process groups of the children, and what carries the mark as far as `ps`
+tells. On Windows there is none, and need be none: see `systems.windows`.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ import os
 import subprocess
 from collections.abc import Iterable
 
-from mcpx.processes.descendants import brand_of
+from mcpx.processes.systems import system
+from mcpx.processes.systems.tree import brand_of
 
 _log = logging.getLogger("mcpx.process")
 
-# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run, $2 the number its brands begin with. Each line of
-# input is all that is alive, as `pid:start`; `clean` says that mcpx has ended everything itself. Only `grep` and
-# `sleep` are programs.
+# POSIX, run by dash, busybox ash and bash. Arguments: $1 the run, $2 the number its brands begin with, $3 what makes
+# `ps` tell of everybody's environment, where /proc is not to be looked into. Each line of input is all that is alive,
+# as `pid:start`, 0 for a start that is not known; `clean` says that mcpx has ended everything itself. Only `grep` and
+# `sleep` are programs, and `ps` and `tr` where there is no /proc.
 SCRIPT = r"""# mcpx keeper: ends what mcpx started, should mcpx die without doing so
 trap '' HUP INT QUIT TERM PIPE TSTP
 run=$1 brand="^Max realtime timeout  *$2[0-9][0-9][0-9][0-9][0-9] " known=' ' clean='' first=1 self=''
@@ -30,12 +33,21 @@ while IFS= read -r line; do
 done
 nap() { sleep "$1" || sleep 1; }
 
-read -r self part < /proc/self/stat
+[ "$3" ] || read -r self part < /proc/self/stat
 if [ "$self" != $$ ]; then # no /proc, or one that counts otherwise than we do
   [ "$clean" ] && exit
   for signal in TERM KILL; do
     nap 0.5
-    for one in $known; do kill -s "$signal" -- "-${one%%:*}"; done
+    for one in $known; do
+      pid=${one%%:*} start=${one#*:} now=0
+      [ "$start" = 0 ] || now=$(ps -o lstart= -p "$pid" | tr -dc 0-9)
+      # Some reckon the start back from now, and are a second off: the fifth digit from the right.
+      [ "$now" ] && case $((now - start)) in 0 | 10000 | -10000) kill -s "$signal" "$pid" ;; *) continue ;; esac
+      kill -s "$signal" -- "-$pid" # of a leader that is gone, too: no other has its number while its group is there
+    done
+    ps $3 -o pid=,command= | grep -e "GATEWAY_OWNER=[^ ]*$run\." | while read -r pid part; do
+      kill -s "$signal" "$pid"
+    done
   done
   exit
 fi
@@ -113,13 +125,13 @@ class Keeper:
 
     def start(self) -> None:
         """Make sure it runs. Without a shell we go on, and say what is lost."""
-        if self._shell is not None and self._shell.poll() is None:
+        if system.NAME == "windows" or (self._shell is not None and self._shell.poll() is None):
             return
         if self._shell is not None:
             self._forget()
         try:
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run, str(brand_of(self.run))],
+                ["/bin/sh", "-c", SCRIPT, "mcpx-keeper", self.run, str(brand_of(self.run)), system.LOOK],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

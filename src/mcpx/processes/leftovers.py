@@ -11,7 +11,8 @@ import re
 import signal
 from pathlib import Path
 
-from mcpx.processes import descendants
+from mcpx.processes.systems import linux, system
+from mcpx.processes.systems.tree import BRANDS, brand_of
 from mcpx.wire.folders import private_folder, read_small, require_private, write_private
 
 log = logging.getLogger("mcpx.process")
@@ -21,7 +22,7 @@ _RUN = re.compile("[0-9a-f]{32}")
 
 def note(folder: Path, run: str) -> Path | None:
     """Leave a note of this run; the caller removes it at a clean end."""
-    myself = descendants.read_stat(os.getpid()) if descendants.AVAILABLE else None
+    myself = linux.read_stat(os.getpid()) if system is linux else None
     if myself is None:
         return None
     try:
@@ -42,13 +43,13 @@ def end(folder: Path) -> int:
             pid, start = (int(part) for part in read_small(file, 100).split())
         except (OSError, ValueError):
             continue
-        present = descendants.read_stat(pid)
+        present = linux.read_stat(pid)
         if present is None or present.start != start:
             gone[file.name.encode()] = file
     if not gone:
         return 0
     found = _marked(set(gone))
-    descendants.send(found, signal.SIGKILL)
+    linux.send(found, signal.SIGKILL)
     for file in gone.values():
         file.unlink(missing_ok=True)
     if found:
@@ -58,7 +59,7 @@ def end(folder: Path) -> int:
 
 def _notes(folder: Path) -> list[Path]:
     """None from a folder that is not ours alone: a note of somebody else could lead to what is alive and well."""
-    if not descendants.AVAILABLE or not os.path.lexists(folder):
+    if system is not linux or not os.path.lexists(folder):
         return []
     try:
         require_private(folder)
@@ -71,13 +72,13 @@ def _notes(folder: Path) -> list[Path]:
 def _marked(runs: set[bytes]) -> dict[int, int]:
     """Processes that carry the mark or the brand of one of these runs: pid -> start."""
     found: dict[int, int] = {}
-    brands = {descendants.brand_of(run.decode()) for run in runs}
+    brands = {brand_of(run.decode()) for run in runs}
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        marks = {token.partition(b".")[0] for token in descendants.tokens(int(name))}
-        ours = marks & runs or descendants.read_brand(int(name)) // descendants.BRANDS in brands
-        stat = descendants.read_stat(int(name)) if ours else None
+        marks = {token.partition(b".")[0] for token in linux.tokens(int(name))}
+        ours = marks & runs or linux.read_brand(int(name)) // BRANDS in brands
+        stat = linux.read_stat(int(name)) if ours else None
         if stat is not None and stat.alive:
             found[int(name)] = stat.start
     return found

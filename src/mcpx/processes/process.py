@@ -1,10 +1,11 @@
 """Child processes: started with pipes, owned as a whole tree, ended as a whole tree (LIF-7).
 
-Promise: a child runs in a session of its own. It and every descendant that `descendants` can name are ended
-when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
+Promise: a child runs in a session of its own. It and every descendant that the system's file (`systems`) can name are
+ended when `Child.end` is called, when the child exits by itself, and (by the `keeper`) when mcpx dies in whatever
 way; within three seconds, also those that left the session, became daemons or ignore SIGTERM. Nothing else
 is ever signalled.
-No promise: outside Linux only the process group is ended.
+No promise: that outside Linux one is found which left its session, lost its parents and gave up its environment between
+two looks.
 
 Why not `loop.subprocess_exec`: uvloop gives children sockets for pipes (`echo >/dev/stderr` fails in their
 scripts) and leaks descriptors into them; asyncio on 3.11 keeps a thread per child; and both reap a child at
@@ -17,7 +18,6 @@ import contextlib
 import errno
 import logging
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from mcpx.processes import descendants
 from mcpx.processes import limits as resource_limits
 from mcpx.processes.child import Child
-from mcpx.processes.descendants import MARK, adopt_orphans, survey
 from mcpx.processes.environment import child_environment, find_program
 from mcpx.processes.keeper import Keeper
+from mcpx.processes.systems import system
+from mcpx.processes.systems.tree import BRANDS, MARK, Tree, brand_of
 from mcpx.wire import descriptors
 
 _log = logging.getLogger("mcpx.process")
@@ -79,6 +79,11 @@ async def spawn(
     return await _brood().start(spec, on_stdout, on_stderr, on_exit, on_gone)
 
 
+def adopt_orphans() -> None:
+    """From now on, what our children leave behind becomes a child of ours, where the system can do so."""
+    system.adopt_orphans()
+
+
 async def end_all() -> None:
     """End every child that is left, side by side, and the keeper. For shutdown; a later `spawn` starts
     afresh."""
@@ -102,7 +107,7 @@ async def let_go() -> None:
 
 
 class _Brood:
-    """All children of this process: their marks, the looks at /proc they share, their keeper."""
+    """All children of this process: their marks, the looks they share, their keeper."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -130,7 +135,7 @@ class _Brood:
         ):
             raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
         _KEEPER.start()  # before the child: from its first moment on it is looked after
-        with descendants.branding(_BRAND * descendants.BRANDS + number % descendants.BRANDS) as brand:
+        with system.branding(_BRAND * BRANDS + number % BRANDS) as brand:
             popen = _popen([program, *spec.args], env, spec)
         try:
             child = Child(
@@ -181,9 +186,9 @@ class _Brood:
         trees = [child.tree for child in self.children]
         try:
             try:
-                found = await self.loop.run_in_executor(None, survey, trees, passes)
+                found = await self.loop.run_in_executor(None, system.survey, trees, passes)
             except RuntimeError:  # the loop is closing and has no threads left
-                found = survey(trees, passes)
+                found = system.survey(trees, passes)
         except OSError as error:
             _log.warning("cannot look who is running: %s; what was known counts", error.strerror)
             found = [tree.alive for tree in trees]
@@ -194,9 +199,9 @@ class _Brood:
     def _tell(self) -> None:
         named = [name for child in self.children for name in child.tree.alive.items()]
         with contextlib.suppress(OSError):
-            named += descendants.adopted(self._owned).items()
+            named += system.adopted(self._owned).items()
         _KEEPER.tell(set(named))
-        descendants.RESERVE.fill()
+        system.put_aside()
 
     @property
     def _owned(self) -> set[int]:
@@ -211,28 +216,27 @@ class _Brood:
 
     def _census(self) -> None:
         self._tick = None
-        if descendants.AVAILABLE:
-            idle = self._next is None and (self._current is None or self._current.done())
-            if idle and any(child.busy for child in self.children):
-                for child in self.children:
-                    child.busy = False
-                self._current = self.loop.create_task(self._survey(1))
-            if descendants.adopting():
-                with contextlib.suppress(OSError):
-                    self._strays = descendants.reap_strays(self._owned, self._strays)
+        idle = self._next is None and (self._current is None or self._current.done())
+        if idle and any(child.busy for child in self.children):
+            for child in self.children:
+                child.busy = False
+            self._current = self.loop.create_task(self._survey(1))
+        if system.adopting():
+            with contextlib.suppress(OSError):
+                self._strays = system.reap_strays(self._owned, self._strays)
         if self.children or self._strays:
             self._tick = self.loop.call_later(CENSUS, self._census)
 
     async def end_orphans(self) -> None:
         """What our children left behind and nothing else names."""
-        for signals in ((signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)):
+        for kill in (False, True):
             try:
-                found = descendants.adopted(self._owned)
+                orphans = Tree(0, 0, b"", alive=system.adopted(self._owned))
             except OSError:
                 return  # the keeper was told of them
-            descendants.send(found, *signals)
+            (system.kill if kill else system.ask)(orphans)
             deadline = self.loop.time() + ORPHANS
-            while descendants.still_alive(found) and self.loop.time() < deadline:  # noqa: ASYNC110
+            while orphans.alive and system.still_alive(orphans) and self.loop.time() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def close(self) -> None:
@@ -246,8 +250,8 @@ class _Brood:
 
 
 RUN = os.urandom(16).hex()
-"""What marks the processes of this run (see `descendants.MARK`)."""
-_BRAND = descendants.brand_of(RUN)
+"""What marks the processes of this run (see `systems.tree.MARK`)."""
+_BRAND = brand_of(RUN)
 _NUMBERS = count(1)
 _KEEPER = Keeper(RUN)
 _the_brood: _Brood | None = None
@@ -266,9 +270,7 @@ def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.
 
     def start() -> "subprocess.Popen[bytes]":
         given = pipe if spec.input else subprocess.DEVNULL
-        return subprocess.Popen(
-            argv, stdin=given, stdout=pipe, stderr=pipe, env=env, cwd=spec.cwd, bufsize=0, start_new_session=True
-        )
+        return system.popen(argv, stdin=given, stdout=pipe, stderr=pipe, env=env, cwd=spec.cwd, bufsize=0)
 
     with descriptors.as_found():
         child = start() if spec.confine is None else _aside(spec.confine, start)
@@ -282,10 +284,8 @@ def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.
 
 
 def _undo(popen: "subprocess.Popen[bytes]") -> None:
-    """A start, a moment later; with what it may have started in that moment, if that stayed in its session."""
-    with contextlib.suppress(OSError):
-        os.killpg(popen.pid, signal.SIGKILL)
-    popen.kill()
+    """A start, a moment later."""
+    system.undo(popen)
     popen.wait()
     for pipe in (popen.stdin, popen.stdout, popen.stderr):
         if pipe is not None:

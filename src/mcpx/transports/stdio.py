@@ -31,7 +31,6 @@ REMEMBERED = 512
 NOT_ONE = "it is no MCP server, or not started as one"
 
 _allowances: dict[str, Allowance] = {}
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +183,7 @@ class ChildConversation(Carried):
         """Bytes the child's own process holds; 0 where the system does not tell."""
         try:
             with open(f"/proc/{self._child.pid if self._child else 0}/statm", "rb") as file:
-                return int(file.read().split()[1]) * PAGE
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, ValueError, IndexError):
             return 0
 

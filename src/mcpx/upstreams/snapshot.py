@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, at_once, in_slices
-from mcpx.wire import codec
+from mcpx.wire import codec, folders
+from mcpx.wire.system import WINDOWS
 
 if TYPE_CHECKING:
     from mcpx.config import Server
@@ -169,9 +170,13 @@ def _age_of(entry: "os.DirEntry[str]") -> float | None:
     """Seconds since a file of our own was last written or used."""
     with suppress(OSError):
         about = entry.stat(follow_symlinks=False)
-        if stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid():
+        if stat.S_ISREG(about.st_mode) and _is_mine(about):
             return time.time() - about.st_mtime
     return None
+
+
+def _is_mine(about: os.stat_result) -> bool:
+    return WINDOWS or about.st_uid == os.getuid()  # there a file has no number of an owner
 
 
 class _told:  # noqa: N801 - reads as a phrase
@@ -190,12 +195,12 @@ class _told:  # noqa: N801 - reads as a phrase
 def _read(file: Path, largest: int) -> bytes | None:
     """A regular file of our own; nothing that could hang, has no end or is too large."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(file, os.O_RDONLY | folders.AT_ONCE | folders.OURS)
     except OSError:
         return None
     try:
         about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_size > largest:
+        if not stat.S_ISREG(about.st_mode) or not _is_mine(about) or about.st_size > largest:
             return None
         with os.fdopen(os.dup(handle), "rb") as opened:
             return opened.read(largest)

@@ -3,12 +3,26 @@
 Promise: `private_folder` gives a folder that only this user can have put something into, or says why it does not;
 `replace_private` changes a file at once or not at all; `read_small` reads a plain file and waits for nothing. None
 changes the umask, which belongs to the whole process.
+No promise on Windows that a folder which was there already is this user's alone: there the profile's folders are, and
+who may write elsewhere is not looked at.
 """
 
 import contextlib
 import os
 import stat
+import time
 from pathlib import Path
+
+from mcpx.wire.system import WINDOWS
+
+CHILDLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NOINHERIT"))
+"""How a file is opened: no child inherits it, no line end is changed."""
+OURS = CHILDLESS | getattr(os, "O_NOFOLLOW", 0)
+"""How a file of ours is opened: no link is followed either."""
+AT_ONCE: int = getattr(os, "O_NONBLOCK", 0)
+"""Nothing is waited for: a pipe may have nobody at its other end."""
+BUSY = 2.0
+"""Seconds in which somebody who reads a file should be done. Windows does not replace what somebody has open."""
 
 
 def private_folder(folder: Path) -> None:
@@ -28,7 +42,7 @@ def private_folder(folder: Path) -> None:
 def require_private(folder: Path) -> None:
     """Raises an OSError unless the folder is there and this user's alone."""
     found = os.lstat(folder)
-    if os.name != "posix":
+    if WINDOWS:
         return
     if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
         raise PermissionError(f"{folder} is not a folder but something else, perhaps a link; remove it")
@@ -43,7 +57,7 @@ def require_private(folder: Path) -> None:
 
 def write_private(file: Path, text: str) -> None:
     """A file that only this user may read, from its first moment."""
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OURS, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as opened:
         opened.write(text)
 
@@ -58,16 +72,29 @@ def replace_private(file: Path, content: bytes) -> None:
             opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())
-        os.replace(name, file)
+        exchange(name, file)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
 
 
+def exchange(fresh: str | Path, file: Path) -> None:
+    """Put one file in the place of another; where somebody reads that one, once he is done."""
+    deadline = time.monotonic() + BUSY
+    while True:
+        try:
+            os.replace(fresh, file)
+            return
+        except PermissionError:
+            if not WINDOWS or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def read_small(file: Path, most: int) -> bytes:
     """The first bytes of a plain file. OSError for anything else: a pipe may have no beginning, a device no end."""
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(file, os.O_RDONLY | AT_ONCE | OURS)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(f"{file} is not a plain file")

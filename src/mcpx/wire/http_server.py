@@ -18,6 +18,7 @@ from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.flow import Budget
 from mcpx.wire.http_connection import Connection
 from mcpx.wire.http_house import Limits
+from mcpx.wire.system import WINDOWS
 
 if TYPE_CHECKING:
     import ssl
@@ -72,7 +73,7 @@ class HttpServer:
             port,
             ssl=ssl,
             backlog=2048,
-            reuse_address=True,
+            reuse_address=not WINDOWS,  # there it would let others take our port from us
             ssl_handshake_timeout=self.limits.head_timeout if ssl else None,
         )
         self._listeners.append(listener)

@@ -146,7 +146,7 @@ def _shown(case: Case, config: Config, client: Client) -> Shown:
             caller = Caller(client={"name": called})
             catalog = gateway.catalog
             direct = gateway.generation.surfaces.of(config.mode).shows_all(caller, catalog)
-            return Shown([offer.name for offer in catalog.offers["tools"]], direct)
+            return Shown([offer.public for offer in catalog.offers["tools"]], direct)
         finally:
             await gateway.close()
 

@@ -140,7 +140,7 @@ def _told(finding: Finding, redact: Callable[[str], str]) -> Finding:
 
 
 def _print(found: Sequence[Finding]) -> None:
-    marks = 0 if "utf" in (sys.stdout.encoding or "").lower() else 1
+    marks = 0 if "utf" in (sys.stdout.encoding or "utf-8").lower() else 1
     for each in found:
         mark = styled(_MARKS[each.level][marks], _MARKS[each.level][2])
         place = f" {styled(f'({plain(each.where, 300)})', 'dim')}" if each.where else ""

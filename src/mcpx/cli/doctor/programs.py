@@ -3,9 +3,11 @@
 Promised: bounded in time; a shell or a version that does not answer costs a sentence. Nothing is changed.
 """
 
+import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -115,21 +117,30 @@ def desktop_path(environ: Mapping[str, str]) -> str | None:
 
 
 def _said(line: list[str], environ: Mapping[str, str]) -> str | None:
-    """What a program prints; None where it fails, or takes too long."""
+    """What a program prints; None where it fails, or takes too long. Nothing of it is left afterwards."""
+    alone = os.name == "posix"
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             line,
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            check=False,
-            start_new_session=True,
+            start_new_session=alone,
         )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except (OSError, ValueError):
         return None
-    return done.stdout[:65536].decode(errors="replace") if done.returncode == 0 else None
+    try:
+        told, _ = child.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL) if alone else child.kill()
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+    return told[:65536].decode(errors="replace") if child.returncode == 0 else None
 
 
 def node(case: Case) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from mcpx.commands.work import CommandFailed
 from mcpx.wire import codec
+from mcpx.wire.system import WINDOWS
 
 ALL = "*"
 """The placeholder that stands for all arguments."""
@@ -148,8 +149,15 @@ def require_room(line: Sequence[str], environment: Mapping[str, str]) -> None:
                 "more on standard input ('stdin')"
             )
         total += size + 9  # its end, and a pointer to it
-    if total > (most := os.sysconf("SC_ARG_MAX") - SPARE):
+    if total > (most := _room()):
         raise CommandFailed(f"the arguments are too long for a command line: {total:,} bytes, {most:,} at most")
+
+
+def _room() -> int:
+    """Bytes of a command line and its environment together."""
+    if WINDOWS:
+        return 32_000  # of the line alone, in characters; the environment has as much again
+    return os.sysconf("SC_ARG_MAX") - SPARE
 
 
 def unknown(template: Template, parameters: Collection[str] | None) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from mcpx.model.call import as_object, is_array
 from mcpx.model.errors import McpxError
 from mcpx.wire import codec
-from mcpx.wire.folders import private_folder, read_small, replace_private, require_private
+from mcpx.wire.folders import OURS, private_folder, read_small, replace_private, require_private
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class TokenStore:
     def _turn(self) -> Generator[None]:
         """One process at a time changes the file. Raises OSError."""
         private_folder(self._folder)
-        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
         try:
             _lock(handle)
             yield

@@ -18,7 +18,7 @@ from typing import Any, cast
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.policy.pins.fingerprint import Item, Key, PinnedKind, fingerprint
 from mcpx.wire import codec
-from mcpx.wire.folders import private_folder, read_small, replace_private
+from mcpx.wire.folders import OURS, private_folder, read_small, replace_private
 
 FORMAT = 1
 LARGEST = 64 * 2**20
@@ -149,7 +149,7 @@ class PinFile:
         except ImportError:  # Windows: the last one to write wins
             yield
             return
-        handle = os.open(self.path.parent / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(self.path.parent / ".lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

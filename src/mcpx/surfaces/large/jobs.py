@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from queue import SimpleQueue
-from typing import Any
+from typing import IO, Any
 
 from mcpx.formats.writing import value_writer
 from mcpx.surfaces.large.kept import Kept
@@ -77,12 +77,13 @@ JOBS: dict[str, Callable[[Any, _Parts], _Answer]] = {"shape": shape, "keep": kee
 
 
 def main() -> None:
-    processor, memory = map(int, sys.argv[1:])
+    processor, memory = map(int, sys.argv[1:3])
     _bound_memory(memory)
-    os.nice(2)
-    ours = socket.socket(fileno=0)
+    if hasattr(os, "nice"):
+        os.nice(2)
+    source, send = _by_pipes() if sys.argv[3:] == ["pipes"] else _by_socket()
     jobs: SimpleQueue[tuple[Any, list[bytes]]] = SimpleQueue()
-    threading.Thread(target=_listen, args=(ours, jobs), daemon=True).start()
+    threading.Thread(target=_listen, args=(source, jobs), daemon=True).start()
     while True:
         (name, given), parts = jobs.get()
         _bound_time(processor)
@@ -92,19 +93,36 @@ def main() -> None:
             head = framed((True, last, said), back)
         except MemoryError:
             del parts
-            ours.sendall(framed((False, True, "too much memory"), ()))
+            send(framed((False, True, "too much memory"), ()))
             return
-        ours.sendall(head)
+        send(head)
         for part in back:
-            ours.sendall(part)
+            send(part)
         if last:
             return
         del given, parts, said, back, head  # what is not needed while it waits
 
 
-def _listen(ours: socket.socket, jobs: "SimpleQueue[tuple[Any, list[bytes]]]") -> None:
+def _by_socket() -> tuple[IO[bytes], Callable[[bytes], object]]:
+    ours = socket.socket(fileno=0)
+    return ours.makefile("rb"), ours.sendall
+
+
+def _by_pipes() -> tuple[IO[bytes], Callable[[bytes], object]]:
+    """What would print by mistake goes nowhere, never between messages."""
+    sink = os.fdopen(os.dup(1), "wb")
+    void = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(void, 1)
+
+    def send(data: bytes) -> None:
+        sink.write(data)
+        sink.flush()
+
+    return os.fdopen(0, "rb", closefd=False), send
+
+
+def _listen(source: IO[bytes], jobs: "SimpleQueue[tuple[Any, list[bytes]]]") -> None:
     try:
-        source = ours.makefile("rb")
         while length := source.read(HEAD):
             head, sizes = marshal.loads(source.read(int.from_bytes(length, "big")))
             jobs.put((head, [source.read(size) for size in sizes]))

@@ -4,7 +4,8 @@ Promise: one job at a time, each bounded in processor time, time on the clock an
 process killed and hears of it (`Overrun`), and the next job has a new one. Owners take turns, so that one with many
 jobs does not hold up the others; how many wait is bounded for each owner and in all, in number and in bytes (`Busy`).
 A call that is cancelled frees its place at once. On the loop a job costs the writing and reading of its bytes, a slice
-at a time. The process ends with the gateway in whatever way that ends: as soon as its socket is closed (`jobs`).
+at a time. The process ends with the gateway in whatever way that ends: as soon as its socket is closed (`jobs`), or its
+pipe where no socket can be inherited.
 """
 
 import asyncio
@@ -15,11 +16,13 @@ import subprocess
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mcpx.wire import memory
+from mcpx.wire.pipes import handed_over
+from mcpx.wire.system import PORTABLE
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +63,8 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._held = ExitStack()
+        """What more is let go with the process."""
         self._ended: set[subprocess.Popen[bytes]] = set()
         """Killed, and not yet reaped: what held much memory takes a while to go."""
         self._idle: asyncio.TimerHandle | None = None
@@ -172,6 +177,8 @@ class Process:
             if not self._reader.at_eof() and not self._writer.is_closing() and self._process.poll() is None:
                 return self._reader, self._writer
             self._end("it had ended")
+        if PORTABLE:
+            return await self._started_with_pipes()
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -182,10 +189,42 @@ class Process:
             raise
         return self._reader, self._writer
 
+    async def _started_with_pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        from mcpx.processes.systems import system  # whose pipes the loop can wait for
+
+        loop, pipe = asyncio.get_running_loop(), subprocess.PIPE
+        argv = [*self._command, "pipes"]
+        process = self._process = system.popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+        self._held.callback(system.release, system.tree(process, "", 0))
+        reader = asyncio.StreamReader(limit=SLICE)
+        try:
+            source, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), handed_over(process.stdout, loop)
+            )
+            transport, protocol = await loop.connect_write_pipe(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), handed_over(process.stdin, loop)
+            )
+        except BaseException:
+            if process.stdin is not None:
+                process.stdin.close()  # the loop may not have got it yet
+            raise
+        if self._process is not process:  # it was ended meanwhile
+            source.close()
+            transport.abort()
+            raise EOFError("it was ended as it began")
+        self._held.callback(source.close)
+        self._reader, self._writer = reader, asyncio.StreamWriter(transport, protocol, None, loop)
+        return self._reader, self._writer
+
+    @property
+    def _command(self) -> list[str]:
+        # -P: the gateway's folder is not a place for modules.
+        return [sys.executable, "-P", "-m", _WORK, str(self._bounds.processor), str(self._bounds.memory)]
+
     def _spawned(self, theirs: socket.socket) -> "subprocess.Popen[bytes]":
-        # -P: the gateway's folder is not a place for modules. A session of its own: Ctrl-C is not for it.
+        # A session of its own: Ctrl-C is not for it.
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", _WORK, str(self._bounds.processor), str(self._bounds.memory)],
+            self._command,
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -196,9 +235,10 @@ class Process:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.transport.abort()
         self._reader = self._writer = None
+        self._held.close()
         process, self._process = self._process, None
         if process is not None:
             log.debug("the process for %s large results is ended: %s", self._name, why)

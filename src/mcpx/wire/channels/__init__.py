@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mcpx.wire.system import PORTABLE
+
 __all__ = ["Door", "clear", "closes", "dial", "is_taken", "listen", "mark_of", "socket_path"]
 
 
@@ -46,7 +48,7 @@ def _sha256() -> Any:
 
 
 def _on_loopback() -> bool:
-    return not hasattr(socket, "AF_UNIX") or os.name != "posix" or os.environ.get("MCPX_CHANNEL") == "loopback"
+    return PORTABLE or not hasattr(socket, "AF_UNIX") or os.environ.get("MCPX_CHANNEL") == "loopback"
 
 
 def is_taken(path: Path) -> bool:

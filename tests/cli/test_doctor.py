@@ -1,0 +1,358 @@
+"""RUN-4: `mcpx doctor`: each finding has a real cause here, and says where it is and how to mend it."""
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from behaviour.raw import eventually
+from fixtures.control import control
+from fixtures.gateway import Gateway
+from fixtures.typed import typed
+from mcpx.cli.doctor import programs
+from mcpx.front.control import socket_path
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SHOP = {"type": "stdio", "command": sys.executable, "args": [str(FIXTURES / "shop_server.py")]}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looked at as Linux has it")
+
+
+class Patient:
+    """A machine of its own: home folder, programs, config."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.config = folder / "work" / "mcpx.yaml"
+        self.config.parent.mkdir()
+        self.environ = {
+            "HOME": str(folder),
+            "PATH": str(self.bin),
+            "SHELL": "/bin/sh",
+            "MCPX_STATE_DIR": str(folder / "state"),
+            "MCPX_PORT": "0",
+        }
+
+    def program(self, name: str, script: str, folder: Path | None = None) -> Path:
+        file = (folder or self.bin) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        return file
+
+    def servers(self, **connections: object) -> None:
+        servers = [{"name": name, "connection": each} for name, each in connections.items()]
+        self.write({"mcp_servers": servers})
+
+    def write(self, config: object) -> None:
+        self.config.write_text(config if isinstance(config, str) else json.dumps(config))
+        self.config.chmod(0o600)
+
+    def client(self, name: str, value: object) -> Path:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value))
+        return file
+
+    def run(self, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        return typed(["doctor", *words], self.config.parent, {**self.environ, **environ})
+
+    def found(self, check: str, *words: str, **environ: str) -> list[dict[str, Any]]:
+        """What one look found; the exit code says whether anything is broken."""
+        ended = self.run(*words, "--json", **environ)
+        told = json.loads(ended.stdout)
+        broken = [each for each in told["findings"] if each["level"] == "error"]
+        assert ended.returncode == (1 if broken else 0) and told["broken"] == len(broken)
+        return [each for each in told["findings"] if each["check"] == check]
+
+    def only(self, check: str, level: str, *words: str, **environ: str) -> dict[str, Any]:
+        (each,) = [each for each in self.found(check, *words, **environ) if each["level"] == level]
+        return each
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    return Patient(tmp_path)
+
+
+def npx(*args: str) -> dict[str, object]:
+    return {"type": "stdio", "command": "npx", "args": list(args)}
+
+
+def test_where_nothing_is_wrong_nothing_is_broken(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    ended = patient.run()
+    assert ended.returncode == 0 and ended.stdout.endswith("nothing is wrong\n") and "✗" not in ended.stdout
+
+
+def test_without_a_config_it_says_how_to_get_one(patient: Patient) -> None:
+    (each,) = patient.found("config")
+    assert each["level"] == "ok" and "mcpx import" in each["fix"]
+
+
+def test_a_program_that_is_nowhere_is_told_with_where_to_get_it(patient: Patient) -> None:
+    patient.servers(files={"type": "stdio", "command": "no-such-mcp"})
+    each = patient.only("program", "error")
+    assert each["where"] == "server files" and "no-such-mcp was not found" in each["what"]
+    assert "install no-such-mcp" in each["fix"]
+
+
+def test_a_program_that_only_the_login_shell_finds_is_told_with_its_path(patient: Patient) -> None:
+    """What is on a terminal's PATH is not on that of a program started from a desktop."""
+    there = patient.program("npx", "exit 0", patient.folder / "nvm")
+    (patient.folder / ".profile").write_text(f'PATH="{there.parent}:$PATH"\n')
+    patient.servers(files=npx())
+    each = patient.only("program", "error")
+    assert "login shell" in each["what"] and str(there) in each["fix"]
+
+
+def test_a_program_that_the_desktop_does_not_find_is_a_warning(patient: Patient) -> None:
+    patient.program("systemctl", "echo HOME=/x; echo PATH=/usr/none:/sbin/none")
+    there = patient.program("npx", "exit 0")
+    patient.program("node", "echo v22.1.0")
+    patient.servers(files=npx())
+    each = patient.only("program", "warning", XDG_RUNTIME_DIR=str(patient.folder))
+    assert "started from the desktop (/usr/none:/sbin/none)" in each["what"] and str(there) in each["fix"]
+
+
+def test_a_shell_that_hangs_holds_nobody(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "PATIENCE", 0.3)
+    (patient.folder / ".profile").write_text("exec sleep 60\n")
+    patient.servers(files={"type": "stdio", "command": "no-such-mcp"})
+    assert "not found" in patient.only("program", "error")["what"]
+    assert programs.login_path({"SHELL": "/bin/sh", "HOME": str(patient.folder)}) is None
+
+
+@pytest.mark.parametrize(("version", "level"), [("v16.20.2", "error"), ("v18.19.0", "warning"), ("v22.3.0", "ok")])
+def test_a_node_that_is_too_old_is_told(version: str, level: str, patient: Patient) -> None:
+    patient.program("npx", "exit 0")
+    patient.program("node", f"echo {version}")
+    patient.servers(files=npx())
+    each = patient.only("node", level)
+    assert version in each["what"] and str(patient.bin / "node") in each["what"]
+    assert level == "ok" or "nodejs.org" in each["fix"]
+
+
+def test_a_working_folder_that_is_not_there_is_told(patient: Patient) -> None:
+    patient.servers(a={**SHOP, "cwd": "/no/such/folder"})
+    assert patient.only("program", "error")["fix"] == "mkdir -p /no/such/folder"
+
+
+def test_every_mistake_of_the_config_is_told_with_its_place_and_the_rest_is_looked_at(patient: Patient) -> None:
+    patient.write("mcp_servers:\n  - name: a\n    conection: {}\n")
+    each = patient.found("config")[-1]
+    assert each["level"] == "error" and each["where"].endswith("mcpx.yaml:3:5") and "connection" in each["fix"]
+    assert patient.found("state") and patient.found("client")
+
+
+def test_a_variable_that_is_not_set_is_told_with_where_to_set_it(patient: Patient) -> None:
+    patient.servers(a={**SHOP, "env": {"KEY": "${SHOP_KEY}"}})
+    each = patient.only("config", "error")
+    assert "SHOP_KEY is not set" in each["what"] and f"{patient.config.parent}/.env" in each["fix"]
+    assert not [each for each in patient.found("config", SHOP_KEY="x") if each["level"] != "ok"]
+
+
+def test_a_secret_that_others_may_read_is_told_with_the_command_that_ends_it(patient: Patient) -> None:
+    """CFG-9."""
+    patient.servers(a={**SHOP, "env": {"API_TOKEN": "sekret-1234567"}})
+    (patient.config.parent / ".env").write_text("OTHER_KEY=sekret-7654321\n")
+    for file in (patient.config, patient.config.parent / ".env"):
+        file.chmod(0o644)
+    ended = patient.run()
+    assert "sekret" not in ended.stdout and ended.returncode == 0
+    fixes = [each["fix"] for each in patient.found("config") if each["level"] == "warning"]
+    assert fixes == [f"chmod 600 {patient.config}", f"chmod 600 {patient.config.parent}/.env"]
+    for fix in fixes:
+        subprocess.run(fix, shell=True, check=True)
+    assert not [each for each in patient.found("config") if each["level"] == "warning"]
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    with closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held.getsockname()[1]
+
+
+def test_a_port_that_is_taken_is_told_with_who_has_it(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    with listening() as port:
+        each = patient.only("port", "error", MCPX_PORT=str(port))
+    assert f"process {os.getpid()}" in each["what"] and "--port 0" in each["fix"] and each["where"].endswith(str(port))
+    assert patient.only("port", "ok", MCPX_PORT=str(port))["what"] == "it is free"
+
+
+def test_a_port_that_another_mcpx_has_is_told_so(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    with Gateway({"mcp_servers": []}) as gateway:
+        assert "by another mcpx" in patient.only("port", "error", MCPX_PORT=str(gateway.port))["what"]
+
+
+def test_a_state_folder_that_cannot_be_used_is_told(patient: Patient) -> None:
+    """RUN-6: nothing is lost but comfort, and that is said."""
+    patient.servers(shop=SHOP)
+    state = patient.folder / "state"
+    state.mkdir(mode=0o700)
+    assert patient.only("state", "ok")
+    state.chmod(0o777)
+    assert "written by other users" in patient.only("state", "error")["what"]
+    state.rmdir()
+    state.write_text("")
+    assert "MCPX_STATE_DIR" in patient.only("state", "error")["fix"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_state_folder_that_cannot_be_written_is_told(patient: Patient) -> None:
+    (patient.folder / "state").mkdir(mode=0o500)
+    assert "cannot be written" in patient.only("state", "error")["what"]
+
+
+def test_a_socket_that_a_dead_gateway_left_is_told(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient.servers(shop=SHOP)
+    file = socket_path(patient.folder / "state", patient.config, None)
+    file.parent.mkdir(parents=True, mode=0o700)
+    file.parent.parent.chmod(0o700)
+    monkeypatch.chdir(file.parent)  # the whole path is too long for a socket
+    with closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(file.name)
+    assert stat.S_ISSOCK(file.stat().st_mode)
+    assert "nobody answers" in patient.only("gateway", "warning")["what"]
+
+
+def test_a_running_gateway_says_what_of_it_does_not_work(patient: Patient) -> None:
+    """The cause and the fix come from what it knows, without starting anything a second time."""
+    config = {
+        "mcp_servers": [
+            {"name": "shop", "connection": SHOP},
+            {"name": "gone", "connection": {"type": "stdio", "command": "no-such-program"}, "max_retries": 0},
+        ]
+    }
+    with Gateway(config) as gateway:
+        state = str(gateway.folder / "state")
+        eventually(lambda: [each for each in control(gateway, "status")["servers"] if each["status"] == "disconnected"])
+        found = patient.found("server", "--config", str(gateway.file), MCPX_STATE_DIR=state)
+        (each,) = found
+        assert each["where"] == "server gone" and "mcpx doctor gone" in each["fix"] and each["level"] == "error"
+        assert (
+            "runs on this config"
+            in patient.found("gateway", "--config", str(gateway.file), MCPX_STATE_DIR=state)[0]["what"]
+        )
+        gateway.file.write_text("{")
+        told = patient.found("gateway", "--config", str(gateway.file), MCPX_STATE_DIR=state)
+        assert told and patient.only("config", "error", "--config", str(gateway.file), MCPX_STATE_DIR=state)
+
+
+# Client programs
+
+
+def test_a_client_that_starts_an_mcpx_that_is_gone_is_told(patient: Patient) -> None:
+    file = patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "/gone/bin/mcpx"}}})
+    each = patient.only("client", "error")
+    assert each["where"] == str(file) and each["fix"] == "mcpx connect cursor" and "/gone/bin/mcpx" in each["what"]
+    there = patient.program("mcpx", "exit 0")
+    entry = {"command": str(there), "args": ["serve", "--config", "/gone/mcpx.yaml"]}
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": entry}})
+    assert "/gone/mcpx.yaml, which does not exist" in patient.only("client", "error")["what"]
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": str(there)}}})
+    assert f"by {there}" in patient.only("client", "ok")["what"]
+
+
+def test_a_client_whose_address_nobody_answers_at_is_told(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    with listening() as port:
+        pass
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+    assert "nobody answers" in patient.only("client", "error")["what"]
+    with Gateway({"mcp_servers": []}) as gateway:
+        patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": gateway.url}}})
+        assert "it answers" in patient.only("client", "ok")["what"]
+
+
+def test_a_client_with_servers_of_its_own_is_told_how_to_move_them(patient: Patient) -> None:
+    patient.client(".cursor/mcp.json", {"mcpServers": {"a": {"command": "a"}}})
+    each = patient.only("client", "ok")
+    assert "1 server of its own" in each["what"] and each["fix"].startswith("mcpx import cursor")
+
+
+def test_what_a_client_will_not_take_is_told(patient: Patient) -> None:
+    """By its limits in the catalogue, and by what was known of the servers last time."""
+    many = {"type": "stdio", "command": sys.executable, "args": [str(FIXTURES / "told_server.py")]}
+    patient.program("mcpx", "exit 0")
+    for file in (".cursor/mcp.json", ".codex/config.toml"):
+        patient.client(file, {"mcpServers": {"mcpx": {"command": "mcpx"}}})
+    (patient.folder / ".codex" / "config.toml").write_text('[mcp_servers.mcpx]\ncommand = "mcpx"\n')
+    slow = {"name": "slow", "connection": many, "call_timeout": 900, "enabled": False}
+    patient.write({"mcp_servers": [slow], "global": {"first_start_wait": 30}})
+    told = {each["what"] for each in patient.found("client") if each["level"] == "warning"}
+    assert any("Codex gives up after 10 s" in line for line in told)
+    assert any("Codex gives up a call after 60 s" in line and "slow" in line for line in told)
+
+
+def test_names_and_numbers_of_tools_over_a_clients_limit_are_told(patient: Patient) -> None:
+    server = FIXTURES.parent / "behaviour" / "many_tools_server.py"
+    patient.program("mcpx", "exit 0")
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": "mcpx"}}})
+    connection = {"type": "stdio", "command": sys.executable, "args": [str(server), "60"]}
+    config = {
+        "mode": "direct",
+        "naming": {"prefix": "always"},
+        "mcp_servers": [
+            {"name": "a-server-with-a-rather-long-name-that-people-really-choose", "connection": connection}
+        ],
+    }
+    with Gateway(config) as gateway:
+        state = str(gateway.folder / "state")
+        eventually(lambda: list((gateway.folder / "state" / "snapshots").glob("*.json")))
+        told = patient.found("client", "--config", str(gateway.file), MCPX_STATE_DIR=state)
+    warnings = [each["what"] for each in told if each["level"] == "warning"]
+    assert any("takes about 40 tools" in line for line in warnings)
+    assert any("at most 56 characters" in line for line in warnings)
+
+
+# One server
+
+
+def test_a_server_that_works_is_told_with_its_phases(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    told = [each["what"] for each in patient.found("server", "shop")]
+    assert told[0] == f"its program is {sys.executable}" and "MCP 2025-06-18" in told[1] and "6 tools" in told[2]
+
+
+def test_a_server_that_fails_is_told_with_what_it_said_why_and_what_to_do(patient: Patient) -> None:
+    broken = patient.program("broken", "echo starting >&2; echo \"Error: Cannot find module 'left-pad'\" >&2; exit 3")
+    patient.servers(broken={"type": "stdio", "command": str(broken)})
+    ended = patient.run("broken", PATH=os.environ["PATH"])
+    assert ended.returncode == 1 and "✗ server:" in ended.stdout
+    assert "| Error: Cannot find module 'left-pad'" in ended.stdout and "It lacks a module: left-pad" in ended.stdout
+    assert "    fix: install what it needs" in ended.stdout
+
+
+def test_a_server_that_nobody_knows_is_told_with_the_one_that_was_meant(patient: Patient) -> None:
+    patient.servers(shop=SHOP)
+    ended = patient.run("shpo")
+    assert ended.returncode == 2 and "did you mean 'shop'?" in ended.stderr
+    assert patient.run("shop", "--config", "none.yaml").returncode == 2
+
+
+def test_a_server_that_is_disabled_is_started_all_the_same(patient: Patient) -> None:
+    patient.write({"mcp_servers": [{"name": "shop", "enabled": False, "connection": SHOP}]})
+    assert "disabled" in patient.found("server", "shop")[0]["what"]
+
+
+def test_an_address_that_nobody_answers_at_is_told_with_its_cause(patient: Patient) -> None:
+    with listening() as port:
+        pass
+    patient.servers(web={"type": "http", "url": f"http://127.0.0.1:{port}/mcp"})
+    each = patient.only("server", "error", "web")
+    assert "Nothing listens at" in each["what"] and "start the server" in each["fix"]

@@ -1,0 +1,371 @@
+"""RUN-5: `mcpx import`: found, told apart, shown, written; secrets go where they belong, and nothing is lost."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fixtures.control import control
+from fixtures.gateway import Gateway
+from fixtures.typed import typed
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+TOKEN = "ghp_1234567890abcdefghijklmnopqrstuvwxyz"
+OTHER = "ghp_zyxwvutsrqponmlkjihgfedcba0987654321"
+GITHUB = {"command": "npx", "args": ["-y", "server-github"], "env": {"GITHUB_TOKEN": TOKEN}}
+WEB = {"url": "https://web.example.com/mcp"}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the files of another system")
+
+
+class Home:
+    """A home folder with client programs in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.own = folder / ".config" / "mcpx" / "config.yaml"
+        self.environ = {
+            "HOME": str(folder),
+            "PATH": os.environ["PATH"],
+            "MCPX_STATE_DIR": str(folder / "state"),
+        }
+
+    def put(self, name: str, value: object) -> Path:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(value if isinstance(value, str) else json.dumps(value))
+        return file
+
+    def cursor(self, **servers: object) -> Path:
+        return self.put(".cursor/mcp.json", {"mcpServers": servers})
+
+    def claude(self, **servers: object) -> Path:
+        return self.put(".config/Claude/claude_desktop_config.json", {"mcpServers": servers})
+
+    def run(self, *words: str, stdin: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
+        return typed(["import", *words], self.project, {**self.environ, **environ}, stdin)
+
+    def told(self, *words: str, **environ: str) -> dict[str, Any]:
+        ended = self.run(*words, "--json", **environ)
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    @property
+    def servers(self) -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in yaml.safe_load(self.own.read_text())["mcp_servers"]}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_the_servers_of_all_clients_are_one_config(home: Home) -> None:
+    """RUN-5: what was found, where each comes from, and where it goes is said."""
+    home.claude(github=GITHUB, files={"command": "files"})
+    home.cursor(GitHub={**GITHUB, "command": "/usr/bin/npx", "args": ["server-github"]}, web=WEB)
+    ended = home.run("--yes")
+    assert ended.returncode == 0
+    assert "Claude Desktop 2, Cursor 2: 4 servers, 3 different" in ended.stderr
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    assert "Claude Desktop, Cursor" in lines["github"] and "called 'GitHub' there" in lines["github"]
+    assert f"3 servers written into {home.own}" in ended.stdout and "mcpx connect" in ended.stdout
+    assert list(home.servers) == ["github", "files", "web"]
+    assert home.own.stat().st_mode & 0o777 == 0o600
+
+
+def test_importing_again_changes_nothing(home: Home) -> None:
+    """Also where the secrets are in an env file by now."""
+    home.claude(github=GITHUB, web={**WEB, "headers": {"Authorization": f"Bearer {OTHER}"}})
+    home.told("--yes")
+    before = home.own.read_bytes(), (home.own.parent / ".env").read_bytes()
+    told = home.told("--yes")
+    assert [each["state"] for each in told["servers"]] == ["there", "there"] and told["written"] is False
+    assert (home.own.read_bytes(), (home.own.parent / ".env").read_bytes()) == before
+
+
+def test_two_that_share_a_name_are_both_taken(home: Home) -> None:
+    home.claude(github=GITHUB)
+    home.cursor(github={**GITHUB, "env": {"GITHUB_TOKEN": OTHER}})
+    home.told("--yes")
+    assert list(home.servers) == ["github", "github-cursor"]
+    lines = (home.own.parent / ".env").read_text().splitlines()[1:]
+    assert lines == [f"GITHUB_TOKEN={TOKEN}", f"GITHUB_TOKEN_2={OTHER}"]
+    assert home.servers["github-cursor"]["connection"]["env"] == {"GITHUB_TOKEN": "${GITHUB_TOKEN_2}"}
+
+
+def test_one_address_with_and_without_its_token_is_one_server(home: Home) -> None:
+    home.claude(other={"command": "x"})
+    home.cursor(web=WEB)
+    home.put(
+        ".codex/config.toml", '[mcp_servers.web]\nurl = "https://web.example.com/mcp/"\nbearer_token_env_var = "T"\n'
+    )
+    home.told("--yes", T="t")
+    assert home.servers["web"]["connection"]["headers"] == {"Authorization": "Bearer ${T}"}
+    assert list(home.servers) == ["other", "web"]
+
+
+def test_what_is_off_in_one_client_and_on_in_another_is_on(home: Home) -> None:
+    home.cursor(a={"command": "a", "disabled": True}, b={"command": "b", "disabled": True})
+    home.claude(a={"command": "a"})
+    home.told("--yes")
+    assert {name: server.get("enabled") for name, server in home.servers.items()} == {"a": None, "b": False}
+
+
+def test_a_config_there_is_keeps_its_comments_and_order(home: Home) -> None:
+    """CFG-6: the new entries come behind the others, in the manner of the file."""
+    text = "# mine\nmcp_servers:\n- name: old   # keep it\n  connection: {type: stdio, command: old}\n\nmode: search\n"
+    (home.project / "mcpx.yaml").write_text(text)
+    home.cursor(web=WEB)
+    assert home.told("--yes")["config"] == str(home.project / "mcpx.yaml")
+    written = (home.project / "mcpx.yaml").read_text()
+    assert written.startswith("# mine\nmcp_servers:\n- name: old   # keep it\n") and "mode: search" in written
+    assert [each["name"] for each in yaml.safe_load(written)["mcp_servers"]] == ["old", "web"]
+    assert not home.own.exists()
+
+
+def test_a_name_that_the_config_has_for_another_is_not_touched_unless_asked(home: Home) -> None:
+    home.put(
+        ".config/mcpx/config.yaml", "mcp_servers:\n  - {name: web, connection: {type: http, url: 'https://old'}}\n"
+    )
+    home.cursor(web=WEB)
+    home.told("--yes")
+    assert {name: each["connection"]["url"] for name, each in home.servers.items()} == {
+        "web": "https://old",
+        "web-cursor": WEB["url"],
+    }
+    home.cursor(web={"url": "https://third.example.com"})
+    told = home.told("--yes", "--replace")
+    assert told["servers"][0]["state"] == "replaces"
+    assert home.servers["web"]["connection"]["url"] == "https://third.example.com"
+
+
+def test_a_broken_file_is_told_with_its_place_and_the_others_are_taken(home: Home) -> None:
+    home.put(".cursor/mcp.json", '{\n  "mcpServers": {\n    "a": }\n}')
+    home.claude(github=GITHUB)
+    ended = home.run("--yes")
+    assert ended.returncode == 1 and ".cursor/mcp.json:3:10" in ended.stderr and "Traceback" not in ended.stderr
+    assert list(home.servers) == ["github"]
+
+
+def test_an_entry_that_is_no_server_is_told_with_its_place(home: Home) -> None:
+    home.put(".cursor/mcp.json", '{"mcpServers": {\n "a": {"comand": "x"}\n}}')
+    ended = home.run("--yes")
+    assert ended.returncode == 1 and "mcp.json:2:" in ended.stderr and "did you mean" in ended.stderr
+
+
+def test_mcpx_itself_is_left_out_and_told(home: Home) -> None:
+    home.cursor(
+        mcpx={"url": "http://localhost:8000/mcp"},
+        gateway={"command": "uvx", "args": ["--from", "mcpx-gateway==9.9", "mcpx"]},
+        web=WEB,
+    )
+    ended = home.run("--yes")
+    assert ended.stderr.count("it is mcpx itself") == 2 and list(home.servers) == ["web"]
+
+
+def test_without_a_yes_nothing_is_written(home: Home) -> None:
+    home.cursor(github=GITHUB)
+    ended = home.run()
+    assert ended.returncode == 2 and "--yes" in ended.stderr and not home.own.parent.exists()
+
+
+def test_a_dry_run_shows_the_change_and_writes_nothing(home: Home) -> None:
+    home.cursor(github=GITHUB)
+    ended = home.run("--dry-run")
+    assert ended.returncode == 0 and "GITHUB_TOKEN: '${GITHUB_TOKEN}'" in ended.stdout
+    assert TOKEN not in ended.stdout + ended.stderr and not home.own.parent.exists()
+    assert "+mcp_servers:" in home.told("--dry-run")["diff"]
+
+
+def test_only_and_skip_choose_by_name(home: Home) -> None:
+    home.cursor(**{"a-1": {"command": "a"}, "a-2": {"command": "b"}, "c": {"command": "c"}})
+    told = home.told("--yes", "--only", "a-*", "--skip", "*-2")
+    assert [each["state"] for each in told["servers"]] == ["new", "skipped", "skipped"] and list(home.servers) == [
+        "a-1"
+    ]
+    ended = home.run("--yes", "--only", "nobody")
+    assert ended.returncode == 2 and "a-1, a-2, c" in ended.stderr
+
+
+def test_a_clients_own_file_is_never_written(home: Home) -> None:
+    file = home.cursor(web=WEB)
+    before = file.read_bytes()
+    ended = home.run("--yes", "--into", str(file))
+    assert ended.returncode == 2 and "--into FILE" in ended.stderr and file.read_bytes() == before
+
+
+def test_words_that_are_no_client_are_told_with_what_was_meant(home: Home) -> None:
+    ended = home.run("curser")
+    assert ended.returncode == 2 and "did you mean 'cursor'?" in ended.stderr
+    assert home.run("nothing.json").returncode == 2
+    ended = home.run("zed")
+    assert ended.returncode == 0 and "it has no file here" in ended.stderr
+
+
+def test_a_config_in_a_clients_shape_is_written_in_that_shape(home: Home) -> None:
+    """CFG-6: it is the user's own, and stays as it is written."""
+    file = home.put("own.json", '{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"}\n  }\n}\n')
+    home.cursor(web={**WEB, "disabled": True}, here={"command": "a", "args": ["${workspaceFolder}"]})
+    home.told("--yes", "--into", str(file))
+    text = file.read_text()
+    assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "x": {"command": "x"},\n')
+    servers = json.loads(text.replace("// mine", ""))["mcpServers"]
+    assert servers["web"] == {"type": "http", "url": WEB["url"], "disabled": True}
+    assert servers["here"] == {"command": "a", "args": ["${workspaceFolder}"], "disabled": True}
+
+
+# Files and standard input
+
+
+def test_a_file_of_any_shape_is_taken(home: Home) -> None:
+    native = {
+        "auth_configs": [{"name": "key", "type": "bearer_token", "bearer_token": {"token": "${KEY}"}}],
+        "mcp_servers": [{"name": "a", "auth": {"ref": "key"}, "connection": {"type": "http", "url": "https://a"}}],
+        "commands": [{"name": "now", "type": "http", "http": {"method": "GET", "url": "https://t.example"}}],
+    }
+    home.put("native.json", native)
+    told = home.told(str(home.folder / "native.json"), "--yes", KEY="k")
+    sections = [each["section"] for each in told["servers"]]
+    assert sections == ["auth_configs", "mcp_servers", "commands"]
+    written = yaml.safe_load(home.own.read_text())
+    assert written["mcp_servers"][0]["auth"] == {"ref": "key"} and written["commands"][0]["name"] == "now"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"mcpServers": {"web": WEB}}),
+        '[mcp_servers.web]\nurl = "https://web.example.com/mcp"\n',
+        "https://web.example.com/mcp",
+        '"web": {"serverUrl": "https://web.example.com/mcp"},',
+    ],
+)
+def test_standard_input_is_taken(text: str, home: Home) -> None:
+    ended = home.run("-", "--yes", stdin=text)
+    assert ended.returncode == 0, ended.stderr
+    (server,) = home.servers.values()
+    assert server["connection"] == {"type": "http", "url": "https://web.example.com/mcp"}
+
+
+def test_what_stands_on_standard_input_and_is_nothing_is_told(home: Home) -> None:
+    ended = home.run("-", "--yes", stdin="{}")
+    assert ended.returncode == 2 and "no server was recognised" in ended.stderr
+
+
+def test_a_projects_servers_run_in_its_folder(home: Home) -> None:
+    home.put("project/.vscode/vars.env", f"API_TOKEN={TOKEN}\nPLAIN=a b\n")
+    entry = {
+        "command": "./server.sh",
+        "args": ["${workspaceFolder}/x"],
+        "envFile": "${workspaceFolder}/.vscode/vars.env",
+    }
+    home.put("project/.vscode/mcp.json", {"servers": {"here": entry}})
+    home.told("--yes")
+    assert home.servers["here"]["connection"] == {
+        "type": "stdio",
+        "command": "./server.sh",
+        "args": [f"{home.project}/x"],
+        "env": {"API_TOKEN": "${API_TOKEN}", "PLAIN": "a b"},
+        "cwd": str(home.project),
+    }
+
+
+def test_claude_codes_servers_of_this_project_come_too_however_large_its_file_is(home: Home) -> None:
+    projects = {
+        str(home.project): {"mcpServers": {"own": {"command": "own"}}, "history": ["x" * 2_000_000]},
+        "/other": {"mcpServers": {"no": {"command": "no"}}},
+    }
+    home.put(".claude.json", {"mcpServers": {"mine": {"command": "mine"}}, "projects": projects})
+    ended = home.run("--yes")
+    assert ended.returncode == 0 and "those of 1 other are left out" in ended.stderr
+    assert sorted(home.servers) == ["mine", "own"]
+
+
+# Secrets
+
+
+def test_secrets_go_to_an_env_file_that_says_what_it_said_before(home: Home) -> None:
+    """CFG-9: out of the config, for nobody else to read, and found again."""
+    home.put(".config/mcpx/.env", "# mine\nGITHUB_TOKEN=mine-already\nKEPT=1").chmod(0o644)
+    home.cursor(github=GITHUB)
+    told = home.told("--yes")
+    assert told["secrets"] == {"kept": "env", "names": ["GITHUB_TOKEN_2"]}
+    env = home.own.parent / ".env"
+    assert env.read_text() == f"# mine\nGITHUB_TOKEN=mine-already\nKEPT=1\nGITHUB_TOKEN_2={TOKEN}\n"
+    assert env.stat().st_mode & 0o777 == 0o600
+    ended = typed(["check", str(home.own)], home.project, home.environ)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_variable_that_is_set_to_something_else_is_not_taken_for_it(home: Home) -> None:
+    """The process environment wins over `.env`: the secret would be lost."""
+    home.cursor(github=GITHUB)
+    assert home.told("--yes", GITHUB_TOKEN="another")["secrets"]["names"] == ["GITHUB_TOKEN_2"]
+
+
+def test_the_default_of_a_variable_that_is_a_secret_is_not_lost(home: Home) -> None:
+    home.put(".claude.json", {"mcpServers": {"a": {"command": "a", "env": {"A_TOKEN": f"${{A_TOKEN:-{TOKEN}}}"}}}})
+    home.told("--yes")
+    values = dict(line.split("=", 1) for line in (home.own.parent / ".env").read_text().splitlines()[1:])
+    (name,) = values
+    assert values[name] == TOKEN and home.servers["a"]["connection"]["env"]["A_TOKEN"] == f"${{A_TOKEN:-${{{name}}}}}"
+
+
+def test_secrets_may_stay_in_the_config(home: Home) -> None:
+    home.cursor(github=GITHUB)
+    ended = home.run("--yes", "--secrets", "config")
+    assert ended.returncode == 0 and TOKEN not in ended.stdout + ended.stderr
+    assert home.servers["github"]["connection"]["env"] == {"GITHUB_TOKEN": TOKEN}
+    assert home.own.stat().st_mode & 0o777 == 0o600 and not (home.own.parent / ".env").exists()
+
+
+def in_ring(home: Home, *words: str) -> "subprocess.CompletedProcess[str]":
+    """A program of its own, with a keyring that is a file."""
+    more = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(home.folder / "ring.json")}
+    line = [sys.executable, "-m", "mcpx", *words]
+    return subprocess.run(
+        line, cwd=home.project, env={**home.environ, **more}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_secrets_go_to_the_keyring_where_that_is_wished(home: Home) -> None:
+    """CFG-9: and the server finds it there."""
+    home.cursor(github=GITHUB)
+    ended = in_ring(home, "import", "--yes", "--secrets", "keyring")
+    assert ended.returncode == 0 and TOKEN not in ended.stdout + ended.stderr, ended.stderr
+    assert home.servers["github"]["connection"]["env"] == {"GITHUB_TOKEN": "${keyring:GITHUB_TOKEN}"}
+    assert TOKEN in (home.folder / "ring.json").read_text() and not (home.own.parent / ".env").exists()
+    checked = in_ring(home, "check", str(home.own))
+    assert checked.returncode == 0 and "switched off" not in checked.stderr
+    home.cursor(again={**GITHUB, "env": {"GITHUB_TOKEN": OTHER}})
+    refused = in_ring(home, "import", "--yes", "--secrets", "keyring")
+    assert refused.returncode == 2 and "has another secret named GITHUB_TOKEN" in refused.stderr
+    assert "again" not in home.own.read_text() and OTHER not in (home.folder / "ring.json").read_text()
+
+
+def test_without_a_keyring_nothing_is_written(home: Home) -> None:
+    home.cursor(github=GITHUB)
+    ended = home.run("--yes", "--secrets", "keyring")
+    assert ended.returncode == 2 and "--secrets env" in ended.stderr and not home.own.exists()
+
+
+# With a gateway that runs
+
+
+def test_a_running_gateway_takes_it_up(home: Home) -> None:
+    """CFG-5: what was imported is served when the command ends."""
+    shop = {"command": sys.executable, "args": [str(FIXTURES / "shop_server.py")]}
+    home.cursor(shop=shop)
+    with Gateway({"mcp_servers": [], "global": {"hot_reload": False}}) as gateway:
+        state = {"MCPX_STATE_DIR": str(gateway.folder / "state")}
+        told = home.told("--yes", "--into", str(gateway.file), **state)
+        assert told["gateway"]["ok"] and "shop" in told["gateway"]["plan"]
+        assert [each["name"] for each in control(gateway, "status")["servers"]] == ["shop"]
