@@ -4,10 +4,9 @@ Promised: nothing of it is in the way of the first client, and nothing is writte
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
-from pathlib import Path
 
 from mcpx import __version__
 from mcpx.upkeep import Run, say
@@ -65,20 +64,7 @@ def typed_as(environ: Mapping[str, str]) -> str:
     """How mcpx is typed by whoever typed it now: a program of `uv run` or `uvx` is on nobody's PATH."""
     if "UV_RUN_RECURSION_DEPTH" in environ:
         return "uv run --no-dev mcpx"
-    if "UV" in environ and Path(sys.prefix).parent.name.startswith("archive-v"):
-        return f"uvx --from {_installed_from()} mcpx"
-    return "mcpx"
+    from mcpx.clients.launcher import cached
 
-
-def _installed_from() -> str:
-    """The folder or address that pip or uv took it from; else its name."""
-    try:
-        text = metadata.distribution("mcpx-gateway").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
-        text = None
-    if text is None:
-        return "mcpx-gateway"
-    import json
-
-    url = str(json.loads(text).get("url", "mcpx-gateway"))
-    return url.removeprefix("file://")
+    found = cached(sys.prefix)
+    return "mcpx" if found is None else shlex.join((os.path.basename(found.words[0]), *found.words[1:]))

@@ -30,9 +30,8 @@ class Launcher:
 
 
 def launcher(prefix: str = sys.prefix, executable: str = sys.executable) -> Launcher:
-    cached = _cached(prefix)
-    if cached is not None:
-        return cached
+    if (found := cached(prefix)) is not None:
+        return found
     name = "mcpx.exe" if sys.platform == "win32" else "mcpx"
     beside = Path(executable).with_name(name)
     if not beside.exists():
@@ -44,7 +43,8 @@ def launcher(prefix: str = sys.prefix, executable: str = sys.executable) -> Laun
     return Launcher((str(beside),), f"the mcpx of this environment ({beside}); it must stay where it is")
 
 
-def _cached(prefix: str) -> Launcher | None:
+def cached(prefix: str) -> Launcher | None:
+    """How to start one that lives in a cache; None: it lives somewhere that stays."""
     if _UV_CACHE.search(f"{prefix}{os.sep}"):
         uvx, uv = shutil.which("uvx"), shutil.which("uv")
         words = [uvx] if uvx else [uv or "uv", "tool", "run"]
