@@ -28,7 +28,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return codes.DONE
     except KeyboardInterrupt:
+        _be_quiet()
         return codes.INTERRUPTED
+
+
+def _be_quiet() -> None:
+    """Who cannot wait for the end is not told which tasks did not reach it; the prompt begins a line of its own."""
+    import logging
+
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
 
 
 def _command(arguments: list[str]) -> str:
