@@ -10,6 +10,9 @@ from mcpx.cli.table import COMMANDS
 from mcpx.cli.where import looks_like_file
 from mcpx.model.errors import ConfigError
 
+ELSEWHERE = {"rollback": "config rollback", "history": "config history", "list": "servers", "login": "auth login"}
+"""Words that many would try first."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
@@ -60,7 +63,7 @@ def _command(arguments: list[str]) -> str:
 
 def _unknown(word: str) -> str:
     """What to say of a word that is no command."""
-    meant = near(word, [*COMMANDS, "help"])
+    meant = ELSEWHERE.get(word) or near(word, [*COMMANDS, "help"])
     hint = f"; did you mean 'mcpx {meant}'?" if meant else "; 'mcpx help' lists the commands"
     return f"error: {word!r} is neither a command nor a file{hint}"
 

@@ -1,8 +1,8 @@
 """How commands that use tools reach a gateway: the one that runs on the config, by its control channel; else one in
 this process, which connects only to the servers that are needed.
 
-Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which; a list of all does
-not wait for one that hangs, and names it. Nothing heavy is imported where a gateway runs.
+Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which; a list of all
+does not wait for one that hangs, and names it. Nothing heavy is imported where a gateway runs.
 """
 
 import asyncio
@@ -65,9 +65,7 @@ async def reach(
 
 
 @contextlib.asynccontextmanager
-async def _opened(
-    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, whole: bool
-) -> AsyncGenerator[Desk]:
+async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, whole: bool) -> AsyncGenerator[Desk]:
     from mcpx.library.gateway import Gateway
 
     if place.path is None:
