@@ -128,6 +128,20 @@ def test_on_a_terminal_a_row_is_one_line_and_colours_show_unless_unwanted(monkey
     assert styled("x", "red") == "x"
 
 
+def test_on_a_narrow_terminal_the_last_column_stands_below_and_no_line_is_folded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    table = Table("NAME", "ARGUMENTS", "WHAT")
+    table.add("one", "y" * 60, "说明" * 60)
+    table.add("two", "", "")
+    lines = table.text().splitlines()
+    assert lines[0].split() == ["NAME", "ARGUMENTS"] and lines[3].startswith("  说明说明") and lines[4] == "two"
+    assert max(map(width_of, lines)) <= 40 and len(lines) == 5
+
+
 def test_what_strangers_wrote_says_nothing_to_the_terminal() -> None:
     assert plain("a\x1b[31mb\nc") == "a [31mb c" and shown("a\x1b[2Jb\nc\td") == "a�[2Jb\nc\td"
     assert cut("中文中文", 5) == "中文…" and cut("abc", 3) == "abc"

@@ -12,11 +12,13 @@ from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import told_since
-from mcpx.cli.terminal import Cell, Style, Table, Waiting, plain, print_json, printable, styled
+from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 
+NARROW = 80
+"""Columns of a terminal: below it, counts that few ask for are left out."""
 UP = ("connected", "sleeping", "disabled")
 
 
@@ -106,7 +108,8 @@ MARKS: Mapping[str, tuple[str, Style]] = {
 
 def print_table(answer: Json, with_links: bool) -> None:
     found: list[Json] = answer["servers"]
-    counts = [key for key in ("processes", "links") if any(key in server for server in found)]
+    narrow = sys.stdout.isatty() and columns() < NARROW
+    counts = [key for key in ("processes", "links") if not narrow and any(key in server for server in found)]
     table = Table("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
     for server in found:
         name, state, *more, detail = _row(server, counts)
