@@ -94,7 +94,7 @@ def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
     problem = json.loads(ended.stderr)["error"]["problems"][-1]
     assert ended.returncode == 2 and problem["line"] == 3 and problem["file"].endswith("mcpx.yaml")
     (tmp_path / "mcpx.yaml").write_text("mcp_servers: []\n")
-    for command in ("admin", "audit"):
+    for command in ("admin", "audit", "reload"):
         ended = mcpx(tmp_path, command, "mcpx.yaml", "--json")
         assert ended.returncode in (1, 3) and ended.stdout == "" and json.loads(ended.stderr)["error"]["message"]
 

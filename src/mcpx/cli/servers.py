@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from mcpx.cli import failing
 from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
 from mcpx.cli.state import state_folder
@@ -50,8 +51,8 @@ def reload(config_path: Path, state: Path, env: str | None, as_json: bool = Fals
 
     answer = asyncio.run(ask(socket_path(state, config_path, env), "reload"))
     if answer is None:
-        sys.stderr.write(f"error: no gateway runs on {config_path}; start one with: mcpx {config_path}\n")
-        return NOT_RUNNING
+        told = f"no gateway runs on {config_path}; start one with: mcpx {config_path}"
+        return failing.tell("not_running", told, NOT_RUNNING, as_json)
     if as_json:
         print_json(answer)
         return 0 if answer.get("ok") else MISTAKE
