@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,6 +281,8 @@ async def _serve_http(
     ready = await upkeep.open_admin()
     if ready:
         await stop.wait()
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")  # behind the ^C that the terminal shows
     dispatcher.gateway.wind_down()
     await asyncio.gather(front.close(GRACE), upkeep.part())
     return 0 if ready else 1

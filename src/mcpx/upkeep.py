@@ -309,7 +309,7 @@ class Upkeep:
 
     async def _tell_login(self, request: Json) -> Json:
         if self._office is None:
-            return {"ok": False, "error": "this gateway was started without --admin"}
+            return {"ok": False, "error": "this gateway was started without --admin; end it, and start it with it"}
         return await self._office.tell_login(request)
 
     async def _search(self, request: Json) -> Json:

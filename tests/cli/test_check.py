@@ -91,6 +91,12 @@ def test_check_and_strict_refuse_what_a_start_only_switches_off(tmp_path: Path) 
         assert "server 'asks' is switched off: variable NOT_SET_HERE is not set (" in gateway.stderr()
 
 
+def test_places_keep_their_whole_path_for_whoever_stands_at_the_root(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("mcp_serverz: []\n")
+    assert f"--> {file}:1:1" in mcpx(Path(tmp_path.anchor), "check", str(file), MCPX_STATE_DIR=str(tmp_path)).stderr
+
+
 def test_check_does_not_look_up_what_is_off(tmp_path: Path) -> None:
     """CFG-3."""
     off = {"name": "off", "enabled": False, "connection": {"type": "stdio", "command": "${NOT_SET_HERE}"}}

@@ -285,6 +285,19 @@ def test_a_client_with_servers_of_its_own_is_told_how_to_move_them(patient: Pati
     assert "1 server of its own" in each["what"] and each["fix"].startswith("mcpx import cursor")
 
 
+@pytest.mark.parametrize(
+    ("name", "command", "fix"), [("a", "x", ""), ("b", "a", ""), ("b", "x", "mcpx import cursor, then ")]
+)
+def test_servers_that_are_in_the_config_are_not_to_be_imported_again(
+    name: str, command: str, fix: str, patient: Patient
+) -> None:
+    """By their name, or as what they are."""
+    patient.client(".cursor/mcp.json", {"mcpServers": {"a": {"command": "a", "args": ["1"]}}})
+    connection = {"type": "stdio", "command": command, "args": ["1"]}
+    patient.write({"mcp_servers": [{"name": name, "connection": connection, "enabled": False}]})
+    assert patient.only("client", "ok")["fix"] == f"{fix}mcpx connect cursor"
+
+
 def test_what_a_client_will_not_take_is_told(patient: Patient) -> None:
     """By its limits in the catalogue, and by what was known of the servers last time."""
     many = {"type": "stdio", "command": sys.executable, "args": [str(FIXTURES / "told_server.py")]}

@@ -42,6 +42,10 @@ def test_only_what_is_needed_is_told_to_be_lacking(tmp_path: Path) -> None:
     assert ended.returncode == 2 and ended.stderr.startswith("error: the following arguments are required: action\n")
 
 
+def test_a_word_that_stands_elsewhere_is_told_with_where(tmp_path: Path) -> None:
+    assert "did you mean 'mcpx config rollback'?" in mcpx(tmp_path, "rollback").stderr
+
+
 def test_an_unknown_letter_is_told_as_that(tmp_path: Path) -> None:
     ended = mcpx(tmp_path, "servers", "-z", "b.yaml", "c.yaml")
     assert ended.returncode == 2 and ended.stderr.startswith("error: unknown option -z\n"), ended.stderr
@@ -89,6 +93,10 @@ def test_mistakes_are_json_for_whoever_reads_json(tmp_path: Path) -> None:
     ended = mcpx(tmp_path, "check", "mcpx.yaml", "--json")
     problem = json.loads(ended.stderr)["error"]["problems"][-1]
     assert ended.returncode == 2 and problem["line"] == 3 and problem["file"].endswith("mcpx.yaml")
+    (tmp_path / "mcpx.yaml").write_text("mcp_servers: []\n")
+    for command in ("admin", "audit", "reload"):
+        ended = mcpx(tmp_path, command, "mcpx.yaml", "--json")
+        assert ended.returncode in (1, 3) and ended.stdout == "" and json.loads(ended.stderr)["error"]["message"]
 
 
 def test_piped_tables_are_whole_and_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +126,20 @@ def test_on_a_terminal_a_row_is_one_line_and_colours_show_unless_unwanted(monkey
     assert styled("x", "red") == "\x1b[31mx\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     assert styled("x", "red") == "x"
+
+
+def test_on_a_narrow_terminal_the_last_column_stands_below_and_no_line_is_folded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    table = Table("NAME", "ARGUMENTS", "WHAT")
+    table.add("one", "y" * 60, "说明" * 60)
+    table.add("two", "", "")
+    lines = table.text().splitlines()
+    assert lines[0].split() == ["NAME", "ARGUMENTS"] and lines[3].startswith("  说明说明") and lines[4] == "two"
+    assert max(map(width_of, lines)) <= 40 and len(lines) == 5
 
 
 def test_what_strangers_wrote_says_nothing_to_the_terminal() -> None:

@@ -106,6 +106,8 @@ def test_wrong_arguments_are_told_as_models_are_told_and_nothing_is_called(eithe
     first, *_, last = ended.stderr.splitlines()
     assert first.startswith("error: ") and last == "  one.add({a: number /* The first; integer */, b: number})"
     assert "b: missing" in ended.stderr or "b: " in ended.stderr
+    ended = either.run("call", "one.add", "a=1", "b=x")
+    assert "b: expected" in ended.stderr and "a: expected" not in ended.stderr  # which is right
     ended = either.run("call", "one.pick", "colour=blue")
     assert ended.returncode == 2 and '"red"' in ended.stderr
     assert not any(line.startswith("called") for line in either.record())
@@ -297,6 +299,35 @@ def test_who_is_waited_for_is_told_while_slow_servers_start(home: Home) -> None:
         screen.wait_for(r"… starting late \(python[\d.]*\), 1 of 2 up")
         assert screen.end() == 0
     assert screen.raw.rpartition("of 2 up")[2].lstrip("\x1b[0m").startswith("\r\x1b[K")
+
+
+def test_a_list_of_all_does_not_wait_for_one_that_hangs_and_names_it(home: Home) -> None:
+    """RUN-4: what is known of it from last time is listed; asked for alone, it is waited for."""
+    wait = {"global": {"first_start_wait": 0.5}}
+    home.write(using("quick"), using("late", "--delay", "600"), **wait)
+    for words in (("tools",), ("search", "add")):
+        ended = home.run(*words)
+        assert "quick.add" in ended.stdout and "late." not in ended.stdout
+        assert ended.stderr == "still starting, and not listed yet (mcpx tools NAME waits): late\n"
+    assert home.json("tools")["down"] == [{"name": "late", "status": "connecting", "last_error": None}]
+    hangs = home.folder / "hangs"
+    late = using("late", "--delay-while", str(hangs))
+    home.write(using("quick"), late, **wait)
+    assert "late.add" in home.run("tools").stdout
+    hangs.touch()
+    ended = home.run("tools")
+    assert (ended.returncode, ended.stderr) == (4, "still starting, and listed as last time: late\n")
+    assert "late.add" in ended.stdout
+
+
+def test_whoever_cannot_wait_for_the_end_is_let_go_without_a_word(home: Home) -> None:
+    home.write(using("late", "--delay", "600"))
+    with mcpx_on(home.folder, home.environ, "tools") as screen:
+        screen.wait_for("… starting late")
+        for _ in range(3):
+            screen.type("\x03")
+        assert screen.end() == 130
+    assert "Task" not in screen.text and "Traceback" not in screen.text
 
 
 def test_progress_is_told_while_a_call_runs(either: Home) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import sys
 from pathlib import Path
 
+from mcpx.cli import failing
 from mcpx.cli.codes import FAILED, NOT_RUNNING
 from mcpx.cli.terminal import print_json
 
@@ -14,11 +15,10 @@ def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_jso
 
     answer = asyncio.run(ask(socket_path(state, config_path, env), "admin"))
     if answer is None:
-        sys.stderr.write(f"error: no gateway runs on {config_path}; start one with: mcpx {config_path} --admin\n")
-        return NOT_RUNNING
+        told = f"no gateway runs on {config_path}; start one with: mcpx {config_path} --admin"
+        return failing.tell("not_running", told, NOT_RUNNING, as_json)
     if not answer.get("ok"):
-        sys.stderr.write(f"error: {answer.get('error')}\n")
-        return FAILED
+        return failing.tell("failed", str(answer.get("error")), FAILED, as_json)
     url = str(answer["url"])
     if as_json:
         print_json({"url": url})

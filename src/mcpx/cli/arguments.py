@@ -47,10 +47,21 @@ def _one(values: list[Any], schema: Json, stated: bool) -> Any:
     """A key that is said twice is a list; one value is a list where only a list is wanted."""
     if len(values) > 1:
         return values
-    value = values[0]
-    if stated or not isinstance(value, str) or schema.get("type") != "array" or value.lstrip().startswith("["):
+    value, wanted = values[0], schema.get("type")
+    if stated or not isinstance(value, str):
         return value
-    return [value]
+    if wanted in ("number", "integer", "boolean"):
+        return _spelled(value, bool if wanted == "boolean" else (int, float))
+    return value if wanted != "array" or value.lstrip().startswith("[") else [value]
+
+
+def _spelled(text: str, wanted: type | tuple[type, ...]) -> Any:
+    """What a text spells, if that is wanted: what is wrong with another argument is then no fault of this one."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool) else text
 
 
 def _text(key: str, value: str) -> str:

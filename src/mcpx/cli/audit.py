@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from mcpx.cli import failing
 from mcpx.cli.terminal import plain
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
@@ -43,6 +44,9 @@ Wanted = Callable[[Json], bool]
 def audit(config: Config, state: Path, env: str | None, options: argparse.Namespace) -> int:
     wanted, limit = _wanted(options), _limit(options.limit)
     file = trail_file(config, state, env)
+    if file is None and options.json:
+        told = f"{config.path} keeps no audit trail; 'audit: {{}}' in its global section makes one"
+        return failing.tell("no_trail", told, NO_TRAIL, True)
     if file is None:
         sys.stderr.write(f"{config.path} keeps no audit trail. To have one, put this into it:\n\n")
         sys.stderr.write("  global:\n    audit: {}\n")
@@ -67,8 +71,8 @@ def audit(config: Config, state: Path, env: str | None, options: argparse.Namesp
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError as error:
-        sys.stderr.write(f"error: the audit trail {file} cannot be read: {error.strerror or error}\n")
-        return NO_TRAIL
+        told = f"the audit trail {file} cannot be read: {error.strerror or error}"
+        return failing.tell("no_trail", told, NO_TRAIL, options.json)
     return 0
 
 

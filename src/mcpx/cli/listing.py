@@ -30,7 +30,7 @@ def tools(options: argparse.Namespace, server: str | None) -> int:
 
 async def _tools(options: argparse.Namespace, where: Place, server: str | None) -> int:
     with Waiting() as waiting:
-        async with reach(where, Questions(waiting), waiting, _only(server)) as desk:
+        async with reach(where, Questions(waiting), waiting, _only(server), whole=server is not None) as desk:
             servers = await desk.servers()
             if server is not None and (problem := _unknown(server, servers)) is not None:
                 return failing.unknown(problem, options.json)
@@ -39,15 +39,21 @@ async def _tools(options: argparse.Namespace, where: Place, server: str | None) 
             except RpcError as error:
                 return failing.failed(error, servers, "", options.json)
             servers = await desk.servers()  # a list waits for those that are starting
+            return _tell(options, listed, servers, server, server is None or desk.running)  # ending them may take long
+
+
+def _tell(
+    options: argparse.Namespace, listed: Sequence[Tool], servers: Sequence[Json], server: str | None, public: bool
+) -> int:
     found = [tool for tool in listed if server in (None, tool.server)]
     down = tell_down(servers, server)
     if options.json:
-        public = server is None or desk.running
         print_json({"tools": [told(tool, options.schema, public) for tool in found], "down": down})
     elif options.schema:
         _print_signatures(found)
     else:
         _print_table(found)
+    sys.stdout.flush()
     return _code(down)
 
 
@@ -151,8 +157,12 @@ def search(options: argparse.Namespace) -> int:
 
 async def _search(options: argparse.Namespace, query: str) -> int:
     with Waiting() as waiting:
-        async with reach(place(options), Questions(waiting), waiting) as desk:
+        async with reach(place(options), Questions(waiting), waiting, whole=False) as desk:
             found, servers = await _found(desk, query, options.limit)
+            return _tell_hits(options, query, found, servers)
+
+
+def _tell_hits(options: argparse.Namespace, query: str, found: Json, servers: Sequence[Json]) -> int:
     hits = [(Tool.of(as_object(hit.get("definition"))), as_object(hit)) for hit in as_list(found.get("tools"))]
     total = found.get("total")
     down = tell_down(servers)
@@ -172,6 +182,7 @@ async def _search(options: argparse.Namespace, query: str) -> int:
         table.print()
         if isinstance(total, int) and total > len(hits):
             sys.stdout.write(f"{len(hits)} of {total:,} matches; --limit shows more\n")
+    sys.stdout.flush()
     return 0 if hits else 1
 
 

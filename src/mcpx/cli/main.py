@@ -10,6 +10,9 @@ from mcpx.cli.table import COMMANDS
 from mcpx.cli.where import looks_like_file
 from mcpx.model.errors import ConfigError
 
+ELSEWHERE = {"rollback": "config rollback", "history": "config history", "list": "servers", "login": "auth login"}
+"""Words that many would try first."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
@@ -28,7 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return codes.DONE
     except KeyboardInterrupt:
+        _be_quiet()
         return codes.INTERRUPTED
+
+
+def _be_quiet() -> None:
+    """Who cannot wait for the end is not told which tasks did not reach it; the prompt begins a line of its own."""
+    import logging
+
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
 
 
 def _command(arguments: list[str]) -> str:
@@ -50,7 +63,7 @@ def _command(arguments: list[str]) -> str:
 
 def _unknown(word: str) -> str:
     """What to say of a word that is no command."""
-    meant = near(word, [*COMMANDS, "help"])
+    meant = ELSEWHERE.get(word) or near(word, [*COMMANDS, "help"])
     hint = f"; did you mean 'mcpx {meant}'?" if meant else "; 'mcpx help' lists the commands"
     return f"error: {word!r} is neither a command nor a file{hint}"
 

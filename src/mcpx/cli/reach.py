@@ -1,12 +1,13 @@
 """How commands that use tools reach a gateway: the one that runs on the config, by its control channel; else one in
 this process, which connects only to the servers that are needed.
 
-Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which. Nothing heavy is
-imported where a gateway runs.
+Promised: the same answers either way; whoever waits for slow servers on a terminal is told for which; a list of all
+does not wait for one that hangs, and names it. Nothing heavy is imported where a gateway runs.
 """
 
 import asyncio
 import contextlib
+import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -21,7 +22,7 @@ from mcpx.model.call import Json, as_list, as_object
 if TYPE_CHECKING:
     from mcpx.config import Config
     from mcpx.library.gateway import Gateway
-    from mcpx.library.values import Question
+    from mcpx.library.values import Health, Question
 
 TICK = 0.1
 """Seconds between two looks at who is still starting."""
@@ -51,19 +52,20 @@ class Desk(Protocol):
 
 @contextlib.asynccontextmanager
 async def reach(
-    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs = lambda config: None
+    place: Place, elicit: Elicit, waiting: Waiting, needs: Needs = lambda config: None, *, whole: bool = True
 ) -> AsyncGenerator[Desk]:
+    """`whole`: it waits for every server, until it has come or failed; else for none that keeps the others waiting."""
     if place.channel is not None:
         async with attached(place.channel, place.profile, elicit) as there:
             if there is not None:
                 yield there
                 return
-    async with _opened(place, elicit, waiting, needs) as desk:
+    async with _opened(place, elicit, waiting, needs, whole) as desk:
         yield desk
 
 
 @contextlib.asynccontextmanager
-async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs) -> AsyncGenerator[Desk]:
+async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs, whole: bool) -> AsyncGenerator[Desk]:
     from mcpx.library.gateway import Gateway
 
     if place.path is None:
@@ -90,22 +92,34 @@ async def _opened(place: Place, elicit: Elicit, waiting: Waiting, needs: Needs) 
         client="mcpx command line",
     )
     async with opening as gateway:
-        await _settled(gateway, config, waiting)
+        await _settled(gateway, config, waiting, whole)
         yield _Own(gateway)
 
 
-async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting) -> None:
+async def _settled(gateway: "Gateway", config: "Config", waiting: Waiting, whole: bool) -> None:
     ready = asyncio.ensure_future(gateway.ready())
+    news, last = asyncio.get_running_loop().time(), gateway.starting
     try:
         while not ready.done():
             await asyncio.wait((ready,), timeout=TICK)
-            if still := gateway.starting:
-                up = sum(server.healthy for server in await gateway.servers())
-                waiting.tell(starting(still, up, config))
+            if not (still := gateway.starting):
+                continue
+            servers, now = await gateway.servers(), asyncio.get_running_loop().time()
+            if still != last:
+                news, last = now, still
+            if not whole and now - news > _patience(servers, config):
+                return
+            waiting.tell(starting(still, sum(server.healthy for server in servers), config))
         await ready
     finally:
         ready.cancel()
         waiting.clear()
+
+
+def _patience(servers: "Sequence[Health]", config: "Config") -> float:
+    """Seconds without news; while there is nothing to show, nothing is gained by not waiting."""
+    anything = any(server.healthy or server.raw.get("tools") for server in servers)
+    return config.global_.first_start_wait if anything else math.inf
 
 
 def starting(still: Sequence[str], up: int, config: "Config") -> str:
@@ -133,7 +147,7 @@ class _Own:
         return await self._gateway.request(method, params, on_progress=on_progress)
 
     async def search(self, query: str, limit: int) -> Json:
-        found, total = await self._gateway.search_all(query, limit)
+        found, total = await self._gateway.search_all(query, limit, wait=False)
         tools = [{"definition": each.tool.raw, "score": each.score, "strong": each.strong} for each in found]
         return {"tools": tools, "total": total}
 
@@ -152,17 +166,21 @@ def is_down(server: Json) -> bool:
 
 
 def tell_down(servers: Sequence[Json], only: str | None = None) -> list[Json]:
-    """Servers that are of no use now, told on stderr; and for programs."""
-    down = [
-        {"name": server.get("name"), "status": server.get("status"), "last_error": server.get("last_error")}
-        for server in servers
-        if is_down(server) and only in (None, server.get("name"))
-    ]
+    """Servers that are of no use now, or not yet, told on stderr; and for programs."""
+    found = [server for server in servers if only in (None, server.get("name"))]
+    missing = [server for server in found if is_down(server) or server.get("status") == "connecting"]
+    down = [{key: server.get(key) for key in ("name", "status", "last_error")} for server in missing]
     for server in down:
         name = plain(str(server["name"]))
+        if not is_down(server):
+            continue
         if server["status"] == "needs_auth":
             sys.stderr.write(f"{name} wants somebody to sign in: mcpx auth login {name}\n")
         else:
             why = str(server["last_error"] or "").removeprefix(f"{server['name']}: ")
             sys.stderr.write(f"{name} is down: {plain(why)}\n")
+    late = [server for server in missing if not is_down(server)]
+    for known, told in ((True, "listed as last time"), (False, "not listed yet (mcpx tools NAME waits)")):
+        if names := [plain(str(server.get("name"))) for server in late if bool(server.get("tools")) is known]:
+            sys.stderr.write(f"still starting, and {told}: {', '.join(names)}\n")
     return down

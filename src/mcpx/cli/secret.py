@@ -9,6 +9,7 @@ import json
 import os
 import sys
 
+from mcpx.cli import failing
 from mcpx.cli.codes import FAILED
 from mcpx.model.errors import ConfigError
 
@@ -48,10 +49,8 @@ def run(options: argparse.Namespace) -> int:
                 told = json.dumps({"secrets": names}, indent=2) if options.json else "\n".join(names)
                 sys.stdout.write(f"{told}\n" if told else "")
     except (keychain.NoKeyring, sealing.NoKey) as error:
-        _tell(f"error: {error}")
-        if isinstance(error, sealing.NoKey):
-            _tell("make one: export MCPX_KEY=$(mcpx secret key)")
-        return FAILED
+        how = "\nmake one: export MCPX_KEY=$(mcpx secret key)" if isinstance(error, sealing.NoKey) else ""
+        return failing.tell("no_keyring" if not how else "no_key", f"{error}{how}", FAILED, options.json)
     return 0
 
 

@@ -8,15 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from mcpx.cli import failing
 from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import told_since
-from mcpx.cli.terminal import Cell, Style, Table, Waiting, plain, print_json, printable, styled
+from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.config import Config
 from mcpx.model.call import Json, as_object
 
+NARROW = 80
+"""Columns of a terminal: below it, counts that few ask for are left out."""
 UP = ("connected", "sleeping", "disabled")
 
 
@@ -48,8 +51,8 @@ def reload(config_path: Path, state: Path, env: str | None, as_json: bool = Fals
 
     answer = asyncio.run(ask(socket_path(state, config_path, env), "reload"))
     if answer is None:
-        sys.stderr.write(f"error: no gateway runs on {config_path}; start one with: mcpx {config_path}\n")
-        return NOT_RUNNING
+        told = f"no gateway runs on {config_path}; start one with: mcpx {config_path}"
+        return failing.tell("not_running", told, NOT_RUNNING, as_json)
     if as_json:
         print_json(answer)
         return 0 if answer.get("ok") else MISTAKE
@@ -106,7 +109,8 @@ MARKS: Mapping[str, tuple[str, Style]] = {
 
 def print_table(answer: Json, with_links: bool) -> None:
     found: list[Json] = answer["servers"]
-    counts = [key for key in ("processes", "links") if any(key in server for server in found)]
+    narrow = sys.stdout.isatty() and columns() < NARROW
+    counts = [key for key in ("processes", "links") if not narrow and any(key in server for server in found)]
     table = Table("SERVER", "STATE", "TOOLS", *map(str.upper, counts), "LATENCY", "RESTARTS", "DETAIL")
     for server in found:
         name, state, *more, detail = _row(server, counts)

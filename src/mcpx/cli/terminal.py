@@ -19,6 +19,9 @@ from unicodedata import combining, east_asian_width
 LONGEST_DETAIL = 240
 """Characters: two lines of a wide terminal."""
 
+LEAST_ROOM = 20
+"""Columns in which a text still says something."""
+
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 _STYLES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -83,7 +86,8 @@ class Cell:
 
 
 class Table:
-    """Rows under heads. On a terminal the last column is cut so that a row is one line; piped, everything is whole."""
+    """Rows under heads. On a terminal the last column is cut so that a row is one line, or stands below it where it is
+    narrow; piped, everything is whole."""
 
     def __init__(self, *heads: str) -> None:
         self._rows: list[tuple[Cell, ...]] = [tuple(Cell(head, "bold") for head in heads)]
@@ -102,18 +106,37 @@ class Table:
     def text(self) -> str:
         last = len(self._rows[0]) - 1
         widths = [max(width_of(row[column].text) for row in self._rows) for column in range(last)]
-        room = columns() - sum(widths) - 2 * last if sys.stdout.isatty() else None
+        if not sys.stdout.isatty():
+            return "".join(self._lines(widths, None))
+        room = columns() - sum(widths) - 2 * last
+        if last and room < min(LEAST_ROOM, max(width_of(row[last].text) for row in self._rows)):
+            return "".join(self._folded(widths))
         return "".join(self._lines(widths, room))
 
     def _lines(self, widths: Sequence[int], room: int | None) -> Iterable[str]:
         for at, row in enumerate(self._rows):
             *cells, end = row
             padded = [_padded(cell, width) for cell, width in zip(cells, widths, strict=True)]
-            # Too little room for the last one to say anything: the terminal may fold it.
-            told = end.text if room is None or room < 20 else cut(end.text, room)
+            told = end.text if room is None else cut(end.text, room)
             yield "  ".join([*padded, styled(told, end.style)]).rstrip() + "\n"
-            for line in self._below.get(at, ()):
-                yield f"  {line}\n"
+            yield from self._notes(at)
+
+    def _folded(self, widths: list[int]) -> Iterable[str]:
+        """Where the last column has no room to say anything it stands below its row; the widest other one gives way."""
+        too_wide = sum(widths) + 2 * (len(widths) - 1) - columns()
+        widest = max(range(len(widths)), key=lambda column: widths[column])
+        widths[widest] -= min(max(too_wide, 0), max(widths[widest] - LEAST_ROOM, 0))
+        for at, row in enumerate(self._rows):
+            *cells, end = row
+            fitting = [Cell(cut(cell.text, width), cell.style) for cell, width in zip(cells, widths, strict=True)]
+            yield "  ".join(map(_padded, fitting, widths)).rstrip() + "\n"
+            if end.text:
+                yield f"  {styled(cut(end.text, columns() - 2), end.style)}\n"
+            yield from self._notes(at)
+
+    def _notes(self, at: int) -> Iterable[str]:
+        for line in self._below.get(at, ()):
+            yield f"  {line}\n"
 
 
 def _padded(cell: Cell, width: int) -> str:

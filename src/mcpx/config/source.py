@@ -167,5 +167,6 @@ def tree_of(text: str, form: Literal["yaml", "json"]) -> Tree | None:
 def _shown(path: Path) -> str:
     """As a terminal in the working folder can open it."""
     with suppress(ValueError, OSError):
-        return str(path.relative_to(Path.cwd()))
+        here = Path.cwd()
+        return str(path if here == Path(here.anchor) else path.relative_to(here))  # below / everything is, and misread
     return str(path)

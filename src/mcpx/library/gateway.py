@@ -221,9 +221,10 @@ class Gateway:
         """The best matches first; English or Chinese."""
         return (await self.search_all(query, limit))[0]
 
-    async def search_all(self, query: str, limit: int = 20) -> tuple[list[Found], int]:
-        """The same, and how many match in all."""
-        await self.ready()
+    async def search_all(self, query: str, limit: int = 20, *, wait: bool = True) -> tuple[list[Found], int]:
+        """The same, and how many match in all. `wait`: for servers that are starting."""
+        if wait:
+            await self.ready()
         matches, total = await search(self._open_core(), self._caller, query, limit)
         return [Found(Tool.of(match.offer.definition), match.score, match.strong) for match in matches], total
 

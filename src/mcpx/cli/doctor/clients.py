@@ -32,7 +32,8 @@ class Seen:
     file: Path
     ours: Sequence[Mapping[str, Any]]
     """Entries that are mcpx."""
-    others: int
+    others: Sequence[tuple[str, Mapping[str, Any]]]
+    """Every other one, with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ def look(case: Case) -> Iterator[Finding]:
             yield from _works(each, entry, case)
     alone = [each for each in seen if not each.ours and each.others]
     for each in alone:
-        what = f"{each.client.name} has {counted(each.others, 'server')} of its own, and mcpx is not among them"
-        fix = f"mcpx import {each.client.id}, then mcpx connect {each.client.id}"
+        what = f"{each.client.name} has {counted(len(each.others), 'server')} of its own, and mcpx is not among them"
+        new = not all(_is_here(name, entry, case.config) for name, entry in each.others)
+        fix = f"{f'mcpx import {each.client.id}, then ' if new else ''}mcpx connect {each.client.id}"
         yield ok("client", what, str(each.file), fix=fix)
     if not seen:
         yield ok("client", "no client program has a server yet", fix="mcpx connect")
@@ -81,7 +83,8 @@ def _seen(case: Case) -> Iterator[Seen]:
             known.add(file)
             ours = [entry for name, entry in entries if glance.is_mcpx(name, entry)]
             if entries:
-                yield Seen(client, file, ours, len(entries) - len(ours))
+                others = [(name, entry) for name, entry in entries if not glance.is_mcpx(name, entry)]
+                yield Seen(client, file, ours, others)
 
 
 def _yaml(file: Path) -> Any:
@@ -93,10 +96,25 @@ def _yaml(file: Path) -> Any:
         return None
 
 
+def _is_here(name: str, entry: Mapping[str, Any], config: Config | None) -> bool:
+    """Whether the config has this server already, by its name or as what it is."""
+    url = _url(entry)
+    for server in () if config is None else config.mcp_servers:
+        there = server.connection
+        words = [getattr(there, "command", None), *getattr(there, "args", ())]
+        if server.name == name or (url == getattr(there, "url", None) if url is not None else _words(entry) == words):
+            return True
+    return False
+
+
+def _url(entry: Mapping[str, Any]) -> str | None:
+    return next((entry[key] for key in ("url", "httpUrl", "serverUrl", "uri") if isinstance(entry.get(key), str)), None)
+
+
 def _works(seen: Seen, entry: Mapping[str, Any], case: Case) -> Iterator[Finding]:
     name, file = seen.client.name, str(seen.file)
     again = f"mcpx connect {seen.client.id}"
-    url = next((entry[key] for key in ("url", "httpUrl", "serverUrl", "uri") if isinstance(entry.get(key), str)), None)
+    url = _url(entry)
     if url is not None:
         answers = is_mcpx(url)
         if answers:
