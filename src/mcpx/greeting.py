@@ -34,8 +34,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _first_minute(url: str, login: str | None, mcpx: str, spaced: bool) -> list[str]:
     """The demo: whose tools these are, and how to get one's own."""
-    until = " before you save something" if login is not None else ""
-    lines = [f"mcpx {__version__} · no config found, running the built-in demo (nothing is written{until})", ""]
+    lines = [f"mcpx {__version__} · no config found, running the built-in demo (nothing is written)", ""]
     lines.append(f"  MCP    {url}")
     if login is not None:
         lines.append(f"  Admin  {login}  (good once)")
