@@ -1,5 +1,6 @@
 """The command line: which command, and the exit code."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -56,10 +57,13 @@ def _unknown(word: str) -> str:
 
 
 def _open_standard_streams() -> None:
-    """The null device in the place of a closed standard stream: else the next thing opened gets its number."""
+    """The null device in the place of a closed standard stream: else the next thing opened gets its number. What cannot
+    be written in the terminal's encoding, or in any, is no reason to fail."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as stderr does: a character that has no bytes is spelled out
+        sys.stdout.reconfigure(errors="backslashreplace")
