@@ -1,7 +1,6 @@
 """RUN-4: a server that nobody should trust, used from a terminal and a shell: nothing of it steers the one or is run by
 the other, and nothing it says makes a command fall over."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
