@@ -1,6 +1,5 @@
 """The command line: which command, and the exit code."""
 
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -65,5 +64,5 @@ def _open_standard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as stderr does: a character that has no bytes is spelled out
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="backslashreplace")  # as stderr does: a character that has no bytes is spelled out
