@@ -195,6 +195,14 @@ def test_undo_of_a_replaced_entry_gives_the_former_one_back(ada: Person) -> None
     assert entry(ada.cursor) == {"url": "http://127.0.0.1:9/mcp"}
 
 
+def test_undo_gives_back_what_was_no_entry_at_all(ada: Person) -> None:
+    ada.has(ada.cursor, '{"mcpServers": {"mcpx": "later"}}')
+    ada.types("connect", "cursor", "--yes")
+    ada.cursor.write_text(ada.cursor.read_text() + "\n")
+    ada.types("connect", "--undo", "--yes")
+    assert entry(ada.cursor) == "later"
+
+
 def test_each_undo_takes_one_change_back_and_disconnect_all_of_them(ada: Person) -> None:
     ada.has(ada.cursor, CURSOR)
     ada.types("connect", "cursor", "--yes")

@@ -44,6 +44,18 @@ def test_a_command_line_becomes_a_server_of_the_users_own_file(person: Person) -
     assert person.types("check").returncode == 0
 
 
+@pytest.mark.parametrize("name", ["a${HOME}", "a$${HOME}", "a${keyring:b}", "a$$b"])
+def test_a_name_refers_to_nothing(person: Person, name: str) -> None:
+    """A stranger's is taken without its references; one's own is refused with what could be one."""
+    entry = {"command": sys.executable, "args": [SHOP]}
+    done = person.types("add", json.dumps({"mcpServers": {name: entry}}))
+    assert done.returncode == 0, done.stderr
+    (made,) = servers(person.own)
+    assert made == name.replace("$${", "{").replace("${", "{").replace("$$", "$")
+    done = person.types("add", "--name", name, "--", sys.executable, SHOP)
+    assert done.returncode == 2 and f"{made!r} could be its name" in done.stderr
+
+
 def test_options_go_before_a_command_line_and_on_either_side_of_anything_else(person: Person) -> None:
     done = person.types("add", "--name", "a", "--prefix", "p", "--description", "d", "--", sys.executable, SHOP, "3")
     assert done.returncode == 0, done.stderr

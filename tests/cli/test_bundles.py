@@ -74,6 +74,12 @@ def test_a_bundle_is_unpacked_tried_added_and_taken_away_again(person: Person) -
     assert done.returncode == 0 and "its files are gone" in done.stdout and not folder.exists()
 
 
+def test_the_name_of_a_bundle_refers_to_nothing(person: Person) -> None:
+    done = person.types("add", str(packed(person.folder / "a.mcpb", manifest(name="shop${HOME}"))), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert entry(person.own)["name"] == "shop{HOME}"
+
+
 def test_of_a_bundle_that_does_not_work_nothing_is_left(person: Person) -> None:
     told = manifest()
     told["server"]["mcp_config"]["args"] = ["-c", "raise SystemExit('broken')"]

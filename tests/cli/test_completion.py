@@ -49,7 +49,7 @@ def test_commands_options_and_choices_are_completed(home: Home) -> None:
     assert "--tag" in told(home, "mcpx import openapi --t")
     assert told(home, "mcpx check ") == told(home, "mcpx tools --config ") == [":files"]
     assert told(home, "mcpx help ser") == ["serve", "servers", ":"]
-    assert told(home, "mcpx conf") == ["config.json", ":"]
+    assert told(home, "mcpx conf") == ["config", "config.json", ":"]
 
 
 def test_servers_tools_and_their_arguments_are_completed_from_what_was_known(known: Home) -> None:

@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -143,6 +144,29 @@ def test_a_node_that_is_too_old_is_told(version: str, level: str, patient: Patie
     assert level == "ok" or "nodejs.org" in each["fix"]
 
 
+@pytest.mark.parametrize("script", ["exec sleep 60", "while :; do echo v22.0.0 no end of it; done"])
+def test_a_node_that_never_ends_is_ended_and_told(script: str, patient: Patient) -> None:
+    """However much it prints, and however many there are: nobody is waited for until the end, and nobody is left."""
+    folders = [patient.folder / f"node{at}" for at in range(5)]
+    for folder in folders:
+        patient.program("npx", "exit 0", folder)
+        patient.program("node", f"echo $$ >>{patient.folder / 'started'}\n{script}", folder)
+    patient.servers(**{f"s{at}": {"type": "stdio", "command": str(f / "npx")} for at, f in enumerate(folders)})
+    told = patient.found("node")
+    assert [each["level"] for each in told] == ["warning"] * 5
+    assert all("does not say its version" in each["what"] for each in told)
+    pids = (patient.folder / "started").read_text().split()
+    assert pids and not [pid for pid in pids if Path("/proc", pid).exists()]
+
+
+def test_what_a_program_prints_is_read_no_further_than_a_version_goes(patient: Patient) -> None:
+    """One that prints without end would else fill the memory in the seconds it is given."""
+    line = [sys.executable, "-c", "import os\nwhile True: os.write(1, b'v' * 65536)"]
+    began = time.monotonic()
+    assert programs._said(line, dict(os.environ), 30.0) is None  # pyright: ignore[reportPrivateUsage]
+    assert time.monotonic() - began < 25
+
+
 def test_a_working_folder_that_is_not_there_is_told(patient: Patient) -> None:
     patient.servers(a={**SHOP, "cwd": "/no/such/folder"})
     assert patient.only("program", "error")["fix"] == "mkdir -p /no/such/folder"
@@ -277,6 +301,25 @@ def test_a_client_whose_address_nobody_answers_at_is_told(patient: Patient) -> N
     with Gateway({"mcp_servers": []}) as gateway:
         patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": gateway.url}}})
         assert "it answers" in patient.only("client", "ok")["what"]
+
+
+def test_an_entry_that_is_nonsense_costs_no_other_finding(patient: Patient) -> None:
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"command": 5, "args": True}, "b": {"url": 7}}})
+    patient.client(".gemini/settings.json", {"mcpServers": {"mcpx": {"url": "http://[/mcp"}}})
+    patient.client(".codeium/windsurf/mcp_config.json", {"mcpServers": {"a": {"command": "a"}}})
+    told = patient.found("client")
+    assert any("which is not found" in each["what"] for each in told)
+    assert any("an address that is none" in each["what"] for each in told)
+    assert any("1 server of its own" in each["what"] for each in told)
+
+
+def test_a_secret_in_the_address_of_a_clients_entry_is_not_told(patient: Patient) -> None:
+    with listening() as port:
+        pass
+    url = f"http://ada:hidden-1@127.0.0.1:{port}/mcp?key=hidden-2"
+    patient.client(".cursor/mcp.json", {"mcpServers": {"mcpx": {"url": url}}})
+    ended = patient.run()
+    assert f"at http://127.0.0.1:{port}/mcp, and nobody answers" in ended.stdout and "hidden" not in ended.stdout
 
 
 def test_a_client_with_servers_of_its_own_is_told_how_to_move_them(patient: Patient) -> None:

@@ -305,6 +305,28 @@ def test_secrets_go_to_an_env_file_that_says_what_it_said_before(home: Home) -> 
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_name_that_refers_to_something_is_taken_without_that(home: Home) -> None:
+    home.cursor(**{"a${keyring:b}": {"command": "a"}})
+    told = home.told("--yes")
+    assert told["written"] and "name: 'a{keyring:b}'" in home.own.read_text()
+
+
+def test_an_env_file_with_a_quote_that_has_no_end_is_told_and_left(home: Home) -> None:
+    env = home.put(".config/mcpx/.env", "KEPT=1\nOPEN='it\n")
+    home.cursor(github={**GITHUB, "env": {"GITHUB_TOKEN": f"it's {TOKEN}"}})
+    ended = home.run("--yes")
+    assert ended.returncode == 2 and f"{env}:2 cannot be read" in ended.stderr and TOKEN not in ended.stderr
+    assert env.read_text() == "KEPT=1\nOPEN='it\n" and not home.own.exists()
+
+
+def test_an_env_file_keeps_its_bom_and_its_line_ends(home: Home) -> None:
+    before = b"\xef\xbb\xbf# mine\r\nKEPT='a b'\r\nLAST=1"
+    home.put(".config/mcpx/.env", "").write_bytes(before)
+    home.cursor(github=GITHUB)
+    home.told("--yes")
+    assert (home.own.parent / ".env").read_bytes() == before + f"\r\nGITHUB_TOKEN={TOKEN}\r\n".encode()
+
+
 def test_a_variable_that_is_set_to_something_else_is_not_taken_for_it(home: Home) -> None:
     """The process environment wins over `.env`: the secret would be lost."""
     home.cursor(github=GITHUB)

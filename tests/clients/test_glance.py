@@ -74,6 +74,12 @@ def test_a_file_that_cannot_be_read_counts_as_not_there(text: str, tmp_path: Pat
     assert told(tmp_path) == [("gemini-cli", 2, False)]
 
 
+@pytest.mark.parametrize("entry", [{"command": 5}, {"command": "a", "args": True}, {"cmd": 1.5, "args": {"a": "b"}}])
+def test_an_entry_that_is_nonsense_is_counted_all_the_same(entry: dict[str, object], tmp_path: Path) -> None:
+    at(tmp_path, ".cursor/mcp.json", json.dumps({"mcpServers": {**SERVERS, "odd": entry}}))
+    assert told(tmp_path) == [("cursor", 3, False)]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_what_is_no_file_or_too_large_is_passed_over(tmp_path: Path) -> None:
     at(tmp_path, ".cursor/mcp.json", " " * MOST_BYTES + json.dumps({"mcpServers": SERVERS}))

@@ -29,6 +29,8 @@ TARGET = Target("http://127.0.0.1:8000/mcp", ["/opt/mcpx", "c.yaml"], True)
         ("goose", f"extensions:\n  a:\n    envs: {{K: {SECRET}}}\n    args: [--key, {SECRET}]\n    key: {SECRET}\n"),
         ("goose", f"extensions:\n  a:\n    args:\n      - --key\n      - {SECRET}\n"),
         ("goose", f"extensions:\n  a:\n    env: |\n      {SECRET}\n# {SECRET}\n"),
+        ("goose", f"extensions:\n  a:\n    env: |\n      {SECRET}==\n"),  # as keys in base64 end
+        ("codex", f'[mcp_servers.a]\nkey = """\n{SECRET}=\n"""\n'),
     ],
 )
 def test_no_value_of_others_is_shown(name: str, text: str, transport: str, tmp_path: Path) -> None:

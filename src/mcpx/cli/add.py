@@ -25,7 +25,7 @@ from mcpx.config.checks import MAX_NAME
 from mcpx.config.edits import Edit, PutEntry
 from mcpx.config.entries import RESERVED
 from mcpx.config.lines import is_address
-from mcpx.config.recognising import NOUNS, Section
+from mcpx.config.recognising import NOUNS, Section, possible
 from mcpx.config.written import Written
 from mcpx.core.alone import Proposal
 from mcpx.core.trying import Tried
@@ -149,12 +149,14 @@ def _as_wished(given: Given, options: argparse.Namespace) -> list[tuple[Section,
         raise ConfigError([f"error: --name: there are {len(mine)} entries in it"])
     if options.name is not None and (not options.name.strip() or len(options.name) > MAX_NAME):
         raise ConfigError([f"error: --name: 1 to {MAX_NAME} characters"])
+    if options.name is not None and possible(options.name) != options.name.strip():
+        raise ConfigError([f"error: --name: {plain(possible(options.name))!r} could be its name, not this"])
     trust = options.trust or ("pin" if given.is_strange else None)
     made: list[tuple[Section, Json]] = []
     for section, entry in given.entries:
         wished = dict(entry)
         if section != "auth_configs":
-            wished["name"] = options.name or wished["name"]
+            wished["name"] = options.name or possible(str(wished["name"]))
             if options.description is not None:
                 wished["description"] = options.description
             if options.disabled:

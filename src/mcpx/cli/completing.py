@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from mcpx.cli.places import Place
 from mcpx.cli.table import COMMANDS, Command
+from mcpx.cli.terminal import plain
 from mcpx.model.call import Json
 
 MOST = 500
@@ -86,11 +87,23 @@ def _print(answer: Answer, word: str, quote: str, shell: str) -> None:
         spelled = value[cut:]
         if not spelled or not value.isprintable():
             continue
-        if shell == "bash" and not quote:
-            spelled = re.sub(r"([^\w@%+=:,./-])", r"\\\1", spelled)
-        lines.append(f"{spelled}\t{' '.join(about.split())}")
+        if shell == "bash":
+            spelled = _quoted(spelled, quote)
+        lines.append(f"{spelled}\t{' '.join(plain(about).split())}")
     end = "\t:files" if answer.files else "\t:nospace" if answer.goes_on else "\t:"
     sys.stdout.write("\n".join([*lines, end]) + "\n")
+
+
+def _quoted(value: str, quote: str) -> str:
+    """As bash has to be told it: it takes what it gets as if it were typed, also within quotes."""
+    if not quote:
+        return re.sub(r"([^\w@%+=:,./-])", r"\\\1", value)
+    if quote == "'":
+        spelled = value.replace("'", "'\\''")
+    else:  # where a ! cannot be spelled
+        spelled = re.sub(r'([$`"\\])', r"\\\1", value).replace("!", '"\\!"')
+    # A word that ends in a quote is not closed by bash.
+    return spelled + quote if spelled.endswith(quote) else spelled
 
 
 # What fits -------------------------------------------------------------------------------------------------------

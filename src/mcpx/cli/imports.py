@@ -1,7 +1,6 @@
 """`mcpx import openapi` and `mcpx import curl`: other people's descriptions of requests as a config file (SRC-7)."""
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpx.cli.terminal import print_json
 from mcpx.cli.words import counted
 from mcpx.imports.made import Imported
 from mcpx.imports.openapi import METHODS, Choice, Operation, import_openapi, operations, summary
@@ -69,7 +69,7 @@ def _curl(options: argparse.Namespace) -> Imported:
 def _list(found: Sequence[Operation], as_json: bool) -> None:
     told = [summary(each) for each in found]
     if as_json:
-        _print_json({"operations": told})
+        print_json({"operations": told})
         return
     rows = [("NAME", "METHOD", "PATH", "TAGS", "SUMMARY")]
     for each in told:
@@ -97,7 +97,7 @@ def _give(imported: Imported, options: argparse.Namespace) -> int:
             "skipped": [{"operation": what, "reason": why} for what, why in imported.skipped],
             "notes": imported.notes,
         }
-        _print_json(facts if file is not None else {**facts, "config": text})
+        print_json(facts if file is not None else {**facts, "config": text})
         return 0
     if file is None:
         sys.stdout.write(text)
@@ -133,8 +133,3 @@ def _say_how_to_use(imported: Imported, file: Path | None, auth: str | None) -> 
     else:
         told = one_line(str(file), 200)
         say(f"use it: mcpx check {told}; then put it into the folder of your configuration, or start it: mcpx {told}\n")
-
-
-def _print_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text) + "\n")

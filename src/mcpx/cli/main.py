@@ -69,10 +69,13 @@ def _unknown(word: str) -> str:
 
 
 def _open_standard_streams() -> None:
-    """The null device in the place of a closed standard stream: else the next thing opened gets its number."""
+    """The null device in the place of a closed standard stream: else the next thing opened gets its number. What cannot
+    be written in the terminal's encoding, or in any, is no reason to fail."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="backslashreplace")  # as stderr does: a character that has no bytes is spelled out

@@ -75,7 +75,7 @@ async def _list_resources(desk: Desk, as_json: bool) -> int:
     for resource in (*resources, *templates):
         name = " · ".join(filter(None, (resource.name, resource.description)))
         uri = resource.own_uri
-        table.add(Cell(plain(resource.server), "cyan"), plain(uri, 400), resource.mime_type or "-", plain(name))
+        table.add(Cell(plain(resource.server), "cyan"), plain(uri, 400), plain(resource.mime_type) or "-", plain(name))
     table.print()
     templated = f", {counted(len(templates), 'template')}" if templates else ""
     sys.stdout.write(f"{counted(len(resources), 'resource')}{templated}; mcpx read URI reads one\n")

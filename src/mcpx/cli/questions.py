@@ -99,7 +99,7 @@ def _kind(about: Json, choices: list[str]) -> str:
         several = ", several with commas" if about.get("type") == "array" else ""
         return f"{' | '.join(map(plain, choices))}{several}"
     kind = str(about.get("type") or "string")
-    return {"boolean": "y/n", "integer": "whole number"}.get(kind, str(about.get("format") or kind))
+    return {"boolean": "y/n", "integer": "whole number"}.get(kind, plain(str(about.get("format") or kind)))
 
 
 def _typed(text: str, about: Json, choices: list[str]) -> tuple[Any, str | None]:

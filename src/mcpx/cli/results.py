@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpx.cli.terminal import print_json, shown
+from mcpx.cli.terminal import plain, print_json, shown
 from mcpx.library.values import Content, Result
 from mcpx.model.errors import ConfigError
 
@@ -59,13 +59,15 @@ def save(blocks: Sequence[Content], output: str) -> list[Content]:
     path = Path(output).expanduser()
     try:
         if not binary:
-            path.write_text("\n".join(block.text for block in blocks if block.text), encoding="utf-8")
+            text = "\n".join(block.text for block in blocks if block.text)
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
             sys.stderr.write(f"wrote {path}\n")
             return [block for block in blocks if block.text]
         for number, block in enumerate(binary, 1):
             file = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
             file.write_bytes(block.data)
-            sys.stderr.write(f"wrote {file} ({block.mime_type or block.type}, {len(block.data):,} bytes)\n")
+            kind = plain(block.mime_type or block.type)
+            sys.stderr.write(f"wrote {file} ({kind}, {len(block.data):,} bytes)\n")
     except OSError as error:
         raise ConfigError([f"error: {output} cannot be written: {error.strerror or error}"]) from None
     return binary

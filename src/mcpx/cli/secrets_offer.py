@@ -7,6 +7,7 @@ overwritten.
 
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,17 +75,21 @@ class Offer:
 
         before = _bytes(self.file)
         text = "" if before is None else before.decode("utf-8-sig", errors="surrogateescape")
-        known = dotenv.parse(text)[0]
+        known, odd = dotenv.parse(text)
         new = {name: value for name, value in self.variables.items() if known.get(name) != value}
         if not new:
             return
-        glue = "" if not text or text.endswith("\n") else "\n"
-        added = (text or _HEADER) + glue + "".join(f"{name}={_quoted(value)}\n" for name, value in new.items())
+        ends = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+        glue = "" if not text or text.endswith("\n") else ends
+        added = (text or _HEADER) + glue + "".join(f"{name}={_quoted(value)}{ends}" for name, value in new.items())
         read = dotenv.parse(added)[0]
         if any(read.get(name) != value for name, value in new.items()):
+            if odd:  # a quote without an end takes in all that is written behind it
+                raise ConfigError([f"error: {self.file}:{odd[-1]} cannot be read; mend it first: nothing was written"])
             told = "error: a secret holds characters that no .env file can: keep it in the keyring (--secrets keyring)"
             raise ConfigError([told])
-        data = added.encode(errors="surrogateescape")
+        bom = BOM_UTF8 if before is not None and before.startswith(BOM_UTF8) else b""
+        data = bom + added.encode(errors="surrogateescape")
         try:
             if not self.file.parent.exists():
                 private_folder(self.file.parent)

@@ -58,7 +58,7 @@ def printable(url: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON value, readable; what would steer a terminal is spelled out, which JSON may do."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text) + "\n")
+    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n")
 
 
 def width_of(text: str) -> int:

@@ -113,7 +113,8 @@ def is_mcpx(name: str, entry: Mapping[str, Any]) -> bool:
     words: list[str] = []
     for key in ("command", "cmd", "args"):
         value = entry.get(key)
-        words += [value] if isinstance(value, str) else [each for each in value or () if isinstance(each, str)]
+        listed = cast("list[Any]", value if isinstance(value, list) else [value])
+        words += [each for each in listed if isinstance(each, str)]
     if not words:
         return name == "mcpx"
     runs = [re.split(r"[/\\]", word)[-1].removesuffix(".exe").partition("@")[0] for word in words]

@@ -16,11 +16,11 @@ from mcpx.config.problems import may_be_secret
 from mcpx.config.tree import as_list, as_map
 
 _LINE = re.compile(
-    r"""(?P<lead>\s*(?:-\s+)?)(?P<key>(?:"(?:\\.|[^"\\])*"|[\w.$-]+)\s*(?::(?=\s|["{\[]|$)|=)\s*)?(?P<value>.*?)(?P<tail>,?\s*)"""
+    r"""(?P<lead>\s*(?:-\s+)?)(?P<key>(?:"(?:\\.|[^"\\])*"|[\w.$-]+)\s*(?::(?=\s|["{\[]|$)|=(?=\s*[^\s=]))\s*)?(?P<value>.*?)(?P<tail>,?\s*)"""
 )
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _STRUCTURE = re.compile(r"(?:[\s{}\[\],]|true|false|null|-?\d+(?:\.\d+)?|---)*")
-_KEYS = re.compile(r"[\w-]+\s*=")
+_KEYS = re.compile(r"[\w-]+\s*=(?=\s*[^\s=])")
 _REMARK = re.compile(r"\s*(?://.*|/\*.*?\*/\s*)$")
 _HEADER = re.compile(r'\[[\w.-]+(?:"[\w.-]+")?\]')
 

@@ -26,6 +26,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """Claude Code keeps its history beside its servers."""
 _MOST_VALUES = 2_000_000
 _BOM = "\ufeff"
+BARE = ""
+"""The key of an entry that is no table, which somebody wrote by hand: a text, a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Reading:
                 (each for each in map(as_map, as_list(holder) or []) if each and each.get("name") == NAME), None
             )
         found = (as_map(holder) or {}).get(NAME)
-        return None if found is None else (as_map(found) if as_map(found) is not None else {"": found})
+        return None if found is None else (as_map(found) if as_map(found) is not None else {BARE: found})
 
     @property
     def bytes(self) -> bytes:
@@ -149,7 +151,7 @@ def _new(reading: Reading, made: Json, beside: Mapping[str, Mapping[str, Any]]) 
 def without_entry(reading: Reading, former: Json | None = None) -> str:
     """The text without the entry, or with another one that was there before."""
     if former is not None:
-        return connected(reading, former, {})
+        return connected(reading, former.get(BARE, former), {})
     wanted, asked = _without(reading)
     if _same(reading.tree, wanted):
         return reading.text

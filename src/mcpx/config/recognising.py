@@ -90,6 +90,13 @@ def _is_prose(text: str) -> bool:
     return first not in RUNNERS and bool(rest) and all(word.strip(",.!?").isalpha() for word in (first, *rest))
 
 
+def possible(wanted: str) -> str:
+    """What a stranger calls an entry, as it can be called here: nothing is looked up for it."""
+    cleaned = "".join(c for c in wanted if c.isprintable()).replace("::", "-")
+    cleaned = re.sub(r"\$(?=[${])", "", cleaned).strip()[:MAX_NAME].strip()
+    return "server" if not cleaned or cleaned in DOTS else cleaned
+
+
 class Names:
     """Names that are possible, each once."""
 
@@ -97,10 +104,7 @@ class Names:
         self._taken = set(taken)
 
     def free(self, wanted: str) -> str:
-        cleaned = (
-            "".join(c for c in wanted if c.isprintable()).replace("::", "-").strip()[:MAX_NAME].strip() or "server"
-        )
-        name = cleaned = "server" if cleaned in DOTS else cleaned
+        name = cleaned = possible(wanted)
         for number in count(2):
             if name not in self._taken:
                 break

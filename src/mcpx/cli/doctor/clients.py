@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.gateway import is_mcpx
@@ -116,7 +117,7 @@ def _works(seen: Seen, entry: Mapping[str, Any], case: Case) -> Iterator[Finding
     again = f"mcpx connect {seen.client.id}"
     url = _url(entry)
     if url is not None:
-        answers = is_mcpx(url)
+        answers, url = is_mcpx(url), _bare(url)
         if answers:
             yield ok("client", f"{name} has mcpx, and it answers at {url}", file)
         elif answers is None:
@@ -143,11 +144,21 @@ def _works(seen: Seen, entry: Mapping[str, Any], case: Case) -> Iterator[Finding
     yield ok("client", f"{name} has mcpx, by {found}", file)
 
 
+def _bare(url: str) -> str:
+    """Without what may be a secret in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that is none"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def _words(entry: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for key in ("command", "cmd", "args"):
         value = entry.get(key)
-        words += [value] if isinstance(value, str) else [str(each) for each in value or ()]
+        listed = cast("list[Any]", value if isinstance(value, list) else [value])
+        words += [each for each in listed if isinstance(each, str)]
     return words
 
 

@@ -155,8 +155,8 @@ def _dialled(host: str) -> str:
 
 def is_mcpx(url: str) -> bool | None:
     """Whether a gateway answers at an address; None: nobody does."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:

@@ -10,6 +10,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
@@ -20,6 +22,8 @@ from mcpx.transports import Stdio
 
 PATIENCE = 3.0
 """Seconds a program may take to say its version or its PATH."""
+MOST_BYTES = 65536
+"""Of what it prints."""
 LAUNCHD = "/usr/bin:/bin:/usr/sbin:/sbin"
 """What programs get that are started from the desktop of macOS."""
 OLDEST_NODE, OLD_NODE = 18, 20
@@ -116,9 +120,13 @@ def desktop_path(environ: Mapping[str, str]) -> str | None:
     return found[1].strip("$'\"") if found else None
 
 
-def _said(line: list[str], environ: Mapping[str, str]) -> str | None:
-    """What a program prints; None where it fails, or takes too long. Nothing of it is left afterwards."""
-    alone = os.name == "posix"
+def _said(line: list[str], environ: Mapping[str, str], patience: float | None = None) -> str | None:
+    """What a program prints; None where it fails, takes too long or prints too much. Nothing of it is left
+    afterwards."""
+    alone, patience = os.name == "posix", PATIENCE if patience is None else patience
+    until = time.monotonic() + patience
+    if patience <= 0:
+        return None
     try:
         child = subprocess.Popen(
             line,
@@ -130,17 +138,23 @@ def _said(line: list[str], environ: Mapping[str, str]) -> str | None:
         )
     except (OSError, ValueError):
         return None
+    output, told = child.stdout, list[bytes]()
+    assert output is not None, "it was asked for"
+    reader = threading.Thread(target=lambda: told.append(output.read(MOST_BYTES)), daemon=True)
+    reader.start()
     try:
-        told, _ = child.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        return None
+        reader.join(patience)
+        if told and len(told[0]) < MOST_BYTES:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(until - time.monotonic(), 0.01))
     finally:
         with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL) if alone else child.kill()
         child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
-    return told[:65536].decode(errors="replace") if child.returncode == 0 else None
+        reader.join(1.0)
+        if not reader.is_alive():  # else somebody who left the group holds it
+            output.close()
+    return told[0].decode(errors="replace") if told and child.returncode == 0 else None
 
 
 def node(case: Case) -> Iterator[Finding]:
@@ -154,18 +168,21 @@ def node(case: Case) -> Iterator[Finding]:
             beside = os.path.join(os.path.dirname(spec.command), "node") if os.path.dirname(spec.command) else "node"
             found = _on(beside, env.get("PATH", os.defpath)) or _on("node", env.get("PATH", os.defpath))
             names.setdefault(found or "", []).append(server.name)
+    until = time.monotonic() + 2 * PATIENCE  # however many there are: nobody waits for the last one longer
     for path, whose in names.items():
-        yield _node(path, whose, case.environ)
+        yield _node(path, whose, case.environ, min(PATIENCE, until - time.monotonic()))
 
 
-def _node(path: str, whose: list[str], environ: Mapping[str, str]) -> Finding:
+def _node(path: str, whose: list[str], environ: Mapping[str, str], patience: float) -> Finding:
     if not path:
         get = "install Node.js (https://nodejs.org)"
         return error("node", "node is not found, and npx needs it", _whose(whose), fix=get)
-    told = _said([path, "--version"], child_environment(environ, {}, False))
+    told = _said([path, "--version"], child_environment(environ, {}, False), patience)
     version = re.match(r"v?(\d+)\.[\d.]+", (told or "").strip())
     if version is None:
-        return warning("node", f"{path} does not say its version", _whose(whose), fix=f"run: {path} --version")
+        return warning(
+            "node", f"{path} does not say its version", _whose(whose), fix=f"run: {shlex.quote(path)} --version"
+        )
     number = int(version[1])
     update = f"update Node.js to {OLD_NODE} or newer (https://nodejs.org)"
     if number < OLDEST_NODE:

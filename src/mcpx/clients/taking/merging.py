@@ -15,9 +15,10 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from mcpx.clients.taking.reading import WHY_OFF, Given, Origin
-from mcpx.config.checks import DOTS, MAX_NAME
+from mcpx.config.checks import MAX_NAME
 from mcpx.config.edits import EntrySection
 from mcpx.config.entries import RESERVED
+from mcpx.config.recognising import possible
 from mcpx.config.tree import Tree, as_list, as_map
 
 State = Literal["new", "replaces", "there", "skipped"]
@@ -199,7 +200,8 @@ def _item(
         # Others refer to it by its name.
         return replace(made, state="there", why="the configuration has another of this name; --replace takes this one")
     name = names[one.section].free(one.name, one.origin)
-    why = "" if name == one.name else "its name is taken by another"
+    can = possible(one.name)
+    why = "its name is taken by another" if name != can else "" if can == one.name else "its name cannot be one here"
     return replace(made, name=name, entry={**one.entry, "name": name}, why=why)
 
 
@@ -227,9 +229,7 @@ class _Names:
         return first
 
     def free(self, wanted: str, origin: Origin) -> str:
-        cleaned = "".join(c for c in wanted if c.isprintable()).replace("::", "-").strip()[:MAX_NAME].strip()
-        bare = "server" if not cleaned or cleaned in DOTS else cleaned
-        name = next(each for each in _spellings(bare, origin) if each not in self._taken)
+        name = next(each for each in _spellings(possible(wanted), origin) if each not in self._taken)
         self._taken.add(name)
         return name
 
