@@ -203,8 +203,9 @@ def test_a_config_is_one_by_whatever_name_its_folder_is_reached(shared: Shared) 
     real = shared.folder / "real"
     real.mkdir()
     shared.file.rename(real / "mcpx.json")
-    (shared.folder / "link").symlink_to(real)
-    for name, folder in ((real / "mcpx.json", None), ("../link/mcpx.json", real), ("mcpx.json", shared.folder / "link")):
+    link = shared.folder / "link"
+    link.symlink_to(real)
+    for name, folder in ((real / "mcpx.json", None), ("../link/mcpx.json", real), ("mcpx.json", link)):
         pipe = shared.stack.enter_context(Pipe([*MCPX, str(name)], shared.env, cwd=folder))
         pipe.greet()
         told = [*MCPX, "status", "--json", "--config", str(name)]
@@ -274,7 +275,7 @@ def test_a_killed_gateway_is_replaced_and_no_call_is_made_twice(shared: Shared) 
 
 
 def test_what_no_gateway_can_give_any_more_is_told_and_comes_back_with_the_config(tmp_path: Path) -> None:
-    """RUN-2: a profile that is gone when the gateway is: none is started again and again for it, and nothing is lost."""
+    """RUN-2: a profile that is gone with its gateway: none is started again and again for it, and nothing is lost."""
     shared = Shared(tmp_path, profiles=[{"name": "p"}])
     try:
         pipe = shared.client("--profile", "p")
@@ -455,6 +456,23 @@ def test_a_changed_file_is_taken_up_while_clients_are_attached(shared: Shared) -
     assert shared.ask("reload")["ok"] is True
     until(lambda: "more_echo" in {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]})
     until(lambda: CHANGED[0] in heard(pipe))
+
+
+def test_a_config_whose_folder_is_gone_is_waited_for(shared: Shared) -> None:
+    """LIF-1: a checkout of another branch; the client's log says what is missing."""
+    project = shared.folder / "project"
+    project.mkdir()
+    shared.file = shared.file.rename(project / "mcpx.json")
+    pipe = shared.client()
+    project.rename(shared.folder / "aside")
+    with Watch(shared.started) as gateway:
+        os.kill(shared.started[0], signal.SIGKILL)
+        assert gateway.left(WAIT) == []
+    waits = pipe.start_call("odd_echo", text="waits")
+    assert pipe.stderr.wait_for(f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT)
+    (shared.folder / "aside").rename(project)
+    assert said(pipe.reply(waits, 30)) == "waits"
+    assert len(calls(shared, "echo")) == 1
 
 
 def test_a_state_folder_that_is_deleted_costs_no_call(shared: Shared) -> None:

@@ -222,8 +222,8 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
         child = Popen(
             command, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=wanted.folder, env=dict(wanted.environ), **more
         )
-    except OSError as error:
-        return Refused("start", f"it cannot be started: {error.strerror or error}")
+    except OSError as error:  # the folder of the config may be gone
+        return Refused("start", f"it cannot be started: {error.filename or sys.executable}: {error.strerror or error}")
     finally:
         os.close(log)
     assert child.stdout is not None
@@ -279,8 +279,8 @@ def _tail(file: Path, since: int) -> str:
 
 
 def own(wanted: Wanted) -> Attachment | Refused:
-    """A gateway for this client alone, once it answers: where the shared one is not for it, or is no more. What is wrong
-    with the configuration it says itself, in the client's log."""
+    """A gateway for this client alone, once it answers: where the shared one is not for it, or is no more. What is
+    wrong with the configuration it says itself, in the client's log."""
     from subprocess import Popen
 
     ours, theirs = socket.socketpair()
