@@ -117,7 +117,10 @@ def test_the_configurations_of_a_page_load_as_they_stand(page: str, tmp_path: Pa
                 assert [warning for warning in warnings if not EXPECTED.search(str(warning))] == [], block.place
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if any(b.language == "python" for b in blocks(page))])
+WITH_PROGRAMS = [page for page in pages() if any(b.language == "python" for b in blocks(page))]
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_PROGRAMS if page != "docs/library.md"])  # tests/library has it
 def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     """RUN-7."""
     session: Session = prepared.session(page, tmp_path)

@@ -132,4 +132,4 @@ def test_a_version_that_is_left_behind_is_told_of_and_mended(tmp_path: Path) -> 
 def test_the_readme_claims_the_entry_and_no_other(entry: dict[str, Any]) -> None:
     """The registry looks for this line in the package's description on PyPI, which is the README."""
     claimed = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert set(claimed) <= {entry["name"]}
+    assert set(claimed) == {entry["name"]}

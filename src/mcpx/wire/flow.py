@@ -13,6 +13,7 @@ No promise: that one piece is worked off in time; the protocols above bound what
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 clock = time.perf_counter
 
+FORGETFUL: Final = (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
+"""Pythons in which `writelines` of asyncio never says that the peer does not read (CVE-2024-12254)."""
 SLICE: Final = 0.001
 """Seconds of a turn for all who have more than one piece."""
 LONG: Final = 0.0005
@@ -293,7 +296,11 @@ class Outflow:
     def write_both(self, data: bytes, more: bytes) -> None:
         """Two buffers at once, without copying them together."""
         self._written += len(data) + len(more)
-        self._transport.writelines((data, more))
+        if FORGETFUL:
+            self._transport.write(data)
+            self._transport.write(more)
+        else:
+            self._transport.writelines((data, more))
         if self.congested:
             self._count(len(data) + len(more))
 
