@@ -25,13 +25,15 @@ from behaviour.raw import (
     Json,
     Pipe,
     Watch,
+    initialize,
     notification,
     odd_server,
     recorded,
     request,
 )
 from fixtures.process import Child
-from mcpx.model.errors import GATEWAY_ENDING
+from fixtures.terminal import Terminal
+from mcpx.model.errors import GATEWAY_ENDING, SERVER_DOWN
 from mcpx.wire import channels
 
 CHANGED = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
@@ -196,6 +198,22 @@ def test_a_gateway_in_the_background_is_nobodys_child(shared: Shared) -> None:
     assert os.getsid(gateway) != os.getsid(pipe.process.pid)
 
 
+def test_a_config_is_one_by_whatever_name_its_folder_is_reached(shared: Shared) -> None:
+    """RUN-2: the folder of a project may be a link; `mcpx status` finds the gateway by either."""
+    real = shared.folder / "real"
+    real.mkdir()
+    shared.file.rename(real / "mcpx.json")
+    link = shared.folder / "link"
+    link.symlink_to(real)
+    for name, folder in ((real / "mcpx.json", None), ("../link/mcpx.json", real), ("mcpx.json", link)):
+        pipe = shared.stack.enter_context(Pipe([*MCPX, str(name)], shared.env, cwd=folder))
+        pipe.greet()
+        told = [*MCPX, "status", "--json", "--config", str(name)]
+        status = subprocess.run(told, env=shared.env, cwd=folder, capture_output=True, check=True, timeout=WAIT)
+        assert json.loads(status.stdout)["pid"] == shared.started[0]
+    assert len(shared.started) == 1
+
+
 def test_mode_and_profile_are_each_clients_own(tmp_path: Path) -> None:
     """SUR-1: one sees every tool, the other three."""
     shared = Shared(tmp_path, profiles=[{"name": "narrow", "tools": ["odd.echo"]}])
@@ -254,6 +272,59 @@ def test_a_killed_gateway_is_replaced_and_no_call_is_made_twice(shared: Shared) 
         assert [method for method in heard(pipe) if method in CHANGED][:3] == CHANGED
     assert sorted(shared.attached()) == sorted(pipe.process.pid for pipe in pipes)
     assert all(pipe.finish() == 0 for pipe in pipes)
+
+
+def test_what_no_gateway_can_give_any_more_is_told_and_comes_back_with_the_config(tmp_path: Path) -> None:
+    """RUN-2: a profile that is gone with its gateway: none is started again and again for it, and nothing is lost."""
+    shared = Shared(tmp_path, profiles=[{"name": "p"}])
+    try:
+        pipe = shared.client("--profile", "p")
+        good = shared.file.read_text()
+        shared.write(mcp_servers=[odd_server("odd", shared.record)])
+        os.kill(shared.started[0], signal.SIGKILL)
+        assert pipe.stderr.wait_for("no gateway: no profile is named 'p'", WAIT), pipe.stderr.text
+        waits = pipe.start_call("odd_echo", text="waits")
+        shared.file.write_text(good)
+        assert said(pipe.reply(waits, 30)) == "waits"
+        assert "of its own" not in pipe.stderr.text
+        assert len([method for method in heard(pipe) if method in CHANGED]) == len(CHANGED)
+        assert pipe.finish() == 0
+    finally:
+        shared.close()
+
+
+def test_a_gateway_of_its_own_that_cannot_start_gets_no_request(shared: Shared) -> None:
+    """LIF-1: what was sent to nobody had no effect, and waits for somebody who answers."""
+    good = shared.file.read_text().replace('"mcp_servers"', '"mode": "${THE_MODE}", "mcp_servers"')
+    shared.file.write_text(good)
+    pipe = shared.client(THE_MODE="direct")
+    shared.env["THE_MODE"] = "search"
+    shared.terminal()
+    assert pipe.stderr.wait_for("THE_MODE; this client gets a gateway of its own", WAIT), pipe.stderr.text
+    assert said(pipe.call("odd_echo", text="by its own")) == "by its own"
+    shared.file.write_text("{")
+    bridge = pipe.process.pid
+    own = [int(pid) for pid in Path(f"/proc/{bridge}/task/{bridge}/children").read_text().split()]
+    for pid in own:
+        os.kill(pid, signal.SIGKILL)
+    assert pipe.stderr.wait_for("no gateway: a gateway of its own could not be started", WAIT), pipe.stderr.text
+    waits = pipe.start_call("odd_echo", text="waits")
+    shared.file.write_text(good)
+    assert said(pipe.reply(waits, 30)) == "waits"
+    assert pipe.finish() == 0
+
+
+def test_a_call_that_was_never_sent_is_not_said_to_have_run(shared: Shared) -> None:
+    """LIF-8: the client leaves while no gateway can be had."""
+    pipe = shared.client()
+    shared.file.write_text("{")
+    os.kill(shared.started[0], signal.SIGKILL)
+    assert pipe.stderr.wait_for("no gateway", WAIT)
+    call = pipe.start_call("odd_echo", text="x")
+    pipe.end_input()
+    error = pipe.reply(call)["error"]
+    assert error["code"] == SERVER_DOWN and "not sent" in error["message"], error
+    assert pipe.wait() == 0
 
 
 def test_who_the_client_is_and_what_it_subscribed_to_is_said_again(shared: Shared) -> None:
@@ -387,6 +458,23 @@ def test_a_changed_file_is_taken_up_while_clients_are_attached(shared: Shared) -
     until(lambda: CHANGED[0] in heard(pipe))
 
 
+def test_a_config_whose_folder_is_gone_is_waited_for(shared: Shared) -> None:
+    """LIF-1: a checkout of another branch; the client's log says what is missing."""
+    project = shared.folder / "project"
+    project.mkdir()
+    shared.file = shared.file.rename(project / "mcpx.json")
+    pipe = shared.client()
+    project.rename(shared.folder / "aside")
+    with Watch(shared.started) as gateway:
+        os.kill(shared.started[0], signal.SIGKILL)
+        assert gateway.left(WAIT) == []
+    waits = pipe.start_call("odd_echo", text="waits")
+    assert pipe.stderr.wait_for(f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT)
+    (shared.folder / "aside").rename(project)
+    assert said(pipe.reply(waits, 30)) == "waits"
+    assert len(calls(shared, "echo")) == 1
+
+
 def test_a_state_folder_that_is_deleted_costs_no_call(shared: Shared) -> None:
     """RUN-6: who is attached stays; who comes after finds another."""
     pipe = shared.client()
@@ -448,9 +536,7 @@ def test_a_gateway_that_accepts_and_says_nothing_is_not_waited_for(shared: Share
     """LIF-1: the client gets one of its own, and is told why."""
     shared.place.parent.mkdir(parents=True, mode=0o700)
     os.chmod(shared.state, 0o700)
-    with socket.socket(socket.AF_UNIX) as mute:
-        mute.bind(str(shared.place))
-        mute.listen()
+    with channels.listen(shared.place).listening:
         pipe = shared.client()
         assert said(pipe.call("odd_echo", text="x")) == "x"
     assert "does not answer; this client gets a gateway of its own" in pipe.stderr.text
@@ -461,9 +547,8 @@ def test_another_version_is_left_alone(shared: Shared) -> None:
     shared.place.parent.mkdir(parents=True, mode=0o700)
     os.chmod(shared.state, 0o700)
     answer = {"ok": False, "reason": "version", "error": "this gateway is mcpx 99", "role": "http", "clients": 0}
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(shared.place))
-        other.listen()
+    with channels.listen(shared.place).listening as other:
+        other.settimeout(WAIT)
         pipe = shared.begin()
         connected, _ = other.accept()
         with connected, connected.makefile("rwb") as lines:
@@ -484,6 +569,8 @@ def test_ids_batches_and_what_comes_before_the_greeting_are_treated_as_ever(shar
     assert "error" in pipe.request("tools/list")
     assert "result" in pipe.request("ping")
     pipe.greet()
+    pipe.send(request("ping", None, "mcpx-bridge/1/initialize"))  # as the bridge itself would say it
+    assert "result" in pipe.reply("mcpx-bridge/1/initialize")
     pipe.send(b"[]\n")
     assert "batches" in pipe.reply(None)["error"]["message"]
     pipe.send(b"nonsense\n")
@@ -499,6 +586,18 @@ def test_ids_batches_and_what_comes_before_the_greeting_are_treated_as_ever(shar
     assert "result" in pipe.reply("s")
     pipe.send({"jsonrpc": "2.0", "id": 1.5, "method": "ping"})
     assert "error" in pipe.reply(None)
+
+
+def test_a_terminal_is_both_input_and_output_and_gets_all_of_a_large_answer(shared: Shared) -> None:
+    """RUN-2: it takes a few kilobytes at a time, and says so only to who does not block."""
+    said_to = [initialize(), *(request("tools/list", None, number) for number in range(1, 21))]
+    with Terminal([*MCPX, str(shared.file), "--transport", "stdio"], shared.folder, shared.env) as terminal:
+        for message in said_to:
+            terminal.type(json.dumps(message) + "\n")
+        terminal.wait_for(r'"id":20,"result"[^\n]*\n')
+        assert terminal.text.count('"result"') == len(said_to)
+        terminal.type("\x04")
+        assert terminal.end() == 0
 
 
 def test_ten_thousand_requests_in_the_pipe_are_all_answered(shared: Shared) -> None:
@@ -634,7 +733,9 @@ def test_where_there_are_no_unix_sockets_it_is_a_port_on_loopback(tmp_path: Path
                     assert stranger.recv(100) == b""
                 except ConnectionError:
                     pass
-        os.kill(shared.started[0], signal.SIGKILL)
+        with Watch(shared.started) as gateway:
+            os.kill(shared.started[0], signal.SIGKILL)
+            assert gateway.left(WAIT) == []
         assert [said(pipe.call("odd_echo", text="y")) for pipe in (one, other)] == ["y", "y"]
         assert one.finish() == other.finish() == 0
         with Watch(shared.started) as gateways:

@@ -30,6 +30,9 @@ TRIES = 5
 """So often one that was there may be gone at the next look."""
 PAUSE = 0.05
 LONGEST_ANSWER = 1 << 20
+SAID_SO = ("mode", "profile", "strict")
+"""Reasons of a refusal that hold for a gateway of the client's own as well."""
+READY = b'{"jsonrpc":"2.0","id":"mcpx-bridge/ready","method":"ping"}\n'
 TAIL = 2_000
 """Bytes of the log that are told when a start failed."""
 FULL = 10 << 20
@@ -137,18 +140,7 @@ def _ask(place: Path, request: Mapping[str, Any]) -> tuple[socket.socket, dict[s
     except OSError:
         return NOBODY
     try:
-        connected.settimeout(ANSWER)
-        connected.sendall(json.dumps(request).encode() + b"\n")
-        heard = bytearray()
-        while not heard.endswith(b"\n"):  # nothing follows before we say something
-            piece = connected.recv(65536)
-            if not piece:
-                connected.close()
-                return NOBODY
-            heard += piece
-            if len(heard) > LONGEST_ANSWER:
-                raise ValueError
-        answer = json.loads(heard)
+        answer = json.loads(_exchange(connected, json.dumps(request).encode() + b"\n", ANSWER))
         if not isinstance(answer, dict):
             raise ValueError
         return connected, cast(dict[str, Any], answer)
@@ -164,6 +156,21 @@ def _ask(place: Path, request: Mapping[str, Any]) -> tuple[socket.socket, dict[s
     except BaseException:
         connected.close()
         raise
+
+
+def _exchange(connected: socket.socket, line: bytes, seconds: float) -> bytes:
+    """The line that answers one. Raises OSError; a timeout is one, and so is the end."""
+    connected.settimeout(seconds)
+    connected.sendall(line)
+    heard = bytearray()
+    while not heard.endswith(b"\n"):  # nothing follows before we say something
+        piece = connected.recv(65536)
+        if not piece:
+            raise ConnectionResetError
+        heard += piece
+        if len(heard) > LONGEST_ANSWER:
+            raise ValueError
+    return bytes(heard)
 
 
 _SILENT = Refused("silent", "the gateway that runs does not answer")
@@ -215,8 +222,8 @@ def _spawn(wanted: Wanted, lock: Lock) -> Refused | None:
         child = Popen(
             command, stdin=DEVNULL, stdout=PIPE, stderr=log, cwd=wanted.folder, env=dict(wanted.environ), **more
         )
-    except OSError as error:
-        return Refused("start", f"it cannot be started: {error.strerror or error}")
+    except OSError as error:  # the folder of the config may be gone
+        return Refused("start", f"it cannot be started: {error.filename or sys.executable}: {error.strerror or error}")
     finally:
         os.close(log)
     assert child.stdout is not None
@@ -272,7 +279,8 @@ def _tail(file: Path, since: int) -> str:
 
 
 def own(wanted: Wanted) -> Attachment | Refused:
-    """A gateway for this client alone: where the shared one is not for it, or is no more."""
+    """A gateway for this client alone, once it answers: where the shared one is not for it, or is no more. What is
+    wrong with the configuration it says itself, in the client's log."""
     from subprocess import Popen
 
     ours, theirs = socket.socketpair()
@@ -287,4 +295,11 @@ def own(wanted: Wanted) -> Attachment | Refused:
         return Refused("start", f"it cannot be started: {error.strerror or error}")
     finally:
         theirs.close()
+    try:
+        _exchange(ours, READY, START)
+    except (OSError, ValueError) as error:
+        ours.close()
+        if isinstance(error, TimeoutError):
+            child.kill()  # it is nobody's, and would read our end no sooner than it answered
+        return Refused("start", f"a gateway of its own could not be started (exit code {child.wait()})")
     return Attachment(ours, {"role": "alone"}, child)

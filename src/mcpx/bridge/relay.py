@@ -104,7 +104,9 @@ class Relay:
         try:
             while not self._is_over():
                 self._watch()
-                for key, events in self._selector.select(self._patience()):
+                ready = self._selector.select(self._patience())
+                # The client last: what it says is not said to a gateway of whose end we could know.
+                for key, events in sorted(ready, key=lambda each: each[0].fileobj == self._standard.source):
                     key.data(events)
                 self._on_time()
             return 0
@@ -320,7 +322,8 @@ class Relay:
         """What is not answered by now is not."""
         for held in self._held:
             if held.entry is not None:
-                held.entry.link = None
+                self._ledger.end(held.entry.id, False)
+                self._answer(held.entry.id, RpcError(SERVER_DOWN, f"no gateway, and it was not sent: {self._why}"))
         self._held.clear()
         if self._link is None and not self._old:
             for id in list(self._ledger.open):
@@ -374,11 +377,10 @@ class Relay:
                 self._tell(raw if own == id else write(changed))
 
     def _replied(self, link: Link, id: Any, error: Any, raw: bytes) -> None:
-        if isinstance(id, str) and id.startswith(_prefix(link)):
-            return  # to what was said again in the client's name
         entry = self._ledger.open.get(id) if is_id(id) else None
         if entry is None:
-            self._tell(raw)
+            if not (isinstance(id, str) and id.startswith(_prefix(link))):  # to what was said in the client's name
+                self._tell(raw)
             return
         if entry.link is not link:
             return  # asked again elsewhere
@@ -467,8 +469,9 @@ class Relay:
                     time.sleep(gateways.PAUSE)
                 if found is None:
                     found = gateways.find(self._wanted)
-                if isinstance(found, Refused) and found.reason not in ("start", "state"):
-                    self._say(f"{found.error}; this client gets a gateway of its own")
+                if isinstance(found, Refused) and found.reason not in ("start", "state", *gateways.SAID_SO):
+                    if self._failures == 0:
+                        self._say(f"{found.error}; this client gets a gateway of its own")
                     found = gateways.own(self._wanted)
             except Exception as error:  # noqa: BLE001 - whatever it is, the client is answered
                 found = Refused("start", f"{type(error).__name__}: {error}")

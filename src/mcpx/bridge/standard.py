@@ -33,8 +33,8 @@ class Standard:
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         if CARRIED:
             self._sockets = _carried(self._input, self._output)
-        self.watches_output = CARRIED or _is_stream(self._output)
-        """A file or a terminal is simply written."""
+        self.watches_output = CARRIED or _is_stream(self._output) or os.isatty(self._output)
+        """A file is simply written. A terminal is often input and output in one, and then blocks for neither."""
         if not CARRIED:
             for handle in (self._input, self._output) if self.watches_output else (self._input,):
                 if os.get_blocking(handle):

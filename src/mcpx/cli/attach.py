@@ -16,9 +16,6 @@ from mcpx.cli.where import named, overlay
 from mcpx.wire.channels import socket_path
 from mcpx.wire.folders import private_folder
 
-SAID_SO = ("mode", "profile", "strict")
-"""Reasons of a refusal that the whole program has better words for."""
-
 
 def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | None:
     """The exit code once the client has left; None: run alone."""
@@ -54,7 +51,7 @@ def attached(options: argparse.Namespace, environ: Mapping[str, str]) -> int | N
     )
     found = gateways.find(wanted)
     if isinstance(found, gateways.Refused):
-        if found.reason not in (*SAID_SO, "start"):
+        if found.reason not in (*gateways.SAID_SO, "start"):  # for these the whole program has better words
             _say(f"{found.error}; this client gets a gateway of its own")
         return None
     _say_what_differs(options, environ, found.about)

@@ -32,7 +32,9 @@ class Door(NamedTuple):
 
 
 def socket_path(state: Path, config: Path, env: str | None) -> Path:
-    """One place for each config and overlay."""
+    """One place for each config and overlay, by whatever name its folder is reached. A link to the file itself is
+    another config: it has other files beside it."""
+    config = Path(os.path.realpath(config.parent), config.name)
     name = _sha256()(f"{config}\0{env or ''}".encode()).hexdigest()[:16]
     return state / "control" / f"{name}.sock"
 
