@@ -76,7 +76,10 @@ class ThreadReader(asyncio.ReadTransport):
 
     def _hand_on(self) -> None:
         data, self._piece = self._piece, None
-        if data is None or self._closing:
+        if self._closing:
+            self._taken.set()  # nobody wants what was read meanwhile, and the thread may end
+            return
+        if data is None:
             return
         if data:
             self._protocol.data_received(data)
