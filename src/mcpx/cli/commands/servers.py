@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from functools import partial
 
 from mcpx.cli import where
 
@@ -16,5 +17,5 @@ def run(options: argparse.Namespace) -> int:
     from mcpx.cli.servers import servers
 
     path = where.required(options, "servers")
-    load = lambda: where.load(path, options)  # noqa: E731 - asked for only where no gateway runs
+    load = partial(where.load, path, options)  # asked for only where no gateway runs
     return servers(path, load, os.environ, where.overlay(options), options.json, options.links)
