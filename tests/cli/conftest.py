@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.gateway import LISTENS
+from fixtures.gateway import LISTENS, measured
 from fixtures.process import START, Child, stdio_command
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ class Home:
         self, *words: str, stdin: str = "", environ: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "mcpx", *words],
+            [sys.executable, *measured(), "-m", "mcpx", *words],
             cwd=self.folder,
             env={**self.environ, **(environ or {})},
             input=stdin,
@@ -63,7 +63,18 @@ class Home:
         return file.read_text().splitlines() if file.exists() else []
 
     def gateway(self, *words: str) -> Child:
-        command = [sys.executable, "-m", "mcpx", str(self.file), "--host", "127.0.0.1", "--port", "0", *words]
+        command = [
+            sys.executable,
+            *measured(),
+            "-m",
+            "mcpx",
+            str(self.file),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            *words,
+        ]
         child = Child(command, self.environ, self.folder).__enter__()
         assert child.stderr.wait_for(LISTENS, START) is not None, child.stderr.text
         return child

@@ -1,9 +1,10 @@
 """What references of client programs become: ours, a value, plain text, or why a server stays off (CFG-3)."""
 
+import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcpx.config.environment import Environment, peek
@@ -82,6 +83,7 @@ def test_plain_text_is_read_again_as_itself(text: str) -> None:
 @given(st.lists(st.sampled_from(["${env:X}", "$", "$$", "{", "}", "a", "${userHome}"]), max_size=8))
 def test_text_around_references_is_read_again_as_itself(parts: list[str]) -> None:
     text = "".join(parts)
+    assume(re.search(r"\$\{a+\}", text) is None)  # which is a reference, to another variable
     told, why = Rewriting(words={"userHome": "/h"}).server({"a": text})
     if why is None:
         wanted = text.replace("${env:X}", "\0").replace("${userHome}", "/h").replace("\0", "value")

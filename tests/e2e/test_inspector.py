@@ -7,8 +7,8 @@ and SSE. What it prints is compared with what it prints of the server itself.
 import functools
 import json
 import os
-import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +28,9 @@ Inspect = Callable[..., Answer]
 MCPX = str(Path(sys.executable).parent / "mcpx")
 """The command that an installation brings."""
 
+ALONE = ("-e", "MCPX_STANDALONE=true")
+SHARED = ("-e", "MCPX_LINGER=0")
+"""As the inspector gives variables to what it starts: the gateway that all clients share ends with its last one."""
 ROUTES = ("stdio", "http", "sse", "modern-http")
 SUM = {"a": 2, "b": 40}
 
@@ -70,7 +73,7 @@ def through(request: pytest.FixtureRequest, gateway: Gateway, file: str, home: P
     """The inspector at mcpx, by one route."""
     transport, era = request.param.removeprefix("modern-"), "modern" if "modern" in request.param else "legacy"
     target = {
-        "stdio": [MCPX, file],
+        "stdio": [MCPX, file, *SHARED],
         "http": [gateway.url, "--transport", "http"],
         "sse": [gateway.url.removesuffix("/mcp") + "/sse", "--transport", "sse"],
     }[transport]
@@ -137,7 +140,7 @@ def test_a_prompt_is_listed_and_filled_in(through: Inspect, direct: Inspect) -> 
 def test_the_modern_era_is_spoken_on_stdio_too(file: str, home: Path) -> None:
     """PRO-1, SRC-2"""
     words = ("--method", "tools/call", "--tool-name", "everything::echo", "--tool-arg", "message=hello")
-    answer = inspect([MCPX, file, "--protocol-era", "modern"], home, *words)
+    answer = inspect([MCPX, file, "--protocol-era", "modern"], home, *SHARED, *words)
     assert answer.code == 0, answer.stderr
     assert answer.result["content"] == [{"type": "text", "text": "Echo: hello"}]
 
@@ -157,7 +160,7 @@ def test_an_mcp_servers_map_gives_names_with_an_underscore(earth: World, home: P
     peers = earth.peers("map.jsonl")
     entries = {name: peers[name].client for name in ("memory", "filesystem")}
     file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20, "first_start_wait": 20}})
-    answer = inspect([MCPX, file], home, "--method", "tools/list")
+    answer = inspect([MCPX, file], home, *SHARED, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     names = [tool["name"] for tool in answer.result["tools"]]
     assert [name.split("_", 1)[0] for name in names] == ["memory"] * 9 + ["filesystem"] * (len(names) - 9)
@@ -172,7 +175,7 @@ def test_a_server_that_cannot_start_costs_only_itself(earth: World, home: Path, 
         "memory": earth.peers("beside.jsonl")["memory"].client,
     }
     file = write(tmp_path / "map.json", {"mcpServers": entries, "global": {"startup_wait": 20, "first_start_wait": 20}})
-    answer = inspect([MCPX, file], home, "--method", "tools/list")
+    answer = inspect([MCPX, file], home, *ALONE, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     assert {tool["_meta"]["proxy"]["server"] for tool in answer.result["tools"]} == {"memory"}
     for word in ("absent", "no-such-program-anywhere", "broken", "no_such_module_anywhere"):
@@ -193,10 +196,15 @@ def test_the_line_that_the_demo_tells_people_to_try_works(home: Path, tmp_path: 
     """RUN-3"""
     env = {**os.environ, "HOME": str(home)}
     with Child([MCPX, "--port", "0"], env, cwd=tmp_path) as child:
-        advice = child.stderr.wait_for(r"npx @modelcontextprotocol/inspector --cli (.*)$", START)
+        advice = child.stderr.wait_for(r"Try +.*\bmcpx (call .*)$", START)
         assert advice is not None, child.stderr.text
-        assert re.search(LISTENS, advice[1])
-        answer = inspect(shlex.split(advice[1]), home)
+        url = child.stderr.wait_for(LISTENS, START)
+        assert url is not None
+        said = subprocess.run(
+            [MCPX, *shlex.split(advice[1])], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=START
+        )
+        assert (said.returncode, said.stdout.strip()) == (0, "42"), said
+        answer = inspect([url[0], "--transport", "http"], home, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     assert [tool["name"] for tool in answer.result["tools"]] != []
 
@@ -210,7 +218,7 @@ def test_nothing_is_left_running_when_the_inspector_has_gone(earth: World, home:
     command = [servers["everything"]["command"], *servers["everything"]["args"]]
     servers["shell"] = {"command": "sh", "args": ["-c", f"{shlex.join(command)}; true"]}
     file = write(tmp_path / "map.json", {"mcpServers": servers, "global": {"startup_wait": 20, "first_start_wait": 20}})
-    answer = inspect([MCPX, file], home, "--method", "tools/list")
+    answer = inspect([MCPX, file], home, *ALONE, "--method", "tools/list")
     assert answer.code == 0, answer.stderr
     assert {tool["_meta"]["proxy"]["server"] for tool in answer.result["tools"]} == set(servers)
     assert left_running(str(mark)) == []
