@@ -38,7 +38,8 @@ def env(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("MCPX_", "XDG_"))}
-    return {**ours, "HOME": str(home), "MCPX_STATE_DIR": str(tmp_path / "state")}
+    # A gateway in the background ends with its client: nothing is left of a test.
+    return {**ours, "HOME": str(home), "MCPX_STATE_DIR": str(tmp_path / "state"), "MCPX_LINGER": "0"}
 
 
 def run(folder: Path, env: dict[str, str], *args: str, command: list[str] = MCPX) -> "subprocess.CompletedProcess[str]":
