@@ -113,6 +113,11 @@ class HttpClient(Client):
         named = f"mcp-name: {message['params']['name']}\r\n" if message["method"] == "tools/call" else ""
         return f"mcp-protocol-version: {VERSION['modern']}\r\nmcp-method: {message['method']}\r\n{named}"
 
+    def move(self, port: int) -> None:
+        """The same session at another port from now on: that of another replica."""
+        self._connections.close()
+        self._connections = Connections(port)
+
     async def end_session(self) -> None:
         await self._connections.send("DELETE", self._path, self._token + self._session, b"")
 

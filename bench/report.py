@@ -195,6 +195,13 @@ token, `/metrics` and an audit trail. *Plain*: none of them.
 Streamable HTTP in front of one stdio upstream. *Plain* was started without `--admin`, *admin* with it and nobody looks,
 *watched* has ten streams of `/api/events` open. *Idle MB* is before the first call.
 """,
+    "replicas": """\
+Streamable HTTP in front of one stdio upstream; two replicas on one store, and a gateway without. *Owner*: a call comes
+to the replica of its session. *Foreign*: it comes to the other one, which passes it on; CPU is that of both, *ms more*
+against the owner's. *Store commands a call* are the store's own count beside what it is asked when nobody calls. The
+second table has searches in a catalog of {tools:,} tools, answered by the gateway itself: they cost it much and their
+client little.
+""",
     "faults": """\
 Three stdio upstreams. One of them is killed (`kill -9`) while it runs a call. *Back*: until a tool of that server
 answers again, the server's own start included. *Error in flight*: until the caller of that call knows. *Runs*: how

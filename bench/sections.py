@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench import admin, commands, faults, growth, guard, hot, listing, memory, start
+from bench import admin, commands, faults, growth, guard, hot, listing, memory, replicas, start
 from bench.turns import Plan
 from bench.upstream import Json
 
@@ -24,5 +24,6 @@ SECTIONS = {
     "commands": Section("Local commands", commands.measure, commands.tables),
     "guard": Section("The guard", guard.measure, guard.tables),
     "admin": Section("The admin UI", admin.measure, admin.tables),
+    "replicas": Section("Replicas", replicas.measure, replicas.tables),
     "faults": Section("A server is killed", faults.measure, faults.tables),
 }

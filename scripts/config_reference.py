@@ -70,9 +70,6 @@ HTTP, one whose URL is where it listens.
 **Paths** (`cwd`, script paths, `log_file`) are relative to the config's folder; in a client's file `cwd` and `envFile`
 are relative to `${workspaceFolder}`.
 
-**Not applied yet.** Keys marked so are accepted and checked but do nothing in this version. `mcpx check` and the
-start name those that a file uses.
-
 A key of `global` marked ◦ may also stand at a server and then counts for that server.
 """
 
@@ -157,7 +154,7 @@ def rows(part: type) -> list[str]:
         name = SHOWN_AS.get(field.name, field.name)
         mark = " ◦" if part is schema.Global and field.name in shared else ""
         kind = "section" if name == "connection" else type_of(hints[field.name])
-        meaning = docs.get(field.name, "") + ("" if field.metadata.get("applied", True) else " *Not applied yet.*")
+        meaning = docs.get(field.name, "")
         lines.append(f"| `{name}`{mark} | {kind} | {default_of(field)} | {meaning} |")
     return lines
 

@@ -39,7 +39,8 @@ def lay_out(folder: Path) -> None:
     for name in BESIDE:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # Not those with a dot: the site has no place for them, and somebody's .env may be among them.
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
         elif source.is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / name)

@@ -40,7 +40,10 @@ An option on the command line wins over its variable, the variable over the file
 """
 
 TWINS = {
-    "MCPX_CONFIG": ("`CONFIG`, `--config`", "The config file, or a folder of files."),
+    "MCPX_CONFIG": (
+        "`CONFIG`, `--config`",
+        "The config file, a folder of files, or `store:` (the one that replicas keep in their store).",
+    ),
     "MCPX_ENV": ("`--env`", "The overlay: `prod` lays `mcpx.prod.yaml` over `mcpx.yaml`."),
     "MCPX_TRANSPORT": ("`--transport`", "`stdio` or `http`."),
     "MCPX_HOST": ("`--host`", "The address HTTP is bound to."),
@@ -65,6 +68,14 @@ TWINS = {
     "MCPX_ADMIN_TOKEN": (
         "",
         "The token of the admin UI and API; wins over `server.admin_token`. No option: it would stand in process lists.",
+    ),
+    "MCPX_STORE": (
+        "",
+        "Address of the store that replicas share (`redis://…`); wins over `server.store`. No option: it may hold a password.",
+    ),
+    "MCPX_REPLICA": (
+        "",
+        "What this replica is called in logs and in `/health`; the machine's name where it is not set.",
     ),
     "MCPX_STATE_DIR": (
         "",

@@ -1,8 +1,7 @@
 """For every test: no property is judged by how long a busy machine takes over one example; what is slow as a whole;
-what is left out where the system has not what it needs (`systems`)."""
+what is begun first; what is left out where the system has not what it needs (`systems`)."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,37 @@ settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("calm")
 
 HERE = Path(__file__).parent
+BALANCED = tuple(f"replicas/test_{what}_balanced.py" for what in ("conformance", "matrix", "questions"))
 SMOKE = ("bench/test_bench_smoke.py", "bench/test_soak_smoke.py", "bench/test_fuzz_smoke.py")
 SLOW = [
     HERE / part
-    for part in ("attacks", "e2e", "conformance", "behaviour/test_matrix.py", "behaviour/test_portable.py", *SMOKE)
+    for part in (
+        *("attacks", "e2e", "conformance", "behaviour/test_matrix.py", "behaviour/test_portable.py", *SMOKE),
+        *BALANCED,
+    )
 ]
 """Many processes, all of the machine, or other people's programs: left out of the quick suite (`-m "not slow"`)."""
 
+LONG = [
+    HERE / part
+    for part in (
+        *("processes/test_portable.py", "behaviour/test_matrix.py", "replicas/test_matrix_balanced.py", "processes"),
+        *("conformance", "replicas", "attacks", "cli/test_using.py", "behaviour", "web", "e2e", "packaging", "bench"),
+    )
+]
+"""Begun first where several workers share the tests, in this order: a file is one worker's from its beginning to its
+end, and no worker should begin a long one when the others are done."""
+
+
+def turn(item: pytest.Item) -> int:
+    """Whose file is begun first."""
+    return next((number for number, part in enumerate(LONG) if item.path.is_relative_to(part)), len(LONG))
+
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=turn)
     for item in items:
         if any(item.path.is_relative_to(part) for part in SLOW):
             item.add_marker(pytest.mark.slow)

@@ -1,16 +1,19 @@
 """What the tests need of the system they run on, in one table: where it is missing, they are skipped with the reason.
 
-A test needs something when its own text has one of the words that stand beside it; whole modules are left out that
-import what is not there. `@pytest.mark.needs("…")` says it where no word does. On Linux nothing is missing.
+A test needs something when its own text has one of the words that stand beside it, or its module one of those for
+modules; whole modules are left out that import what is not there. `@pytest.mark.needs("…")` says it where no word does.
+On Linux nothing is missing but programs that are not installed; `scripts/test` installs them.
 """
 
 import importlib.util
 import inspect
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,14 @@ import pytest
 from mcpx.processes.systems import system
 
 _POSIX = os.name == "posix"
+SBIN = ("/usr/sbin", "/usr/local/sbin")
+"""Where Debian puts what runs as a service; not on everybody's path."""
+
+
+def program(*names: str) -> str | None:
+    """The first of them that is installed."""
+    where = os.pathsep.join((os.environ.get("PATH", ""), *SBIN))
+    return next((found for name in names if (found := shutil.which(name, path=where)) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,8 @@ class Need:
     reason: str
     words: str = ""
     """A pattern over the text of a test."""
+    modules: str = ""
+    """The same over the text and the name of a whole module."""
 
 
 NEEDS = {
@@ -44,6 +57,11 @@ NEEDS = {
     ),
     "links": Need(_POSIX, "makes symbolic links, which Windows lets few users do", r"symlink"),
     "sockets": Need(hasattr(__import__("socket"), "AF_UNIX") and _POSIX, "opens Unix sockets", r"AF_UNIX|unix_"),
+    "store": Need(
+        program("valkey-server", "redis-server") is not None and program("haproxy") is not None,
+        "needs valkey-server or redis-server, and haproxy",
+        modules=r"(?m)^from (fixtures\.replicas|fixtures import replicas|replicas\.)|_balanced\.py\Z",
+    ),
     "paths": Need(_POSIX, "spells paths as Unix does", r"\"/(etc|tmp|no|nowhere|dev|usr|home|srv)\b"),
 }
 _MISSING = {name: need for name, need in NEEDS.items() if not need.present}
@@ -79,5 +97,11 @@ def _reasons(item: pytest.Item) -> Iterable[str]:
     if isinstance(item, pytest.Function) and not sys.platform.startswith("linux"):  # there every word has its meaning
         text = inspect.getsource(item.function)
     for name, need in _MISSING.items():
-        if name in asked or (text and re.search(need.words, text)):
+        in_test = bool(text and need.words and re.search(need.words, text))
+        if name in asked or in_test or (need.modules and re.search(need.modules, _text(item.path))):
             yield need.reason
+
+
+@cache
+def _text(module: Path) -> str:
+    return f"{module.read_text('utf-8')}\n{module.name}"

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -29,10 +30,11 @@ PROMISED = {
     "RUN": (1, 2, 3, 6, 8),  # running it
     "SEC": (1, 2, 3, 4, 5, 6, 7),  # who is let in, sees and may do what, what commands may do, how much of anything
     "OBS": (1,),  # what is told to whoever runs it
+    "SCA": (1, 2),  # several replicas
 }
 IDS = [f"{kind}-{number}" for kind, numbers in PROMISED.items() for number in numbers]
 
-THROUGH_THE_PROGRAM = ("attacks", "behaviour", "conformance", "e2e")
+THROUGH_THE_PROGRAM = ("attacks", "behaviour", "conformance", "e2e", "replicas")
 """Folders whose tests speak to mcpx running as a process of its own."""
 
 ID = re.compile(r"\b[A-Z]{3}-[0-9]{1,2}\b")
@@ -115,6 +117,7 @@ def proofs(modules: dict[str, Module]) -> dict[str, list[str]]:
     return found
 
 
+@cache
 def all_modules() -> dict[str, Module]:
     modules: dict[str, Module] = {}
     for folder, folders, files in os.walk(TESTS):

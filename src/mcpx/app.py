@@ -34,6 +34,7 @@ from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.front.http import HttpFront
+    from mcpx.replicas.replicas import Replicas
 
 log = logging.getLogger("mcpx")
 
@@ -41,6 +42,13 @@ ROOM = 2.0
 """Seconds between looks whether anything more can be opened."""
 TIDY = 5
 """So many looks between two occasions to hand back memory."""
+DRAIN = 5.0
+"""Seconds a replica goes on serving when it is told to end, if the configuration does not say."""
+SHARING = 3.0
+"""Seconds that a start waits for the files that other replicas have; it goes on without them then, and takes them up
+when they come."""
+SNAPSHOTS = 512
+"""Servers of which replicas share what they last offered."""
 ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
@@ -48,7 +56,8 @@ ENDING = 6.0
 def serve(run: Run, environ: Mapping[str, str]) -> int:
     """Run the gateway in this process until it ends; the exit code."""
     if run.transport == "http":
-        refuse_exposure(run.host, run.config, lambda: _has_tokens(run.state))
+        # With a store, tokens may come from other replicas: until then nobody is let in.
+        refuse_exposure(run.host, run.config, lambda: run.store is not None or _has_tokens(run.state))
     redactor = Redactor()
     redactor.learn("config", run.config.secrets)
     if run.admin is not None:
@@ -107,7 +116,11 @@ def _leave_no_core() -> None:
 async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> int:
     asyncio.get_running_loop().set_exception_handler(_report)
     stop = asyncio.Event()
-    gateway = Gateway(run.config, environ, run.state, itself=run.itself, redactor=redactor)
+    replicas = None if run.store is None else _replicas(run.store, environ, redactor)
+    if replicas is not None:
+        replicas.start()
+        await _share_files(replicas, run.state)  # before anybody reads them
+    gateway = Gateway(run.config, environ, run.state, itself=run.itself, redactor=redactor, replicas=replicas)
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
@@ -123,12 +136,16 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     telemetry.take_up(run.config)
     upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
     if not upkeep.take_admin_port():
+        await _leave(replicas)
         await telemetry.close()
         return 1
     _listen_for_signals(stop, upkeep)
     process.adopt_orphans()
     note = _look_for_leftovers(run)
     tasks.start(_watch_room())
+    if replicas is not None and replicas.mirror is not None:
+        replicas.mirror.hear("auth", gateway.sign_ins_changed)
+        replicas.mirror.hear("pins", gateway.pins_changed)
     try:
         await upkeep.start()
         if run.linger is not None:
@@ -144,12 +161,46 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
                 await tasks.close()
                 await gateway.close()
                 await process.end_all()
+                await _leave(replicas)
                 if note is not None:
                     note.unlink(missing_ok=True)
         except TimeoutError:
             log.error("some servers did not end in time; their processes are ended by force")
         await telemetry.close()
     return 0
+
+
+def _replicas(store: str, environ: Mapping[str, str], redactor: Redactor) -> "Replicas":
+    from mcpx.replicas.address import parse
+    from mcpx.replicas.replicas import Replicas
+
+    address = parse(store)
+    redactor.learn("store", [address.password] if address.password else [])
+    return Replicas(address, environ, __version__)
+
+
+async def _leave(replicas: "Replicas | None") -> None:
+    if replicas is not None:
+        if replicas.mirror is not None:
+            await replicas.mirror.close()
+        await replicas.close()
+
+
+async def _share_files(replicas: "Replicas", state: Path | None) -> None:
+    if state is None:
+        return
+    from mcpx.auth.shared import SIGN_INS
+    from mcpx.front.identity.shared import SharedTokens
+    from mcpx.policy.pins.shared import SharedPins
+    from mcpx.replicas.mirror import Mirror
+    from mcpx.replicas.rules import Whole
+    from mcpx.upstreams.snapshot import LARGEST, NAMES
+
+    snapshots = Whole("snapshots", NAMES, SNAPSHOTS, LARGEST, lasting=False)
+    replicas.mirror = mirror = Mirror(replicas, state, (SharedTokens(), SIGN_INS, SharedPins(), snapshots))
+    replicas.preparations.append(lambda: mirror.complete(SHARING))  # should the store come late
+    await mirror.start()
+    await mirror.complete(SHARING)
 
 
 def _log_call(call: CallFinished) -> None:
@@ -283,9 +334,16 @@ async def _serve_http(
         await stop.wait()
         if sys.stderr.isatty():
             sys.stderr.write("\n")  # behind the ^C that the terminal shows
+        await front.drain(_draining(dispatcher.gateway), GRACE)
     dispatcher.gateway.wind_down()
     await asyncio.gather(front.close(GRACE), upkeep.part())
     return 0 if ready else 1
+
+
+def _draining(gateway: Gateway) -> float:
+    """Seconds in which load balancers may notice that the end is near."""
+    given = gateway.generation.config.server.drain
+    return given if given is not None else DRAIN if gateway.replicas is not None else 0.0
 
 
 async def _listen(front: "HttpFront", run: Run, tls: tuple[str, str] | None) -> int:

@@ -87,6 +87,8 @@ class Office:
     async def open(self, room: Room) -> None:
         _ = room.telemetry.watching  # counts from now on; it belongs to the loop's thread
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
+        if room.gateway.replicas is not None:
+            self._server.tell_elsewhere()
         gc.freeze()  # what was loaded stays, and the collector need not look at it each time
 
     def login_url(self) -> str:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -83,6 +83,8 @@ class Run:
     """In the background: where its standard error goes."""
     started: Callable[[], None] | None = None
     """Called in the background once clients can come."""
+    store: str | None = field(default=None, repr=False)
+    """Address of the store that replicas share; None: there are none. Only over HTTP."""
 
     @property
     def role(self) -> Role:
@@ -119,7 +121,8 @@ class Upkeep:
         self._tasks = tasks
         self._chronicle = Chronicle(gateway)  # from before servers start: what they print then says why they do not
         self._control: Control | None = None
-        self._writable = self._make_store(environ) if run.admin is not None else None
+        shares = gateway.replicas is not None and run.config.path is not None
+        self._writable = self._make_store(environ) if run.admin is not None or shares else None
         self.store: Proposals = self._writable or Proposals(gateway, self._reading(), self._applied, self._coming)
         self._office: Office | None = None
         self._environ = environ
@@ -185,6 +188,7 @@ class Upkeep:
     async def start(self) -> None:
         config = self._run.config
         self._follow(config)
+        self._share()
         if config.path is None:
             return
         if self._run.state is not None:
@@ -302,7 +306,19 @@ class Upkeep:
                 self._tasks.start(self._listen(state, file))
 
             fresh = Fresh(Where(file, environ, run.env), self._judging(read), begin, state)
-        return ConfigStore(self._gateway, self._reading(), self._applied, self._coming, where=where, fresh=fresh)
+        read, replicas = self._reading(), self._gateway.replicas
+        if replicas is None:
+            return ConfigStore(self._gateway, read, self._applied, self._coming, where=where, fresh=fresh)
+        from mcpx.core.joint import JointStore
+
+        return JointStore(self._gateway, read, self._applied, self._coming, where=where, fresh=fresh, replicas=replicas)
+
+    def _share(self) -> None:
+        """With other replicas a change of the configuration is that of all, with or without an admin UI here."""
+        if self._gateway.replicas is not None and self._writable is not None:
+            if self._office is None:
+                self._writable.keep_history(self._run.state)
+            self._writable.follow()
 
     def _reading(self) -> Read | None:
         return None if self._run.reload is None else self._judging(self._run.reload)
@@ -426,5 +442,6 @@ class Upkeep:
             "admin_url": None if self._office is None else self._office.url,
             "clients": len(self._dispatcher.audience.callers()),
         }
+        about["replicas"] = self.store.replicas()
         told = {"ok": True, **about, **self.store.status(), **await self._gateway.describe()}
         return self._gateway.redactor.redact_values(told)

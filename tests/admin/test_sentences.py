@@ -32,6 +32,7 @@ PARTS = {
         "It wrote nothing to standard error.",
         "The program ended by itself. 3",
     },
+    "core/joint.py": {"3 would be switched off there: 3"},
     "admin/pasting.py": {"; 3"},
     "config/files.py": {"expected 3"},
     "config/source.py": {"3 3", "3 holds 3: expected keys such as 'mcp_servers'"},
@@ -84,6 +85,8 @@ def _told(call: ast.Call, room: str) -> list[ast.expr]:
         return [*call.args, *hints]
     if name == "EditError":
         return [*call.args[1:], *hints]
+    if room == "core" and name == "Told":  # what another replica says of a configuration
+        return call.args[:2]
     return [*call.args, *hints] if name == "add" and "findings" in ast.unparse(call.func) else []
 
 
@@ -93,7 +96,7 @@ def _sayings(file: Path) -> Iterator[tuple[str, ...]]:
         if isinstance(node, ast.Call):
             for argument in _told(node, room):
                 yield from _made_up(argument)
-        elif isinstance(node, ast.Assign) and (room == "admin" or file.name == "causes.py"):
+        elif isinstance(node, ast.Assign) and (room == "admin" or file.name in ("causes.py", "joint.py")):
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & {"hint", "told", "why_not", "NOT_TAKEN_UP"}:
                 yield from _made_up(node.value)
@@ -168,6 +171,17 @@ def test_a_sentence_within_another_has_its_own_code() -> None:
     assert recognised("1 started (github), 4 kept") == Sentence(
         "plan.comma", {"first_said": started, "rest_said": kept}
     )
+
+
+def test_what_another_replica_says_has_its_own_code() -> None:
+    files = Sentence("replica.other_files", {"ours": "a.yaml", "theirs": "b.yaml"})
+    told = "replica r2-71 refuses it: its configuration is in a.yaml, not in b.yaml"
+    assert recognised(told) == Sentence("replica.refuses", {"name": "r2-71", "why_said": files})
+    other = Sentence("replica.refuses_other", {"name": "r2-71", "why": "boom"})
+    assert recognised("replica r2-71 refuses it: boom") == other
+    unset = Sentence("config.unset", {"name": "X"})
+    missing = recognised("replica r1 refuses it: raw would be switched off there: variable X is not set")
+    assert missing == Sentence("replica.refuses_off", {"replica": "r1", "name": "raw", "why_said": unset})
 
 
 def test_the_words_of_strangers_have_no_code() -> None:

@@ -9,6 +9,7 @@ import pytest
 from auth.authserver import AuthServer, Reply, wait_until
 from auth.flow import Person, person
 from mcpx.auth.credentials import Refusal
+from mcpx.auth.vault import name_of
 from mcpx.model.errors import Unproved
 
 
@@ -291,6 +292,32 @@ def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path)
                 assert other.told == told + 1
                 assert await one.ask() == 401
             assert len(site.asked("/token")) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_who_signs_out_while_another_gateway_renews_stays_signed_out(tmp_path: Path, is_refused: bool) -> None:
+    """SCA-1: whether or not the issuer still takes the token; what was got meanwhile is given back to it."""
+
+    async def run() -> None:
+        with AuthServer() as site:
+            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+                await one.sign_in()
+                assert await other.ask() == 200
+                site.slow["/token"] = 1.0
+                if is_refused:
+                    site.refresh_tokens.clear()
+                other.credentials._renew_at = 0.0  # its time has come
+                renewal = asyncio.create_task(other.credentials.get())
+                await asyncio.to_thread(wait_until, lambda: len(site.asked("/token")) == 2)
+                await one.credentials.forget()
+                with pytest.raises(Unproved, match="sign"):
+                    await renewal
+                assert not other.credentials.describe()["signed_in"]
+                assert await other.ask() == await one.ask() == 401
+                assert not (tmp_path / "auth" / name_of(other.credentials._key)).exists()
+            assert not site.refresh_tokens
 
     asyncio.run(run())
 

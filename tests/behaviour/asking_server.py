@@ -113,9 +113,11 @@ class Server:
         return said(arguments.get("text", "waited"))
 
     def ask(self, arguments):
-        """Ask the client, and give its answer as the result."""
+        """Ask the client, and give its answer as the result; with an argument `after` not before there is that file."""
         self.until(arguments)
         reply = self.question(arguments)
+        if "after" in arguments:
+            self.until({"until": arguments["after"]})
         return said(json.dumps(reply.get("result") or reply.get("error")))
 
     def ask_later(self, arguments):

@@ -37,18 +37,21 @@ class House:
             assert stderr.read_text(encoding="utf-8") == ""  # a gateway of its own would have said something
             return
         if front != "stdio":
-            base = f"127.0.0.1:{self._gateway.port}"
-            urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
-            yield Door(front, urls[front])
+            yield Door(front, self.urls(self._gateway.port)[front])
             return
-        with Gateway(_config([self._servers[server]]), transport="stdio") as alone:
+        with Gateway(matrix_config([self._servers[server]]), transport="stdio") as alone:
             stderr = alone.folder / "stderr.txt"
             yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
             said = stderr.read_text(encoding="utf-8")
             assert "Traceback" not in said, said
 
+    @staticmethod
+    def urls(port: int) -> dict[str, str]:
+        base = f"127.0.0.1:{port}"
+        return {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
 
-def _config(servers: list[Json]) -> Json:
+
+def matrix_config(servers: list[Json]) -> Json:
     return {
         "naming": {"prefix": "always"},
         "global": {"startup_wait": 15, "first_start_wait": 15},
@@ -60,10 +63,10 @@ def _child(name: str, *command: str) -> Json:
     return {"name": name, "connection": {"type": "stdio", "command": command[0], "args": list(command[1:])}}
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """Upstreams are started side by side, for most of their start is one import of the SDK."""
-    folder: Path = tmp_path_factory.mktemp("upstreams")
+@contextmanager
+def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
+    """One of each kind, as entries of `mcp_servers`; started side by side, for most of their start is one import of
+    the SDK."""
     with ExitStack() as stack:
         started = {}
         for name in NETWORK:
@@ -82,6 +85,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         for name in RAW:
             flags = ("--era", name.split("_")[1], "--big-integers")
             servers[name] = _child(name, *stdio_command("raw_server.py", *flags))
-        gateway = stack.enter_context(Gateway(_config(list(servers.values()))))
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with (
+        upstreams(tmp_path_factory.mktemp("upstreams")) as servers,
+        Gateway(matrix_config(list(servers.values()))) as gateway,
+    ):
         yield House(servers, gateway)
         assert "Traceback" not in gateway.stderr(), gateway.stderr()

@@ -196,6 +196,10 @@ class Stream:
         except http.client.IncompleteRead:
             return b""
 
+    def patience(self, seconds: float) -> None:
+        """How long the next event may take; then a TimeoutError says that there was none."""
+        self._socket.settimeout(seconds)
+
     def reply(self) -> Reply:
         with self:
             response = self.response

@@ -7,6 +7,7 @@ where anything of the gateway can be read: whoever adds such a place adds a line
 import asyncio
 import base64
 import json
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from behaviour.raw import MCPX, Json, Reply, ask, descendants, eventually, moder
 from fixtures.gateway import Gateway
 from fixtures.guarded import Guarded
 from fixtures.process import FIXTURES
+from fixtures.replicas import Store, ready, wait_until
 from mcpx.auth import sealing
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.grant import Grant
@@ -69,7 +71,10 @@ class Scene:
     """A running gateway with all those secrets, and what its clients were told."""
 
     gateway: Gateway
+    store: Store
     told: list[str] = field(default_factory=list)
+    stored: str = ""
+    """What was in the store before it went away."""
 
     def ask(self, method: str, params: Json | None = None, token: str = CANARIES["client_token"]) -> Json:
         message = modern(method, params or {})
@@ -137,9 +142,17 @@ def control(scene: Scene) -> str:
 
 
 def state_files(scene: Scene) -> str:
-    """But for the vault, which is there to keep them."""
-    files = [file for file in scene.state.rglob("*") if file.is_file() and "auth" not in file.parts]
+    """But for the vault, which is there to keep them, and the history, which has what the config file has: for its
+    owner alone."""
+    files = [file for file in scene.state.rglob("*") if file.is_file()]
+    kept = [file for file in files if {"auth", "history"} & set(file.relative_to(scene.state).parts)]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
+    files = [file for file in files if file not in kept]
     return "\n".join(f"{file} {file.read_bytes().decode('utf-8', 'replace')}" for file in files)
+
+
+def contents_of_the_store(scene: Scene) -> str:
+    return scene.stored
 
 
 def process_listing(scene: Scene) -> str:
@@ -165,6 +178,7 @@ COLLECTORS: list[Callable[[Scene], str]] = [
     commands,
     control,
     state_files,
+    contents_of_the_store,
     process_listing,
     representations,
 ]
@@ -176,7 +190,7 @@ def clean(text: str) -> str:
     return "" if at is None else text[max(0, at - 200) : at + 100]
 
 
-def config(guarded: Guarded, log_format: str, folder: Path) -> Json:
+def config(guarded: Guarded, log_format: str, store: Store) -> Json:
     """Every field that can hold a secret holds one."""
     secret = CANARIES
 
@@ -212,8 +226,9 @@ def config(guarded: Guarded, log_format: str, folder: Path) -> Json:
     api = f"http://127.0.0.1:{guarded.port}/api"
     return {
         "server": {
+            "store": store.url,
+            "drain": 0,
             "admin_token": secret["admin_token"],
-            "store": f"redis://user:{secret['store']}@127.0.0.1/0",
             "auth": {
                 "type": "bearer",
                 "tokens": [
@@ -294,9 +309,10 @@ def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, Guarded]]:
             "KEYRING_FILE": str(ring),
             "FTP_PROXY": f"http://user:{CANARIES['proxy']}@127.0.0.1:9",
         }
-        settings = config(guarded, log_format, folder)
-        gateway = _Held(settings, env=env)
-        yield Scene(stack.enter_context(gateway)), guarded
+        store = stack.enter_context(Store(password=CANARIES["store"]))
+        gateway = stack.enter_context(_Held(config(guarded, log_format, store), env=env))
+        wait_until(lambda: ready(gateway), "it has joined")
+        yield Scene(gateway, store), guarded
 
 
 class _Held(Gateway):
@@ -332,6 +348,10 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         assert "Nothing was changed" in made.told[-1]
         made.reload(good.replace("enc:v1:", "enc:v1:A").replace('"tokens"', '"tokenz"'))
         made.reload(good)
+        made.stored = made.store.contents()
+        assert "{mcpx}:config" in made.stored and "{mcpx}:mirror:file:auth/" in made.stored
+        made.store.kill()  # which is said, with its address
+        eventually(lambda: "went away" in log_file(made))
         found = {collect.__name__: hit for collect in COLLECTORS if (hit := clean(collect(made)))}
         assert not found, "\n\n".join(f"{where}: {hit}" for where, hit in found.items())
         assert "***" in log_file(made)  # it was there to be found

@@ -1164,3 +1164,20 @@ def test_a_slow_sender_is_dropped(slow_sender: socket.socket, port: int) -> None
         answer += piece
     assert status_of(answer) == 408
     assert health(port)["status"] == "ok"
+
+
+def test_a_check_that_names_no_host_learns_what_strangers_do(guarded: Gateway) -> None:
+    """SCA-2: load balancers ask so (HTTP/1.0), no browser does; nothing else answers it."""
+
+    def asked(path: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", guarded.port), WAIT) as line:
+            line.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            answer = b""
+            while part := line.recv(65536):
+                answer += part
+        return answer
+
+    assert asked("/ready").startswith(b"HTTP/1.1 200")
+    assert b'{"status":' in asked("/health")
+    assert b"servers" not in asked("/health")
+    assert all(asked(path).startswith(b"HTTP/1.1 421") for path in ("/mcp", "/metrics", "/ws", "/nothing"))

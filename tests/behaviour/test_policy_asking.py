@@ -20,6 +20,7 @@ from mcpx.front.control import ask, socket_path
 KINDS: tuple[Kind, ...] = ("sdk-older", "sdk-modern", "raw-older", "raw-modern")
 DENIED, NEEDS_APPROVAL = -33008, -33009
 ABLE: Json = {"elicitation": {}}
+RULE: Json = {"effect": "ask", "tools": ["files.echo", "files.ask", "*.elicit"], "reason": "it says things"}
 
 
 class Decider(Person):
@@ -65,8 +66,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
-    rule = {"effect": "ask", "tools": ["files.echo", "files.ask", "*.elicit"], "reason": "it says things"}
-    with Gateway(config(files, everything("young", "--era", "modern"), policy={"rules": [rule]})) as gateway:
+    with Gateway(config(files, everything("young", "--era", "modern"), policy={"rules": [RULE]})) as gateway:
         yield House(gateway, record)
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 

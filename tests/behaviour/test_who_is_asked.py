@@ -3,14 +3,15 @@ and its answer reaches the server that asked, in the way of the server's."""
 
 import re
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, Question, connected
-from behaviour.raw import everything
+from behaviour.raw import eventually, everything
 from fixtures.gateway import Gateway
 from fixtures.process import served
 
@@ -20,8 +21,9 @@ FRONTS: tuple[Front, ...] = ("http", "websocket", "bridge")
 METHODS = {"elicit": "elicitation/create", "sample": "sampling/createMessage", "roots": "roots/list"}
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
+@contextmanager
+def entries() -> Iterator[list[Json]]:
+    """Those of `SERVERS`, for a config."""
     with ExitStack() as stack:
         entries: list[Json] = []
         for name in SERVERS:
@@ -31,9 +33,17 @@ def gateway() -> Iterator[Gateway]:
                 continue
             url = stack.enter_context(served("everything.py", "--transport", transport, "--era", era))
             entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
-        yield stack.enter_context(
-            Gateway({"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": entries})
-        )
+        yield entries
+
+
+def config(servers: list[Json]) -> Json:
+    return {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": servers}
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with entries() as servers, Gateway(config(servers)) as running:
+        yield running
 
 
 def words(name: str, tool: str) -> str:
@@ -130,3 +140,22 @@ def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, k
             await check()
 
     anyio.run(bounded)
+
+
+def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(tmp_path: Path) -> None:
+    """PRO-5: the gateway knows it from an earlier run, and has not tried the other era in this one."""
+    state = {"MCPX_STATE_DIR": str(tmp_path / "state")}
+
+    async def check() -> None:
+        person = Person("ada")
+        async with connected("raw-modern", Door("http", gateway.url), person) as client:
+            with anyio.fail_after(BOUND):
+                await cause(client, "s", "elicit")
+        assert len(person.asked) == 1
+
+    with served("everything.py", "--transport", "http", "--era", "older") as url:
+        entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}
+        with Gateway(config([entry]), env=state):
+            eventually(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))
+        with Gateway(config([entry]), env=state) as gateway:
+            anyio.run(check)

@@ -206,3 +206,18 @@ def test_a_call_is_measured_with_and_without_the_admin_ui(tmp_path: Path) -> Non
         assert all(turn["calls"] for turns in row["turns"].values() for turn in turns)
         assert row["idle_mb"] > 10 and row["streams_alive"] == (10 if name == "watched" else 0)
     assert "× plain" in printed
+
+
+def test_replicas_are_measured_beside_a_gateway_without_a_store(tmp_path: Path) -> None:
+    """SCA-1: an owner's call asks the store nothing."""
+    sections, printed = measured(tmp_path / "numbers.json", "--only", "replicas")
+
+    rows = {(row["era"], row["name"]): row for row in sections["replicas"]["rows"]}
+    older = {("older", name) for name in ("no store", "owner", "foreign")}
+    modern = {("modern", name) for name in ("no store", "owner", "one replica", "two replicas")}
+    assert rows.keys() == older | modern
+    for row in rows.values():
+        assert (row["errors"], row["problem"]) == ([], "")
+        assert all(turn["calls"] for turns in row["turns"].values() for turn in turns)
+    assert abs(rows["older", "owner"]["store_commands"]) < 0.5  # beats are taken off, and may be one more or less
+    assert "store commands a call" in printed and "× one" in printed

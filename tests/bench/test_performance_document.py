@@ -45,6 +45,7 @@ def test_every_section_has_its_tables(document: Callable[[Json], str], numbers: 
     commands = {row["by"] for row in table_under(text, "## Local commands")}
     assert {"mcpx, stdio front", "mcpx, http front", "create_subprocess_exec"} < commands
     assert {row["gateway"] for row in table_under(text, "## The guard")} == {"plain", "guarded"}
+    assert {row["a call"] for row in table_under(text, "## Replicas")} == {"no store", "owner", "foreign"}
     for title in ("In short", "Method", "The machine", "Limits"):
         assert f"\n## {title}\n" in text
     assert "Not measured" not in text

@@ -62,6 +62,11 @@ class Home:
         file = self.folder / name
         return file.read_text().splitlines() if file.exists() else []
 
+    def forget(self) -> None:
+        """What its servers have recorded for others."""
+        for name in ("record", "other"):
+            (self.folder / name).unlink(missing_ok=True)
+
     def gateway(self, *words: str) -> Child:
         command = [
             sys.executable,
@@ -80,11 +85,10 @@ class Home:
         return child
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = Home(tmp_path)
-    record = str(tmp_path / "record")
-    other = str(tmp_path / "other")
+def three_servers(folder: Path) -> Home:
+    made = Home(folder)
+    record = str(folder / "record")
+    other = str(folder / "other")
     down = {"type": "stdio", "command": "/bin/sh", "args": ["-c", "echo 'no API key' >&2; exit 3"]}
     made.write(
         using("one", "--record", record, "--says", "one is here"),
@@ -94,14 +98,27 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
-@pytest.fixture(params=["alone", "running"])
-def either(request: pytest.FixtureRequest, home: Home) -> Iterator[Home]:
-    """With and without a gateway that runs."""
-    if request.param == "alone":
-        yield home
-        return
-    child = home.gateway()
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return three_servers(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """With a gateway that all tests of a module use: none of them changes its config."""
+    made = three_servers(tmp_path_factory.mktemp("running"))
+    child = made.gateway()
     try:
-        yield home
+        yield made
     finally:
         child.end()
+
+
+@pytest.fixture(params=["alone", "running"])
+def either(request: pytest.FixtureRequest) -> Home:
+    """With and without a gateway that runs."""
+    if request.param == "alone":
+        return request.getfixturevalue("home")
+    shared: Home = request.getfixturevalue("running")
+    shared.forget()
+    return shared

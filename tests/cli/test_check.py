@@ -61,17 +61,15 @@ def test_check_takes_an_open_address_that_a_token_protects(tmp_path: Path) -> No
     assert mcpx(tmp_path, "check", file).returncode == 0
 
 
-def test_check_and_start_name_the_same_keys_without_effect(tmp_path: Path) -> None:
-    """CFG-1."""
-    config = {
-        "mcp_servers": [SERVER],
-        "server": {"drain": 5},
-    }
-    said = "not applied by this version yet, without effect: server.drain"
-    done = mcpx(tmp_path, "check", written(tmp_path, **config))
-    assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")
-    with Gateway(config) as gateway:
-        assert gateway.stderr().count(said) == 1
+def test_check_judges_the_address_of_the_store_as_the_start_does(tmp_path: Path) -> None:
+    """SCA-2: wherever it stands."""
+    file = written(tmp_path, mcp_servers=[SERVER])
+    done = mcpx(tmp_path, "check", file, MCPX_STORE="redis://host:99999")
+    assert (done.returncode, "MCPX_STORE" in done.stderr) == (2, True)
+    assert mcpx(tmp_path, "check", file, MCPX_STORE="redis://host").returncode == 0
+    file = written(tmp_path, mcp_servers=[SERVER], server={"store": "http://host"})
+    done = mcpx(tmp_path, "check", file)
+    assert (done.returncode, "server.store" in done.stderr) == (2, True)
 
 
 def test_check_and_strict_refuse_what_a_start_only_switches_off(tmp_path: Path) -> None:

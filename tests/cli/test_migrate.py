@@ -17,7 +17,7 @@ FILES = sorted(
     path
     for folder in (ROOT / "tests" / "config" / "files", ROOT / "examples")
     for path in folder.rglob("*")
-    if path.suffix in (".json", ".yaml", ".toml") and "observability" not in path.parts and "plugin" not in path.parts
+    if path.suffix in (".json", ".yaml", ".toml") and not {"observability", "plugin", "deploy"} & {*path.parts}
 )
 SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c"
 

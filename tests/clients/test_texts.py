@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 from mcpx.clients.catalogue import Client, Place, client
 from mcpx.clients.entry import Target, asks, entry, toml_value
 from mcpx.clients.texts import Reading, connected, encoded, read, without_entry
+from mcpx.config.nodes import MAX_NODES
 from mcpx.config.tree import as_map
 from mcpx.model.errors import ConfigError
 
@@ -173,8 +174,9 @@ def test_text_that_is_not_utf_8_is_refused() -> None:
 
 def test_a_large_file_of_history_is_read(tmp_path: Path) -> None:
     """Claude Code keeps much besides servers in its file."""
-    history = {f"/p/{n}": {"history": [{"display": "x", "n": [1, 2, 3]}] * 20} for n in range(800)}
+    project = {"history": [{"display": "x", "n": [1, 2, 3]}] * 20}
+    values_in_project = 2 + 20 * 6
+    history = {f"/p/{n}": project for n in range(MAX_NODES // values_in_project + 1)}  # more than a config may have
     text = json.dumps({"projects": history}, indent=2)
-    assert text.count(":") > 50_000 / 2
     _, there, _ = both_ways("claude-code", text, False)
     assert (as_map(json.loads(there)["mcpServers"]) or {}).keys() == {"mcpx"}

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,18 @@ def fixture() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def gateway(fixture: str) -> Iterator[str]:
+def config(fixture: str) -> dict[str, Any]:
     """mcpx before that server, without prefix and with plain URIs, so that all names stay as they are."""
-    config = {
+    return {
         "naming": {"uris": "plain"},
         "mcp_servers": [{"name": "fixture", "connection": {"type": "http", "url": fixture}}],
         "global": {"startup_wait": 10, "first_start_wait": 10},
     }
-    with Gateway(config) as running:
+
+
+@pytest.fixture(scope="module")
+def gateway(fixture: str) -> Iterator[str]:
+    with Gateway(config(fixture)) as running:
         yield running.url
 
 

@@ -302,3 +302,26 @@ def test_the_end_of_a_session_with_many_calls_is_spread_over_turns() -> None:
         await until(lambda: all(task.cancelled() for task in tasks.values()))
 
     run(main())
+
+
+def test_a_session_that_goes_on_here_is_in_use_though_nobody_has_said_a_word_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SCA-1: its client may have left before it was taken up; it lasts as long as any that is used."""
+
+    async def main() -> None:
+        clock = Clock(monkeypatch)
+        hall = Hall()
+        moved = hall.sessions.begin(Visitor("ann"), 0, "moved")
+        assert moved is not None
+        fresh = hall.begin()
+        await clock.pass_by(sessions.UNUSED + 1)
+        for owner in hall.sessions:
+            hall.sessions.end_if_idle(owner)
+        assert (hall.is_open(moved), hall.is_open(fresh)) == (True, False)
+        hall.use(moved)
+        await clock.pass_by(sessions.IDLE + 1)
+        hall.sessions.end_if_idle(moved)
+        assert not hall.is_open(moved)
+
+    run(main(), sessions.IDLE + 200)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.front import http_session, sessions
 from mcpx.front import streamable as module
 from mcpx.front.dispatch import Dispatcher
+from mcpx.front.http_session import HttpSession
 from mcpx.front.streamable import Streamable
 from mcpx.front.visitor import Visitor
 from mcpx.model.call import Json
@@ -103,7 +104,7 @@ class Front:
 
     @property
     def sessions(self) -> int:
-        return len(list(self.streamable._sessions))  # pyright: ignore[reportPrivateUsage]
+        return len(list(self.streamable.sessions))
 
     @property
     def open(self) -> int:
@@ -547,7 +548,7 @@ def test_no_more_finished_streams_are_kept_than_so_many(monkeypatch: pytest.Monk
             ann = await at.client().greet()
             for n in range(5):
                 await ann.call("says", n, _meta={"progressToken": 1}).over.wait()
-            [session] = at.streamable._sessions  # pyright: ignore[reportPrivateUsage]
+            [session] = at.streamable.sessions
             assert len(session.streams) <= 3
 
     run(main())
@@ -914,5 +915,49 @@ def test_what_runs_may_finish_within_the_grace() -> None:
             assert (await call.json())["result"]["done"]
             await closing
             assert error_of(await hanging.json()) == GATEWAY_ENDING
+
+    run(main())
+
+
+class Elsewhere:
+    """Other replicas, one of which has every session that is not here."""
+
+    leaving = False
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+
+    def take(self, exchange: Exchange, visitor: Visitor, mode: str | None, id: str, *, passed: bool) -> bool:
+        self.asked.append((id, passed))
+        exchange.reply(200, b'"answered elsewhere"')
+        return True
+
+    def ended(self, owner: HttpSession) -> None: ...
+
+    def give_away(self, owner: HttpSession) -> None: ...
+
+
+def test_a_session_that_is_given_away_while_a_call_of_it_stands_in_line_is_not_unknown() -> None:
+    """SCA-2: the call goes where the session went; it is not told to begin anew."""
+
+    async def main() -> None:
+        async with front() as at:
+            client = await at.client().greet()
+            elsewhere = Elsewhere()
+            at.streamable.neighbours = cast(Any, elsewhere)
+            admission = at.streamable._admission  # pyright: ignore[reportPrivateUsage]
+            line_up = admission.line_up
+
+            def given_away(*entry: Any) -> None:
+                line_up(*entry)
+                owner = at.streamable.sessions.get(client.session or "")
+                assert owner is not None
+                at.streamable.sessions.end(owner)
+
+            admission.line_up = given_away
+            admission.running += 64  # so that it has to stand in line
+            assert await client.call("echo").json() == "answered elsewhere"
+            admission.running -= 64
+            assert elsewhere.asked == [(client.session, False)]
 
     run(main())

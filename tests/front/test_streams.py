@@ -280,6 +280,9 @@ class Owner:
     def finished(self, stream: PostStream) -> None:
         self.ended.append(stream)
 
+    def noted(self, stream: PostStream, number: int, parcel: Parcel) -> None:
+        pass
+
 
 def test_a_stream_that_begins_tells_its_owner_once_whatever_began_it() -> None:
     """Who has seen an event id may come back with it."""

@@ -368,7 +368,7 @@ def test_a_flood_on_stderr_leaves_the_loop_and_the_log_alone(run: Run, caplog: p
         spec = Spawn("sh", ("-c", "yes flooding >&2 & exec cat"), dict(os.environ), None)
         child = await spawn(spec, on_stdout=heard.on_stdout, on_stderr=on_stderr, on_exit=heard.on_exit)
         turning = asyncio.create_task(turn())
-        while size < 100_000_000:
+        while size < 10_000_000:  # a million lines, and more than twice what one turn may take
             heard.out = b""
             child.write(b"ping\n")
             await heard.until(lambda heard: heard.out == b"ping\n")

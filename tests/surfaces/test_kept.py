@@ -187,5 +187,5 @@ def test_what_was_kept_for_one_who_is_gone_is_let_go(store: ResultStore) -> None
 def test_closing_forgets_everything(store: ResultStore) -> None:
     """SUR-11"""
     handle = keep(store, "ann", b"x")
-    store.close()
+    store.let_go()
     assert store.get("ann", handle) is None

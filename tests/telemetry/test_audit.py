@@ -13,7 +13,17 @@ import pytest
 from mcpx.config import Audit, Config, Global
 from mcpx.model.call import Call, Caller
 from mcpx.model.errors import DENIED
-from mcpx.model.events import Bus, CallFinished, ConfigApplied, DoorRefused, Event, Noted, Outcome, Passage
+from mcpx.model.events import (
+    ApprovalChanged,
+    Bus,
+    CallFinished,
+    ConfigApplied,
+    DoorRefused,
+    Event,
+    Noted,
+    Outcome,
+    Passage,
+)
 from mcpx.model.offer import Offer
 from mcpx.model.redaction import Redactor
 from mcpx.model.requests import Request
@@ -224,6 +234,14 @@ def test_reloads_and_what_else_is_noted_are_in_the_trail(tmp_path: Path) -> None
     assert second["ok"] is False
     del third["time"]
     assert third == {"event": "pins_approved", "server": "mail", "name": "send", "by": "cli"}
+
+
+def test_an_approval_stands_in_the_trail_of_the_replica_where_it_happened(tmp_path: Path) -> None:
+    """OBS-1, SCA-1"""
+    asked = ApprovalChanged("abc", "pending", "mail", "send", "alice", None, "rule 1")
+    used = replace(asked, state="used", elsewhere=True)
+    [row] = [json.loads(line) for line in trail_of(tmp_path, asked, used).splitlines()]
+    assert (row["event"], row["id"], row["state"]) == ("approval", "abc", "pending")
 
 
 def test_the_trail_has_a_place_of_its_own_for_each_config_and_environment(tmp_path: Path) -> None:

@@ -594,6 +594,25 @@ def test_cancelled_while_a_resumed_call_runs_the_call_is_given_up() -> None:
 
 
 def test_a_result_that_arrives_together_with_a_question_wins() -> None:
+    """PRO-5: and the server is told that nobody is asked."""
+
+    async def main() -> None:
+        async with Lot() as lot:
+            asking: list[asyncio.Task[Json]] = []
+
+            async def asks_and_is_done(lease: Lease) -> Json:
+                asking.append(asyncio.create_task(lease.question("elicitation/create", {"message": "who?"})))
+                await asyncio.sleep(0)
+                return {"done": True}
+
+            assert await lot.begin(asks_and_is_done) == {"done": True}
+            with pytest.raises(RpcError, match="nobody here can be asked elicitation/create"):
+                await asking[0]
+
+    run(main())
+
+
+def test_a_question_that_is_taken_back_as_the_result_arrives_is_put_to_nobody() -> None:
     async def main() -> None:
         async with Lot() as lot:
 
@@ -605,6 +624,51 @@ def test_a_result_that_arrives_together_with_a_question_wins() -> None:
 
             assert await lot.begin(asks_and_is_done) == {"done": True}
             await turns()
+
+    run(main())
+
+
+@pytest.mark.parametrize("outcome", [{"done": True}, RpcError(-7, "no such folder")], ids=["result", "error"])
+def test_a_question_for_roots_that_arrives_together_with_the_outcome_is_asked_before_it(outcome: Any) -> None:
+    """PRO-5: they are asked for once, and not for that call."""
+
+    async def main() -> None:
+        async with Lot() as lot:
+            asking: list[asyncio.Task[Json]] = []
+
+            async def asks_and_is_done(lease: Lease) -> Json:
+                asking.append(asyncio.create_task(lease.question("roots/list", None)))
+                await asyncio.sleep(0)
+                if isinstance(outcome, RpcError):
+                    raise outcome
+                return outcome
+
+            asked = await lot.begin(asks_and_is_done)
+            assert asked["inputRequests"] == {"q1": ROOTS}
+            answered = lot.resume(asked["requestState"], {"q1": {"roots": []}})
+            if isinstance(outcome, RpcError):
+                with pytest.raises(RpcError, match="no such folder"):
+                    await answered
+            else:
+                assert await answered == outcome
+            assert await asking[0] == {"roots": []}
+
+    run(main())
+
+
+def test_a_question_of_a_call_that_is_given_up_is_refused() -> None:
+    async def main() -> None:
+        async with Lot() as lot:
+            asking: list[asyncio.Task[Json]] = []
+
+            async def asks_beside(lease: Lease) -> Json:
+                asking.append(asyncio.create_task(lease.question("roots/list", None)))
+                return await forever()
+
+            await lot.begin(asks_beside)
+            lot.parking.see_off(lambda principal: False)
+            with pytest.raises(RpcError, match="nobody here can be asked roots/list"):
+                await asking[0]
 
     run(main())
 

@@ -12,8 +12,8 @@ from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Kind
+from mcpx.upstreams import link, traits
 from mcpx.upstreams import links as module
-from mcpx.upstreams import traits
 from mcpx.upstreams.life import Gate
 from mcpx.upstreams.snapshot import Snapshots
 from mcpx.upstreams.surroundings import Surroundings
@@ -554,6 +554,78 @@ def test_a_server_that_asks_for_roots_a_moment_after_the_first_call_gets_them_wi
             (question,) = result["inputRequests"].values()
             assert question["method"] == "roots/list"
             asked.cancel()
+
+    run(main())
+
+
+def the_only_one(**roots: Any) -> Caller:
+    """The one client of a stdio front, modern: it can be asked by its calls and in no other way."""
+    return replace(modern("m", askable=True, solo=True), capabilities={**ASKABLE, "roots": roots})
+
+
+def test_a_question_for_roots_is_not_lost_to_a_call_that_is_answered_in_the_same_moment() -> None:
+    """PRO-5: the server waits for nothing with its answer, and asks no second time."""
+
+    async def main() -> None:
+        asked: list[asyncio.Future[Json]] = []
+
+        async def hasty(line: Line, params: Json) -> Json:
+            asked.append(asyncio.ensure_future(line.ask("roots/list")))
+            await asyncio.sleep(0)
+            return {"content": []}
+
+        caller = the_only_one()
+        async with On(Toy("older", tools={"hasty": hasty}), solo=caller) as on:
+            result = await on.call(caller, "hasty")
+            (key,) = result["inputRequests"]
+            answers = {key: {"roots": [{"uri": "file:///work"}]}}
+            done = await on.call(caller, "hasty", requestState=result["requestState"], inputResponses=answers)
+            assert done["content"] == []
+            assert await asked[0] == answers[key]
+
+    run(main())
+
+
+def test_a_question_for_roots_that_was_given_up_with_its_call_is_put_to_the_next() -> None:
+    """PRO-5."""
+
+    async def main() -> None:
+        caller = the_only_one()
+        async with On(Toy("older", tools={"wait": forever, "echo": echo}), solo=caller) as on:
+            (line,) = on.toy.lines
+            waiting = on.begin(caller, "wait")
+            await until(line.calls)
+            asked = asyncio.ensure_future(line.ask("roots/list"))
+            assert (await waiting)["resultType"] == "input_required"
+            on.upstream.see_off(lambda principal: False)
+            await turns()
+            assert not asked.done()
+            result = await on.call(caller)
+            (key,) = result["inputRequests"]
+            answers = {key: {"roots": []}}
+            await on.call(caller, requestState=result["requestState"], inputResponses=answers)
+            assert await asked == {"roots": []}
+
+    run(main())
+
+
+def test_a_server_that_asked_for_roots_long_before_the_first_call_is_told_with_it_to_ask_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PRO-5: nobody could be asked for so long, and of itself it asks once; told once, it needs no telling."""
+    monkeypatch.setattr(link, "GREETING", 0.02)
+    changed = "notifications/roots/list_changed"
+
+    async def main() -> None:
+        for caller, told in ((the_only_one(listChanged=True), 1), (the_only_one(), 0)):
+            async with On(Toy("older"), solo=caller) as on:
+                (line,) = on.toy.lines
+                with pytest.raises(RpcError, match="nobody here"):
+                    await line.ask("roots/list")
+                for _ in range(2):
+                    await on.call(caller)
+                methods = [method for method in line.methods() if method in (changed, "tools/call")]
+                assert methods == [changed] * told + ["tools/call"] * 2
 
     run(main())
 

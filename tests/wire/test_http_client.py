@@ -263,6 +263,51 @@ def test_a_connection_is_used_again_also_from_inside_end(run: Run) -> None:
     assert connections == [3]
 
 
+class Slow(Recorder):
+    """Wants nothing more from its first bytes on, until it is let go."""
+
+    request: http_client.Abortable
+
+    def body(self, data: bytes) -> None:
+        super().body(data)
+        if len(self.bodies) == 1:
+            self.request.hold(True)
+
+
+def test_a_sink_that_wants_nothing_for_the_moment_is_read_nothing_for(run: Run) -> None:
+    """The server notices; then all of it comes, and the connection carries the next request."""
+    size = 16 << 20
+    sent: list[int] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            sent.append(0)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+            for _ in range(size >> 16):
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+                sent[-1] += 1 << 16
+
+    async def main() -> None:
+        async with scripted(script) as pool:
+            sink = Slow()
+            sink.request = pool.start("GET", "/", b"", b"", sink)
+            await until(lambda: bool(sink.bodies))
+            before = -1
+            while before != sent[0]:  # what the system takes is a few megabytes
+                before = sent[0]
+                await asyncio.sleep(0.1)
+            assert sent[0] < size and sum(map(len, sink.bodies)) < 1 << 20
+            sink.request.hold(False)
+            await sink.done.wait()
+            assert sum(map(len, sink.bodies)) == size
+            again = await fetch(pool, method="GET")
+            assert sum(map(len, again.bodies)) == size and len(sent) == 2
+
+    run(main())
+
+
 def test_parallel_requests_never_share_a_connection(run: Run) -> None:
     async def main() -> None:
         def handler(exchange: Exchange) -> None:

@@ -102,3 +102,35 @@ def test_a_task_that_closes_its_own_owner_ends_with_it_and_does_not_hang() -> No
         assert other.cancelled()
 
     run(main())
+
+
+def test_a_task_whose_own_time_is_up_in_the_turn_in_which_it_is_asked_to_stop_stops() -> None:
+    """LIF-8: it takes the word to stop for the end of its time, and would go on for ever."""
+
+    async def main() -> None:
+        tasks = Tasks("owner")
+        loop = asyncio.get_running_loop()
+        deadlines: list[asyncio.Timeout] = []
+
+        async def beats() -> None:
+            while True:
+                try:
+                    async with asyncio.timeout(60) as deadline:
+                        deadlines.append(deadline)
+                        await forever()
+                except TimeoutError:
+                    pass
+
+        beating = tasks.start(beats())
+        await turns()
+        deadlines[0].reschedule(loop.time())
+        for _ in range(1_000):
+            if beating.cancelling():
+                break
+            await asyncio.sleep(0)
+        assert beating.cancelling()
+        async with asyncio.timeout(10):
+            await tasks.close()
+        assert beating.cancelled()
+
+    run(main(), 30)

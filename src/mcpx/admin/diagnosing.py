@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from mcpx.admin.desk import Desk
 from mcpx.admin.people import People
-from mcpx.admin.shapes.watching import About
-from mcpx.admin.wording import plain, told_at
+from mcpx.admin.shapes.watching import About, ReplicaRow, ReplicasTold
+from mcpx.admin.wording import plain, quoted, told_at
 from mcpx.model.call import Json
 from mcpx.wire import descriptors
 
@@ -36,6 +36,14 @@ def about(desk: Desk) -> About:
         auth="none" if auth is None else auth.type,
         links=_links(told.url, config.server.metrics),
     )
+
+
+def replicas(desk: Desk) -> ReplicasTold:
+    rows: list[ReplicaRow] = []
+    for each in desk.store.replicas():
+        etag, started = quoted(each["etag"]) if each["etag"] else "", told_at(each["started_at"])
+        rows.append(ReplicaRow(**plain({**each, "etag": etag, "started_at": started})))
+    return ReplicasTold(replicas=rows)
 
 
 def _links(url: str | None, metrics: bool) -> dict[str, str]:
@@ -74,6 +82,7 @@ async def diagnostics(desk: Desk, people: People) -> Json:
         "health": gateway.health(),
         "figures": gateway.figures(),
         "refused": dict(gateway.refusals()),
+        "replicas": desk.store.replicas(),
         "config": {**desk.store.status(), "files": await _files(desk)},
         "log": {"level": settings.log_level, "format": settings.log_format, "file": settings.log_file},
         "clients": [row.model_dump() for row in people.rows()],

@@ -3,12 +3,13 @@
 Promise: what happens is told within a second, to all listeners from one ring; after a break a listener goes on where it
 was, or is told that it cannot. Telling never holds up a call: what happens is noted, and put into words a moment later,
 storms together. Listeners are bounded in number; one that does not read costs nothing but its place, and loses that.
-While nobody listens nothing is heard, but for `LINGER` seconds after the last one has gone.
+While nobody listens nothing is heard, but for `LINGER` seconds after the last one has gone. With several replicas it is
+one ring over all of them (`common_ring`).
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpx import __version__
 from mcpx.admin import waiting
@@ -34,6 +35,9 @@ from mcpx.model.events import ApprovalChanged, ConfigApplied, Noted, OffersChang
 from mcpx.model.offer import KINDS, Kind
 from mcpx.model.slices import Work, in_slices
 from mcpx.wire.tasks import Tasks
+
+if TYPE_CHECKING:
+    from mcpx.admin.common_ring import CommonRing
 
 MOST_STREAMS = 64
 SOON = 0.1
@@ -61,9 +65,10 @@ class Events:
         self._desk = desk
         self._people = people
         self._etag = etag
-        self._ring = Ring()
-        self._tasks = Tasks("admin events")
         self._listeners: set[_Listener] = set()
+        self._common = self._common_ring()
+        self._ring = self._common or Ring()
+        self._tasks = Tasks("admin events")
         self._on = False
         self._left: float = 0.0
         """When the last listener went, by the clock of the loop."""
@@ -80,6 +85,14 @@ class Events:
         """The latest figures, which replace those before: their edition, and the event."""
         self._clients_told: object = None
 
+    def _common_ring(self) -> "CommonRing | None":
+        replicas = self._desk.gateway.replicas
+        if replicas is None:
+            return None
+        from mcpx.admin.common_ring import CommonRing
+
+        return CommonRing(replicas, self._wake, self._begin)
+
     # Listening ---------------------------------------------------------------------------------------------------
 
     def listen(self, last_id: str | None) -> EventStream:
@@ -88,17 +101,22 @@ class Events:
             message = f"{MOST_STREAMS} streams of events are open already"
             raise ApiError(503, "too_many_streams", message, hint="close some", headers={"retry-after": "5"})
         self._begin()
+        if self._common is not None:
+            self._common.listen()
         number = None if not last_id else self._ring.number(last_id)
         listener = _Listener(self._ring.last if number is None else number)
         self._listeners.add(listener)
-        frames = self._frames(listener, lost=bool(last_id) and number is None)
+        frames = self._frames(listener, last_id, lost=bool(last_id) and number is None)
         return EventStream(frames, lambda: self._gone(listener))
 
     def _gone(self, listener: _Listener) -> None:
         self._listeners.discard(listener)
         self._left = asyncio.get_running_loop().time()
 
-    async def _frames(self, listener: _Listener, *, lost: bool) -> AsyncGenerator[bytes]:
+    async def _frames(self, listener: _Listener, last_id: str | None, *, lost: bool) -> AsyncGenerator[bytes]:
+        if self._common is not None:
+            number = await self._common.settle(last_id)
+            listener.read, lost = self._ring.last if number is None else number, number is None
         at = self._ring.id(listener.read)
         yield frame("hello", await self._hello(), at)
         if lost:
@@ -131,7 +149,9 @@ class Events:
 
     async def _hello(self) -> Hello:
         etag = await self._etag()
-        return Hello(version=__version__, run=self._ring.run, revision=self._desk.store.revision, etag=etag)
+        replica = None if self._common is None else self._common.replica
+        revision = self._desk.store.revision
+        return Hello(version=__version__, run=self._ring.run, revision=revision, etag=etag, replica=replica)
 
     def _wake(self) -> None:
         for listener in self._listeners:
@@ -172,6 +192,8 @@ class Events:
             self._timer.cancel()
             self._timer = None
         self._snapshots.clear()
+        if self._common is not None:
+            self._common.rest()
 
     def end_streams(self) -> None:
         """The end is near: every stream ends in order."""
@@ -183,6 +205,8 @@ class Events:
         self.end_streams()
         if self._on:
             self._rest()
+        if self._common is not None:
+            await self._common.close()
         await self._tasks.close()
 
     async def _tick(self) -> None:
@@ -190,7 +214,10 @@ class Events:
         await self._look_at_catalog()
         while self._on:
             await asyncio.sleep(TICK)
-            if not self._listeners and loop.time() - self._left > LINGER:
+            if self._listeners or loop.time() - self._left <= LINGER:
+                if self._common is not None:
+                    self._common.say_so()
+            elif self._common is None or not await self._common.is_wanted():
                 self._rest()
                 return
             await self._look_at_catalog()

@@ -19,7 +19,7 @@ class Ring:
     def __init__(self) -> None:
         self.run = secrets.token_hex(4)
         """Which run of the gateway the numbers belong to."""
-        self.last = 0
+        self.last: int = 0
         self._frames: deque[bytes] = deque()
         self._size = 0
 
@@ -39,7 +39,9 @@ class Ring:
 
     def add(self, event: str, data: Told) -> None:
         self.last += 1
-        made = frame(event, data, self.id(self.last))
+        self._append(frame(event, data, self.id(self.last)))
+
+    def _append(self, made: bytes) -> None:
         self._frames.append(made)
         self._size += len(made)
         while len(self._frames) > MOST or self._size > MOST_BYTES:

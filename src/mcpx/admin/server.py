@@ -87,6 +87,11 @@ class AdminServer:
         assert self._keys is not None, "bind first"
         return f"{self.url}/login?token={self._keys.passes.make()}"
 
+    def tell_elsewhere(self) -> None:
+        """Somebody may listen to events at another replica."""
+        if self._served is not None:
+            _ = self._served.live.events
+
     def take_up(self, config: Config) -> None:
         """What a changed configuration says of who may come in."""
         self._admin, self._token = config.server.admin or Admin(), self._token_of(config)

@@ -24,8 +24,13 @@ COMMENT: Final = b":\n\n"
 
 
 def frame(event: str, data: BaseModel, id: str | None = None) -> bytes:
+    return framed(event, data.model_dump_json(), id)
+
+
+def framed(event: str, text: str, id: str | None = None) -> bytes:
+    """`text`: one line of JSON."""
     head = f"event: {event}\n" if id is None else f"id: {id}\nevent: {event}\n"
-    return f"{head}data: {data.model_dump_json()}\n\n".encode()
+    return f"{head}data: {text}\n\n".encode()
 
 
 class EventStream(Response):

@@ -12,6 +12,7 @@ from mcpx.model.call import Json
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
+    from mcpx.auth.shared import Shared
     from mcpx.auth.vault import Vault
     from mcpx.wire.fetch import Fetcher
 
@@ -84,6 +85,8 @@ class Purpose:
     """Where a browser comes back to."""
     learn: Callable[[Iterable[str]], None] = lambda _: None
     """To be told the secrets that are got at run time, all that hold now, before they are used."""
+    shared: "Shared | None" = None
+    """What is renewed for other replicas, too; None: there are none."""
 
 
 class SignIn(Credentials, Protocol):
@@ -105,6 +108,10 @@ class SignIn(Credentials, Protocol):
 
     async def forget(self) -> None:
         """Sign out: nothing is kept of it."""
+        ...
+
+    def look_again(self) -> None:
+        """Somebody else has signed in or out, or renewed what was kept."""
         ...
 
     def describe(self) -> Json:

@@ -6,12 +6,13 @@ for all who used it; a server that refuses whatever it is given does not make us
 goes to `token_url` and nowhere else, and stands in no error.
 """
 
+import asyncio
 import base64
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote_plus, urlencode
 
 from mcpx.auth.credentials import Credentials, Proof, Purpose, Refusal
@@ -25,6 +26,9 @@ from mcpx.wire.exchange import retry_after, whole_number
 from mcpx.wire.fetch import Answer, Fetch, FetchFailed
 from mcpx.wire.fields import url_mistakes
 from mcpx.wire.words import printable, without
+
+if TYPE_CHECKING:
+    from mcpx.auth.shared import Place
 
 TIMEOUT = 10.0
 """Seconds a token server has for its answer."""
@@ -79,10 +83,15 @@ class _Token:
     since: float
     renew: float
     end: float
+    value: str = field(repr=False)
 
 
 class ClientCredentials:
     def __init__(self, spec: OAuth2, purpose: Purpose) -> None:
+        self._place: Place | None = None
+        """Where other replicas find the token."""
+        self._unwanted: Proof | None = None
+        """What was refused last."""
         self._spec = spec
         self._purpose = purpose
         self._name = f"auth config '{purpose.name}'"
@@ -121,7 +130,7 @@ class ClientCredentials:
             lasted = moment - token.since > 2 * LONGEST_PAUSE
             self._distrust = 1.0 if lasted else min(max(1.0, 2 * self._distrust), LONGEST_PAUSE)
             self._bear_until = moment + self._distrust
-            self._token = None
+            self._token, self._unwanted = None, proof
         try:
             await self.get()
         except Unproved:
@@ -140,6 +149,31 @@ class ClientCredentials:
     # Fetching ------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> _Token:
+        """By one replica for all of them, where there are several."""
+        shared, spec = self._purpose.shared, self._spec
+        if shared is None:
+            return self._take(await self._fetched())
+        if self._place is None:
+            about = (spec.token_url, spec.client_id, spec.scope, *(f"{k}={v}" for k, v in sorted(spec.params.items())))
+            self._place = await asyncio.to_thread(shared.place, spec.client_secret, *about)
+        async with shared.turn(self._place.name):
+            kept = await shared.read(self._place)
+            token = None if kept is None else _made(kept.token, kept.life or math.inf, kept.left)
+            if token is None or monotonic() >= token.renew or self._was_refused(token.proof):
+                token = await self._fetched()
+                life, left = token.end - token.since, token.end - monotonic()
+                await shared.write(self._place, token.value, None if life == math.inf else life, left)
+            return self._take(token)
+
+    def _take(self, token: _Token) -> _Token:
+        self._purpose.learn([token.value])
+        self._token = token
+        return token
+
+    def _was_refused(self, proof: Proof) -> bool:
+        return self._unwanted is not None and self._unwanted.headers == proof.headers
+
+    async def _fetched(self) -> _Token:
         asked = monotonic()
         if self._style is not None:
             answer = await self._ask(self._style)
@@ -157,8 +191,7 @@ class ClientCredentials:
             raise self._failed(f"redirects (HTTP {answer.status}); put the final address into 'token_url'", answer)
         if not 200 <= answer.status < 300:
             raise self._failed(f"refuses: {self._words(answer)}", answer)
-        self._token = token = self._read(answer, asked)
-        return token
+        return self._read(answer, asked)
 
     async def _ask(self, style: Style) -> Answer:
         spec = self._spec
@@ -201,9 +234,7 @@ class ClientCredentials:
         if len(token) > LONGEST_TOKEN or not all("!" <= char <= "~" for char in token):
             raise self._failed("issued a token that no header can hold")
         life = _seconds(said.get("expires_in"))
-        self._purpose.learn([token])
-        proof = Proof(headers=(("Authorization", f"Bearer {token}"),))
-        return _Token(proof, asked, asked + life - min(MARGIN, life / 10) if life < math.inf else life, asked + life)
+        return _made(token, life, life - (monotonic() - asked))
 
     def _words(self, answer: Answer) -> str:
         """What a token server says of its refusal."""
@@ -220,6 +251,14 @@ class ClientCredentials:
     def _failed(self, what: str, answer: Answer | None = None) -> Failed:
         wish = None if answer is None else retry_after(answer.headers)
         return Failed(f"{self._name}: the token server {self._host} {what}", min(wish or 0.0, LONGEST_WISH))
+
+
+def _made(token: str, life: float, left: float) -> _Token:
+    """`left`: seconds of its life that are left."""
+    since = monotonic() - (life - left if life < math.inf else 0.0)
+    proof = Proof(headers=(("Authorization", f"Bearer {token}"),))
+    renew = since + life - min(MARGIN, life / 10) if life < math.inf else life
+    return _Token(proof, since, renew, since + life, token)
 
 
 def _unknown_client(answer: Answer) -> bool:

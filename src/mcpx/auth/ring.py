@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpx.auth import AUTHS, Auth
-from mcpx.auth.credentials import Credentials, Purpose
+from mcpx.auth.credentials import Credentials, Purpose, signs_in
 from mcpx.model.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcpx.auth.callback import Callback
+    from mcpx.auth.shared import Shared
     from mcpx.auth.vault import Vault
     from mcpx.wire.fetch import Fetcher
 
@@ -34,8 +35,11 @@ class Ring:
         fetcher: "Callable[[], Fetcher]",
         changed: Callable[[Credentials], None] = lambda _: None,
         redactor: Redactor | None = None,
+        shared: "Shared | None" = None,
     ) -> None:
-        """`changed` hears when somebody has signed in or out, or has to; `redactor` of every secret that is got."""
+        """`changed` hears when somebody has signed in or out, or has to; `redactor` of every secret that is got;
+        `shared`: what is renewed for other replicas, too."""
+        self._shared = shared
         self._redactor = redactor or Redactor()
         self._owners: dict[Credentials, object] = {}
         """As whose the redactor knows their secrets."""
@@ -61,6 +65,7 @@ class Ring:
                 lambda: self.vault,
                 lambda: self.callback,
                 lambda secrets: self._redactor.learn(owner, secrets),
+                self._shared,
             )
             kept = self._kept[key] = auth, auth.credentials(purpose)
             self._owners[kept[1]] = owner
@@ -74,6 +79,12 @@ class Ring:
         """Of a server that wants somebody to sign in, and has no auth config; None: this mcpx cannot."""
         part = AUTHS.get("oauth")
         return None if part is None else self.of(OWN, part(), server, url)
+
+    def look_again(self) -> None:
+        """Another replica has changed what is kept of sign-ins."""
+        for _, credentials in list(self._kept.values()):
+            if (sign_in := signs_in(credentials)) is not None:
+                sign_in.look_again()
 
     def _tell(self, key: Key, auth: Auth) -> None:
         kept = self._kept.get(key)

@@ -30,6 +30,7 @@ from mcpx.wire.folders import OURS, exchange, private_folder, read_small
 
 log = logging.getLogger(__name__)
 
+FOLDER = "auth"
 LARGEST = 2**20
 """Bytes of a file; a grant with its registration has some kilobytes."""
 ASIDE = ".unreadable"
@@ -37,13 +38,23 @@ LEFT = 60.0
 """Seconds after which what is half written was left so: by a process that was killed."""
 
 
+TURN = threading.RLock()
+"""Files are read and written by one thread at a time; there are several, for deriving a key, or a keyring, takes its
+time."""
+
+
 class _Sealed(Exception):
     """There is a file, and it cannot be read; says why, and what to do."""
 
 
+def name_of(key: str) -> str:
+    """Of its file."""
+    return f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
 class Vault:
     def __init__(self, state: Path | None, environ: Mapping[str, str]) -> None:
-        self._folder = None if state is None else state / "auth"
+        self._folder = None if state is None else state / FOLDER
         self._environ = environ
         self._seen: dict[str, tuple[object, bytes]] = {}
         """What was last read or written, and the mark of the file it was in; no mark: it is in no file."""
@@ -53,8 +64,7 @@ class Vault:
         """By the source of the secret: of the last file that it opened. New files get the same, so that most processes
         derive one key."""
         self._said: set[str] = set()
-        self._turn = threading.RLock()
-        """It is asked from several threads: deriving a key, or a keyring, takes its time."""
+        self._turn = TURN
 
     @property
     def sealed_by(self) -> Source | None:
@@ -140,7 +150,7 @@ class Vault:
 
     def _file(self, key: str) -> Path:
         assert self._folder is not None
-        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        return self._folder / name_of(key)
 
     def _mark(self, key: str) -> object:
         """What changes with every writing of its file; None: there is none."""

@@ -9,15 +9,7 @@ from typing import Final
 
 from mcpx.bridge.link import Link
 from mcpx.bridge.messages import Id, Json, read, table, write
-
-REPEATABLE: Final = frozenset(
-    (
-        *("initialize", "ping", "server/discover", "subscriptions/listen"),
-        *("tools/list", "prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
-        *("resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel"),
-    )
-)
-"""Requests without effect: asked twice they are answered twice, and that is all."""
+from mcpx.model.repeating import REPEATABLE
 
 LISTEN: Final = "subscriptions/listen"
 LARGEST_KEPT: Final = 65536

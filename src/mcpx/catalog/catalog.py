@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from mcpx.catalog.merge import Given, Merged, Source, merge
+from mcpx.catalog.merge import NOTHING_HELD, Given, Held, Merged, Source, merge
 from mcpx.catalog.naming import Naming, unwrap_uri
 from mcpx.catalog.paging import page_of
 from mcpx.catalog.templates import LONGEST_EXPANSION, Positions, Template
@@ -22,7 +22,7 @@ from mcpx.model.slices import Work, at_once
 if TYPE_CHECKING:
     from mcpx.catalog.search.index import Hits, Index
 
-__all__ = ["Catalog", "Given", "Searchable", "Source"]
+__all__ = ["Catalog", "Given", "Held", "Searchable", "Source"]
 
 _NOTHING_GIVEN: Given = MappingProxyType({})
 _TEMPLATE_CHARACTERS = 65_536
@@ -116,20 +116,25 @@ class Catalog:
         self.warnings = (*merged.warnings, *unmatched)
 
     @classmethod
-    def build(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> "Catalog":
+    def build(
+        cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN, held: Held = NOTHING_HELD
+    ) -> "Catalog":
         """`building`, at once."""
-        return at_once(cls.building(sources, naming, given))
+        return at_once(cls.building(sources, naming, given, held))
 
     @classmethod
-    def building(cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN) -> Work["Catalog"]:
+    def building(
+        cls, sources: Sequence[Source], naming: Naming, given: Given = _NOTHING_GIVEN, held: Held = NOTHING_HELD
+    ) -> Work["Catalog"]:
         """Merge `sources`, which come in the order of the config.
 
         `given` is what clients were shown before (see `names`). Such a name stays with its owner, even
         against a server earlier in the config (NAM-1). Names of offers that are not there are free again.
         Leave out of it what the user has renamed: all if the naming changed, a server's if its prefix did.
         A name that could not come from the present naming and prefix is passed over in any case.
+        A name that is `held` for an offer is not given to another, though that one may not be there.
         """
-        merged = yield from merge(sources, naming, given)
+        merged = yield from merge(sources, naming, given, held)
         descriptions = {source.server: source.description for source in sources}
         catalog = cls.__new__(cls)
         yield from catalog._arrange(merged, [source.server for source in sources], naming, descriptions)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count, islice
+from types import MappingProxyType
 from typing import Any, cast
 
 from mcpx.catalog.naming import LONGEST_URI, Naming, public_name, safe_name, tagged_name, wrap_uri
@@ -21,6 +22,8 @@ from mcpx.model.slices import Work
 
 Given = Mapping[tuple[Kind, str, str], str]
 """(kind, server, native name) → the public name that clients were shown."""
+Held = Mapping[tuple[Kind, str], tuple[str, str]]
+"""(kind, public name) → the server and native name that it is kept for, be that not there at present."""
 
 _KEY: Mapping[Kind, str] = {
     "tools": "name",
@@ -28,6 +31,7 @@ _KEY: Mapping[Kind, str] = {
     "resources": "uri",
     "templates": "uriTemplate",
 }
+NOTHING_HELD: Held = MappingProxyType({})
 _CANDIDATES = 8
 """Of the endless names an offer could get, so many are tried to recognise one it was given."""
 _PIECE = 50
@@ -87,7 +91,7 @@ class Merged:
     warnings: Sequence[str]
 
 
-def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[Merged]:
+def merge(sources: Sequence[Source], naming: Naming, given: Given, held: Held = NOTHING_HELD) -> Work[Merged]:
     notes = _Notes()
     offers: dict[Kind, list[Offer]] = {}
     later: list[Offer] = []
@@ -96,7 +100,7 @@ def merge(sources: Sequence[Source], naming: Naming, given: Given) -> Work[Merge
         entries, beaten = yield from _entries(kind, sources, by_uri, notes)
         publics: Iterable[str]
         if kind in ("tools", "prompts"):
-            publics = yield from _settle(kind, entries, naming, given, notes)
+            publics = yield from _settle(kind, entries, naming, given, held, notes)
         elif by_uri:
             publics = (entry.native for entry in entries)
         else:
@@ -151,8 +155,15 @@ def _entries(
     return entries, beaten
 
 
-def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, notes: _Notes) -> Work[list[str]]:
-    """One name for each entry, no two the same."""
+def _settle(
+    kind: Kind, entries: list[_Entry], naming: Naming, given: Given, held: Held, notes: _Notes
+) -> Work[list[str]]:
+    """One name for each entry, no two the same, and none that is held for another."""
+
+    def free(name: str, entry: _Entry) -> bool:
+        mine = (entry.source.server, entry.native)
+        return name not in owners and (not held or held.get((kind, name), mine) == mine)
+
     natives = {(entry.source.server, entry.native) for entry in entries}
     wanted: list[str] = []
     for index, entry in enumerate(entries):
@@ -165,7 +176,7 @@ def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, not
         if index % _PIECE == 0:
             yield
         name = given.get((kind, entry.source.server, entry.native))
-        if name and name not in owners and _could_be(name, entry, wanted[index], naming):
+        if name and free(name, entry) and _could_be(name, entry, wanted[index], naming):
             settled[index] = name
             owners[name] = entry
     for index, entry in enumerate(entries):
@@ -173,7 +184,7 @@ def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, not
             yield
         if not settled[index]:
             # The names an offer could have are endless and those taken are not, so one is found.
-            name = next(name for name in _candidates(entry, wanted[index], naming) if name not in owners)
+            name = next(name for name in _candidates(entry, wanted[index], naming) if free(name, entry))
             settled[index] = name
             owners[name] = entry
     # From the outcome, not on the way: a collision is told as long as it lasts, given names or not.
@@ -182,7 +193,8 @@ def _settle(kind: Kind, entries: list[_Entry], naming: Naming, given: Given, not
             yield
         if name != want:
             owner = owners.get(want)
-            why = f"because {_shown(owner.source.server)} has the name" if owner else "as it was before"
+            holder = held.get((kind, want), ("",))[0] if owner is None else owner.source.server
+            why = f"because {_shown(holder)} has the name" if holder else "as it was before"
             notes.add(entry.source.server, f"{kind} under another name, {why}", f"{_shown(entry.native)} is {name}")
     return settled
 

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from mcpx.cli.serve import address
+from mcpx.cli.serve import address, store_address
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import plain, print_json
 from mcpx.cli.where import overlay
@@ -28,7 +28,9 @@ def check(path: Path, options: argparse.Namespace) -> int:
     if binds:
         from mcpx.front.identity.store import has_tokens
 
-        refuse_exposure(address(options, os.environ, config)[0], config, lambda: has_tokens(state_folder(os.environ)))
+        shared = store_address(os.environ, config) is not None  # with tokens in it, perhaps
+        kept = shared or has_tokens(state_folder(os.environ))
+        refuse_exposure(address(options, os.environ, config)[0], config, lambda: kept)
     enabled = [server.name for server in config.mcp_servers if server.enabled]
     if options.json:
         print_json(

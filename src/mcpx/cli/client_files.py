@@ -121,8 +121,6 @@ class Hand:
                 if not self._yes:
                     break
                 change = plan()
-                if change.is_none:
-                    return change, None
         raise ConfigError(
             [f"error: {change.file} was changed by somebody else meanwhile; nothing was changed, try again"]
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mcpx.cli.where import named
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import laid_down
 
 WORKING_FOLDER_NAMES = ("mcpx.yaml", "config.yaml", "config.json")
 LINGER = 60.0
@@ -67,7 +68,7 @@ def config_path(options: argparse.Namespace, environ: Mapping[str, str]) -> Path
     """The config that `find` would find, absolute; None where that takes a closer look, or there is none."""
     for name in (named(options), environ.get("MCPX_CONFIG")):
         if name:
-            path = Path.cwd() / os.path.expanduser(name)
+            path = Path.cwd() / os.path.expanduser(laid_down(name, environ))
             return Path(os.path.abspath(path)) if os.path.exists(path) else None
     for name in WORKING_FOLDER_NAMES:
         if os.path.lexists(name):

@@ -9,6 +9,7 @@ from mcpx.cli.changing import Subject, code_of, print_change, print_written, sub
 from mcpx.cli.terminal import Table, plain, print_json
 from mcpx.cli.where import overlay, required
 from mcpx.model.errors import ConfigError
+from mcpx.wire.exchange import whole_number
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,9 +35,10 @@ def _history(on: Subject, options: argparse.Namespace) -> int:
 
 
 def _rollback(on: Subject, options: argparse.Namespace) -> int:
-    if options.number is None:
+    number = whole_number(options.what or "")
+    if number is None:
         raise ConfigError(["error: say which: mcpx config rollback NUMBER; 'mcpx config history' lists them"])
-    texts = on.alone.texts(options.number)
+    texts = on.alone.texts(number)
     proposal = on.alone.propose(texts)
     if not proposal.texts:
         if options.json:
@@ -50,9 +52,9 @@ def _rollback(on: Subject, options: argparse.Namespace) -> int:
         if options.json:
             print_json({"dry_run": True, "files": [{"path": str(f.path), "diff": f.diff} for f in proposal.files]})
         return codes.DONE
-    result = write(on, proposal, f"back to revision {options.number}")
+    result = write(on, proposal, f"back to revision {number}")
     if options.json:
         print_json({"changed": True, **result})
         return code_of(result)
-    sys.stdout.write(f"{on.told} says again what it said in revision {options.number}\n")
+    sys.stdout.write(f"{on.told} says again what it said in revision {number}\n")
     return print_written(result, on)

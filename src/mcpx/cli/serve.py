@@ -96,6 +96,7 @@ def serve(
         linger=None if background is None else background.linger,
         log_file=None if background is None else background.log_file,
         started=None if background is None else background.started,
+        store=None if stdio else store_address(environ, config),
     )
     if path is None and run.transport == "stdio":
         _say_that_it_is_the_demo(environ)
@@ -142,6 +143,21 @@ def _admin(options: argparse.Namespace, environ: Mapping[str, str], config: Conf
     own = server.host if is_loopback(server.host) else "127.0.0.1"
     host = (server.admin.host if server.admin is not None else None) or own
     return AdminPlace(host=host, port=port, token=environ.get("MCPX_ADMIN_TOKEN") or None, or_another=first)
+
+
+def store_address(environ: Mapping[str, str], config: Config) -> str | None:
+    """Over stdio there is one client and one process: nothing is shared."""
+    given = environ.get("MCPX_STORE")
+    if not given:
+        return config.server.store
+    from mcpx.replicas.address import parse
+    from mcpx.wire.address import BadAddress
+
+    try:
+        parse(given)
+    except BadAddress as problem:
+        raise ConfigError([f"error: MCPX_STORE: {problem}"]) from None
+    return given
 
 
 def _say_that_it_is_the_demo(environ: Mapping[str, str]) -> None:

@@ -20,7 +20,19 @@ from mcpx.front.control import ask
 from mcpx.model.call import Json, as_list, as_object
 
 UP = ("connected", "sleeping", "disabled")
-TOLD = ("version", "role", "pid", "started_at", "config", "url", "admin_url", "clients", "attached", "revision")
+TOLD = (
+    "version",
+    "role",
+    "pid",
+    "started_at",
+    "config",
+    "url",
+    "admin_url",
+    "clients",
+    "attached",
+    "revision",
+    "replicas",
+)
 
 
 def status(options: argparse.Namespace) -> int:
@@ -70,6 +82,8 @@ def _print(answer: Json, servers: Sequence[Json], down: Sequence[Json]) -> None:
         why = plain(str(server.get("last_error") or "")).removeprefix(f"{server.get('name')}: ")
         name = plain(str(server.get("name")))
         sys.stdout.write(f"            {styled('✗', 'red')} {name} {server.get('status')}{f': {why}' if why else ''}\n")
+    for title, line in _replicas(answer):
+        sys.stdout.write(f"  {title:10}{line}\n")
     sys.stdout.write(f"  {'Revision':10}{answer.get('revision')}{_reload(as_object(answer.get('last_reload')))}\n")
 
 
@@ -80,6 +94,17 @@ def _clients(answer: Json) -> str:
     told = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in named.items())
     parts = [f"{counted(len(attached), 'client')} on this machine{f': {told}' if told else ''}"]
     return ", ".join([*parts, *([f"{counted(others, 'session')} over the network"] if others else [])])
+
+
+def _replicas(answer: Json) -> list[tuple[str, str]]:
+    """A line each: who is there, and whether all run the same configuration."""
+    lines: list[str] = []
+    for replica in map(as_object, as_list(answer.get("replicas"))):
+        odd = "" if replica.get("shared") else styled(" · a configuration of its own", "yellow")
+        leaving = " · leaving" if replica.get("state") == "leaving" else ""
+        me = " · this one" if replica.get("me") else ""
+        lines.append(f"{plain(str(replica.get('name')))} · revision {replica.get('revision')}{odd}{leaving}{me}")
+    return [("" if at else "Replicas", line) for at, line in enumerate(lines)]
 
 
 def _servers(servers: Sequence[Json]) -> str:

@@ -70,7 +70,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "config": (
         Command("check", "[CONFIG]", "Validate a config file and say what it holds."),
         Command("migrate", "[CONFIG]", "Turn any config into the native shape."),
-        Command("config", "ACTION", "What the config said before, and back to it: history, rollback NUMBER."),
+        Command("config", "ACTION", "What the config said before, and back to it; push FILE: that of all replicas."),
         Command("secret", "ACTION", "Encrypt values of a config file, and keep secrets in the system's keyring."),
     ),
     "guard": (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import STORE
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -74,7 +75,12 @@ def overlay(options: argparse.Namespace) -> str | None:
 
 
 def looks_like_file(word: str) -> bool:
-    return "/" in word or os.sep in word or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".jsonc", ".toml")
+    return (
+        word == STORE
+        or "/" in word
+        or os.sep in word
+        or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".jsonc", ".toml")
+    )
 
 
 def about(options: argparse.Namespace) -> str | None:

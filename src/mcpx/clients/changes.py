@@ -187,6 +187,8 @@ def _place(known: Client, record: Record) -> Place | None:
 def make(change: Change, ledger: Ledger, run: str, project: Path) -> Path | None:
     """The copy of what was there, if one was kept. Raises `Overtaken` where somebody else wrote meanwhile, and
     `ConfigError` where it cannot be done."""
+    if change.is_none:  # somebody has just done the same: a record of it would stand before theirs
+        return None
     folders = _missing_folders(change.file)
     if change.kind == "undo":
         _write(change, folders)

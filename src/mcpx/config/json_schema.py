@@ -85,8 +85,6 @@ class _Schemas:
             else:
                 schema = _or_nothing(schema)
             words = docs.get(field.name, "")
-            if not field.metadata.get("applied", True):
-                words = f"{words} Not applied yet.".lstrip()
             if cls is Server and key in _INHERITED:
                 words = f"{words} Absent: as `global` says."
             told[key] = {**({"description": words} if words else {}), **schema, **_default(cls, field)}

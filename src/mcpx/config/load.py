@@ -23,7 +23,6 @@ from mcpx.config.schema import Config, Dialect
 from mcpx.config.secrets import secrets_in
 from mcpx.config.source import MAX_BYTES, Source
 from mcpx.config.tree import Tree, children
-from mcpx.config.unapplied import unapplied
 from mcpx.config.validate import build
 from mcpx.transports import Stdio
 
@@ -129,7 +128,6 @@ def _load(
     where = Path(os.path.abspath(path))
     told = findings.through(whole.origins.trace)
     whole.tree, off = expand(whole.tree, environment, told, strict=strict)
-    warnings += unapplied(whole.tree)
     tree = fill_in(whole, layers.folder, layers.workspace)
     warnings += check(tree, told, environ)
     config = build(Config, tree, told, whole.origins.literal)

@@ -12,6 +12,7 @@ from mcpx.config.problems import Findings, GaveUpError
 from mcpx.config.source import Source, UnreadableError, read_text
 from mcpx.config.tree import is_extra
 from mcpx.model.errors import ConfigError
+from mcpx.model.state import STORE, laid_down
 from mcpx.wire.system import WINDOWS
 
 WORKING_FOLDER_NAMES = ("mcpx.yaml", "config.yaml", "config.json")
@@ -24,7 +25,9 @@ def find(argument: str | None, environ: Mapping[str, str], cwd: Path) -> Path | 
     """The file to load (RUN-2); None when there is none and the demo shall run."""
     for name, origin in ((argument, ""), (environ.get("MCPX_CONFIG"), " (named by MCPX_CONFIG)")):
         if name:
-            path = cwd / os.path.expanduser(name)
+            path = cwd / os.path.expanduser(laid_down(name, environ))
+            if not os.path.exists(path) and name == STORE:
+                raise ConfigError(["error: nothing was fetched from the store yet: 'mcpx --config store:' does it"])
             if not os.path.exists(path):
                 raise ConfigError([f"error: {name}{origin} does not exist"])
             return path

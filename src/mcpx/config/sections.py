@@ -13,7 +13,6 @@ from mcpx.commands.parameters import Parameter, schema_of
 from mcpx.model.call import Json, as_object
 from mcpx.model.family import Part
 from mcpx.model.kinds import (
-    NOT_APPLIED,
     NOT_IN_FILE,
     Count,
     Mistake,
@@ -26,6 +25,27 @@ from mcpx.model.kinds import (
     Seconds,
     Size,
 )
+
+
+def _is_store(text: str) -> bool:
+    from mcpx.replicas.address import parse  # who has none does without
+    from mcpx.wire.address import BadAddress
+
+    try:
+        parse(text)
+    except BadAddress:
+        return False
+    return True
+
+
+StoreUrl = Annotated[
+    str,
+    Rule(
+        _is_store,
+        "must be the address of a store: redis://host:6379/0, rediss://…, redis+sentinel://host,host/service or "
+        "redis+cluster://host,host",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +65,9 @@ class FrontLimits(Limits):
     """How much one client may use at a time, and all of them together."""
 
     sessions: Size | None = None
-    """Sessions at a time, of all clients."""
+    """Sessions at a time, of all clients; of each replica where there are several."""
+    without_store: Literal["open", "closed"] = "open"
+    """With replicas, while their store is away: each counts for itself, or calls that a limit concerns are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +129,16 @@ class Admin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """Where other replicas of the same store reach this one."""
+
+    host: NonEmpty | None = None
+    """Address to bind, and to be found at; absent: the one that it reaches the store from."""
+    port: Port = 0
+    """Port to bind; 0 is any free one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrontServer:
     """Where clients find the gateway over HTTP."""
 
@@ -134,10 +166,14 @@ class FrontServer:
     """How much one client may use at a time; absent: the built-in limits."""
     metrics: bool = True
     """Whether `/metrics` tells figures in the form of Prometheus."""
-    store: str | None = field(default=None, repr=False, metadata=NOT_APPLIED)
-    """Address of the store replicas share (`redis://…`); absent: everything is in one process."""
-    drain: Pause | None = field(default=None, metadata=NOT_APPLIED)
-    """Seconds it goes on serving after it was told to end, so that a load balancer notices; absent: none."""
+    store: StoreUrl | None = field(default=None, repr=False)
+    """Address of the store that replicas share (`redis://…`); absent: everything is in one process. `MCPX_STORE` wins
+    over it. Counts from the next start on."""
+    replica: Replica | None = None
+    """Where other replicas reach this one; absent: where it reaches the store from, at any free port."""
+    drain: Pause | None = None
+    """Seconds it goes on serving after it was told to end, with `/ready` answering 503, so that a load balancer
+    notices; absent: 5 with a store, else none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ class Written:
         self.told = tuple(told)
         """Why it cannot be read; then there are no entries."""
         self._entries: dict[EntrySection, tuple[Entry, ...]] = {}
-        self.etag = etag_of({sheet.path: sheet.data for sheet in sheets})
+        self.etag = etag_of({sheet.path.name: sheet.data for sheet in sheets})
 
     @cached_property
     def documents(self) -> tuple[Document, ...]:
@@ -187,7 +187,7 @@ def read_written(where: Where, texts: Texts | None = None, known: Written | None
         files = find_files(where.path, env, findings)
         sheets = [_sheet(file, texts, overlay=False) for file in files.base]
         sheets += [_sheet(file, texts, overlay=True) for file in files.overlays]
-        if known is not None and known.etag == etag_of({sheet.path: sheet.data for sheet in sheets}):
+        if known is not None and known.etag == etag_of({sheet.path.name: sheet.data for sheet in sheets}):
             return known
         said = {sheet.path: sheet.text for sheet in sheets if sheet.source.is_given}
         layers = read_layers(where.path, where.environ, where.env, findings, [], said)
@@ -243,10 +243,11 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))
 
 
-def etag_of(contents: Mapping[Path, bytes]) -> str:
+def etag_of(contents: Mapping[str, bytes]) -> str:
+    """By name: all files of a configuration lie in one folder, and the same files elsewhere are the same."""
     digest = hashlib.sha256()
-    for path, data in contents.items():
-        digest.update(f"{path}\0{len(data)}\0".encode(errors="surrogateescape") + data)
+    for name, data in contents.items():
+        digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
     return digest.hexdigest()[:32]
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Json
+from mcpx.model.errors import Denied
 
 if TYPE_CHECKING:
-    from mcpx.policy.approvals import Approvals
+    from mcpx.policy.book import Book
+    from mcpx.policy.shared_book import SharedBook
 
 
 class PendingCalls:
@@ -23,17 +25,20 @@ class PendingCalls:
         return {"approvals": self._list, "decide": self._decide}
 
     @property
-    def _approvals(self) -> "Approvals":
-        return self._gateway.provisions.policy_state.approvals
+    def _book(self) -> "Book | SharedBook":
+        return self._gateway.provisions.policy_state.book
 
     async def _list(self, request: Json) -> Json:
-        return {"ok": True, "calls": [approval.told() for approval in self._approvals.pending()]}
+        return {"ok": True, "calls": [approval.told() for approval in await self._book.pending()]}
 
     async def _decide(self, request: Json) -> Json:
         id, allow, by = request.get("id"), request.get("allow"), request.get("by")
         if not isinstance(id, str) or not isinstance(allow, bool):
             return {"ok": False, "error": "'id' must be a text and 'allow' true or false"}
-        approval = self._approvals.decide(id, allow=allow, by=by if isinstance(by, str) else "")
+        try:
+            approval = await self._book.decide(id, allow=allow, by=by if isinstance(by, str) else "")
+        except Denied as away:
+            return {"ok": False, "error": away.message}
         if approval is None:
             return {"ok": False, "error": f"no call waits for approval under {id!r}", "unknown": True}
         return {"ok": True, "call": approval.told()}

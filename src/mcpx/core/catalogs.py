@@ -12,12 +12,14 @@ and until it is done everybody finds the one before; `ready` waits for it. All t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mcpx.catalog.catalog import Catalog, Source
+from mcpx.catalog.catalog import Catalog, Held, Source
+from mcpx.catalog.merge import NOTHING_HELD
 from mcpx.catalog.naming import Naming
 from mcpx.config import Config
 from mcpx.core.source import Source as AnySource
@@ -28,7 +30,9 @@ from mcpx.wire.tasks import Tasks
 
 if TYPE_CHECKING:
     from mcpx.core.narrowing import Narrowing
+    from mcpx.core.shared_names import SharedNames
     from mcpx.policy.sight import Sight
+    from mcpx.replicas.replicas import Replicas
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +105,10 @@ class Catalogs:
         something changes."""
         self._given: Given = {}
         self._given_characters = 0
+        self.names: SharedNames | None = None
+        """What replicas gave; None: all names are given here."""
+        self._renamings = 0
+        """How often other names came to count."""
         self._warned: set[str] = set()
 
     # For everybody -----------------------------------------------------------------------------------------------
@@ -121,7 +129,7 @@ class Catalogs:
                 self._wanted = recipe
                 self.varied()
         elif recipe.size <= AT_ONCE:
-            self._publish(recipe, Catalog.build(recipe.sources, recipe.naming, self._given))
+            self._publish(recipe, Catalog.build(recipe.sources, recipe.naming, self._known, self._held))
         else:
             if self._building is None:
                 self._stale = False  # until something changes again, be it before the work begins
@@ -132,13 +140,15 @@ class Catalogs:
 
     async def _build_shared(self, recipe: _Recipe) -> None:
         try:
-            given = dict(self._given)
-            catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given))
+            given, renamings = dict(self._known), self._renamings
+            catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given, self._held))
             if self._wanted is recipe:
                 stale = self._stale
                 self._publish(recipe, catalog)
                 # What has changed meanwhile: an offer, or a name that a client was shown.
-                self._stale = stale or len(given) != len(self._given)
+                self._stale = stale or len(given) != len(self._known)
+                if renamings != self._renamings:
+                    self._recipe, self._stale = None, True
         finally:
             self._building = None
 
@@ -224,7 +234,7 @@ class Catalogs:
         if special.catalog is None and special.building is None:
             recipe = self._cook(caller)
             if recipe.size <= AT_ONCE:
-                special.catalog = Catalog.build(recipe.sources, recipe.naming, self._given)
+                special.catalog = Catalog.build(recipe.sources, recipe.naming, self._known, self._held)
                 self._make_room()
             else:
                 special.building = self._tasks.start(self._build_special(special, recipe))
@@ -248,7 +258,8 @@ class Catalogs:
 
     async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
         try:
-            special.catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, dict(self._given)))
+            building = Catalog.building(recipe.sources, recipe.naming, dict(self._known), self._held)
+            special.catalog = await in_slices(building)
             self._is_otherwise()
             self._make_room()
         finally:
@@ -304,6 +315,8 @@ class Catalogs:
             return
         self._shown[id(catalog)] = catalog
         self._give(catalog)
+        if self.names is not None:
+            self.names.show(catalog)
         if len(self._given) > MOST_GIVEN or self._given_characters > GIVEN_CHARACTERS:
             self._given, self._given_characters = {}, 0
             for shown in self._shown.values():
@@ -323,6 +336,38 @@ class Catalogs:
         renamed = {server.name for server in old.mcp_servers if prefixes.get(server.name, "") != server.prefix}
         self._given = {key: public for key, public in self._given.items() if key[1] not in renamed}
         self._given_characters = sum(len(key[2]) + len(public) for key, public in self._given.items())
+        if self.names is not None:
+            self.names.forget(None if old.naming != new.naming else renamed)
+
+    # With replicas -----------------------------------------------------------------------------------------------
+
+    def share(self, replicas: "Replicas", renamed: Callable[[], None]) -> None:
+        """From here on names are those of all replicas; `renamed` hears when clients find other ones for that."""
+        from mcpx.core.shared_names import SharedNames
+
+        def changed() -> None:
+            log.info("some names are now those that another replica gave before")
+            self._renamings += 1
+            self._recipe = None
+            self.changed()
+            self.varied()
+            self._shown.clear()
+            renamed()
+
+        def built() -> list[Catalog]:
+            found = (self._shared, *(special.catalog for special in self._special.values()))
+            return [catalog for catalog in found if catalog is not None]
+
+        self.names = SharedNames(replicas, self._sources, self._naming, lambda: self._given, built, changed)
+
+    @property
+    def _known(self) -> Mapping[tuple[Kind, str, str], str]:
+        """The names that were given, here and elsewhere."""
+        return self._given if self.names is None else ChainMap(self.names.settled, self._given)
+
+    @property
+    def _held(self) -> Held:
+        return NOTHING_HELD if self.names is None else self.names.held
 
 
 def _size(catalog: Catalog | None) -> int:

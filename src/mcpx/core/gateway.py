@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mcpx.policy.sight import Sight
     from mcpx.policy.warden import Warden
     from mcpx.processes.stderrlog import Overhear
+    from mcpx.replicas.replicas import Replicas
     from mcpx.upstreams.admission import Admission
 
 STARTS_AT_ONCE = 8
@@ -69,12 +70,15 @@ class Gateway:
         itself: str = "",
         looks: bool = False,
         redactor: Redactor | None = None,
+        replicas: "Replicas | None" = None,
     ) -> None:
         """`state` is the folder for what is not configuration; without one nothing is kept. `itself` marks this
         gateway to itself, should one of its servers turn out to be the gateway. `looks`: it is only to be seen how
         the servers are: nobody is asked to sign in, and of `state` only what others signed in for is used.
-        `redactor`: what the log uses too."""
+        `redactor`: what the log uses too. `replicas`: those it shares a store with."""
         self.itself = itself
+        self.replicas = replicas
+        """None: all there is of this gateway is this process."""
         self.redactor = redactor or Redactor()
         """What must not be said to anybody; up to date with configurations and tokens."""
         self.redactor.learn("config", config.secrets)
@@ -85,11 +89,11 @@ class Gateway:
         self.overhear: Callable[[str], Overhear | None] = lambda server: None
         """Who hears what processes of a server write to standard error; set by whoever looks after servers."""
         self.relay = Relay(self.bus, self)
-        self.provisions = Provisions(environ, state, self.bus, self.redactor, self._credentials_changed)
+        self.provisions = Provisions(environ, state, self.bus, self.redactor, self._credentials_changed, replicas)
         self._environ, self._state, self._looks = environ, state, looks
         self._tasks = Tasks("gateway")
         self._passing = Passing(lambda: self.generation, self.provisions, self._tasks)
-        self._surface_state = SurfaceState()
+        self._surface_state = SurfaceState(replicas)
         self.catalogs = Catalogs(
             lambda: self.generation.sources, lambda: self.generation.config.naming, self._tasks, self.sight
         )
@@ -228,12 +232,24 @@ class Gateway:
             if upstream.signing is not None and upstream.signing.inner is credentials:
                 upstream.credentials_changed()
 
+    def sign_ins_changed(self) -> None:
+        """Another replica has signed in or out, or renewed what it had: look at what is kept."""
+        if "ring" in vars(self.provisions):
+            self.provisions.ring.look_again()
+
+    def pins_changed(self) -> None:
+        """Another replica has approved something."""
+        if "pinning" in vars(self):
+            self.pinning.look_again()
+
     # Life ----------------------------------------------------------------------------------------------------
 
     def start(self, solo: Caller | None = None) -> None:
         """Connect every enabled server, a few at a time and in the background."""
         self._started, self._solo = True, solo
         self._snapshots.serving = True
+        if self.replicas is not None:
+            self.catalogs.share(self.replicas, self._announcements.look)
         self._tasks.start(self._prune())
         for upstream in self.generation.upstreams.values():
             upstream.start(solo)
@@ -334,6 +350,8 @@ class Gateway:
 
     async def close(self) -> None:
         await self._tasks.close()
+        if self.catalogs.names is not None:
+            await self.catalogs.names.close()
         if "pinning" in vars(self):
             await self.pinning.close()
         await self.provisions.close_answers()
@@ -341,12 +359,14 @@ class Gateway:
         if self.generation.local is not None:
             await self.generation.local.close()
         await self.provisions.close()
-        self._surface_state.close()
+        await self._surface_state.close()
 
     # The door --------------------------------------------------------------------------------------------------
 
     def handle(self, call: Call) -> Awaitable[Json]:
         generation, caller = self.generation, call.caller
+        if (names := self.catalogs.names) is not None and names.loading is not None:
+            return self._handle_after(names.loading, call)
         mode, view = caller.mode, CallersView(self, generation, caller)
         if caller.profile is not None or generation.warden is not None:
             if view.catalog.blank and (building := self.catalogs.nothing_yet(caller)) is not None:
@@ -386,10 +406,18 @@ class Gateway:
         """Wherever it is heard by now: servers may have been replaced since it began."""
         await asyncio.gather(*(upstream.unwatch(who) for upstream in self._passing.upstreams()))
 
-    async def end_session(self, session: str) -> None:
+    async def end_session(self, session: str, *, moved: bool = False) -> None:
+        """`moved`: it goes on at another replica."""
         self._levels.pop(session, None)
-        self._surface_state.forget(session)
+        self._surface_state.forget(session, moved=moved)
         await asyncio.gather(*(upstream.end_session(session) for upstream in self._passing.upstreams()))
+
+    def choice_of(self, session: str) -> Json | None:
+        """What `auto` chose for a session, to be taken up (`take_choice`) by the replica where it goes on."""
+        return self._surface_state.choice_of(session)
+
+    def take_choice(self, session: str, choice: Json) -> None:
+        self._surface_state.take_choice(session, choice)
 
     def see_off(self, stays: Callable[[str], bool]) -> None:
         """Calls that wait for a client's next word are given up where that may not come in any more."""

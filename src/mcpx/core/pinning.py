@@ -42,6 +42,8 @@ class Pinning:
         self._unwritten: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()
+        """Somebody else has written something."""
         self._files: dict[str, tuple[int, int] | None] = {}
         """The files as they were when they were last read or written here."""
         self._names: tuple[tuple[object, ...], dict[str, dict[str, str]]] | None = None
@@ -127,15 +129,27 @@ class Pinning:
         if self._watching is None and self._keeps and self._pins.folder is not None:
             self._watching = self._tasks.start(self._watch())
 
+    def look_again(self) -> None:
+        """Another replica has approved something, perhaps what this one has not even seen yet."""
+        self._told.set()
+
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._told.wait()
+            except TimeoutError:
+                pass
+            told = self._told.is_set()
+            self._told.clear()
             for server, pinned in list(self._pins.servers.items()):
-                if pinned.waits and (mark := self._pins.mark(server)) != self._files.get(server, mark):
+                mark = self._pins.mark(server)
+                known = self._files.setdefault(server, None if told else mark)
+                if mark != known and (told or pinned.waits):
+                    self._files[server] = mark
                     kept = await asyncio.to_thread(self._pins.read, server)
                     if kept is not None and pinned.broken is None:
                         self._take_up(server, kept)
-                self._files[server] = self._pins.mark(server)
 
     async def close(self) -> None:
         for server in list(self._unwritten):

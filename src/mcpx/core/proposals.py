@@ -130,6 +130,10 @@ class Proposals:
                 answer = {**answer, "plan": f"{answer['plan']} (taken up already at {before.at[11:19]}: {before.plan})"}
         return answer
 
+    def replicas(self) -> list[Json]:
+        """This one and the others, and which configuration each runs; none where there is no store."""
+        return []
+
     def status(self) -> Json:
         return {
             "revision": self.revision,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcpx.auth.ring import Ring
     from mcpx.core.caching import Answers
     from mcpx.policy.state import PolicyState
+    from mcpx.replicas.replicas import Replicas
     from mcpx.wire.fetch import Fetcher
 
 
@@ -27,18 +28,21 @@ class Provisions:
         bus: Bus,
         redactor: Redactor,
         credentials_changed: "Callable[[Credentials], None]",
+        replicas: "Replicas | None" = None,
     ) -> None:
+        """`replicas`: with whom what is made here is shared."""
         self._environ, self._state = environ, state
         self._bus = bus
         self._redactor = redactor
         self._credentials_changed = credentials_changed
+        self._replicas = replicas
 
     @cached_property
     def policy_state(self) -> "PolicyState":
         """What of policy outlives a reload."""
         from mcpx.policy.state import PolicyState
 
-        return PolicyState(self._state, self._bus.publish)
+        return PolicyState(self._state, self._bus.publish, self._replicas)
 
     @cached_property
     def fetcher(self) -> "Fetcher":
@@ -52,7 +56,13 @@ class Provisions:
         """The credentials that servers and commands use."""
         from mcpx.auth.ring import Ring
 
-        return Ring(self._environ, self._state, lambda: self.fetcher, self._credentials_changed, self._redactor)
+        shared = None
+        if self._replicas is not None:
+            from mcpx.auth.shared import Shared
+
+            shared = Shared(self._replicas)
+        changed = self._credentials_changed
+        return Ring(self._environ, self._state, lambda: self.fetcher, changed, self._redactor, shared)
 
     @cached_property
     def answers(self) -> "Answers":
@@ -72,6 +82,6 @@ class Provisions:
 
     async def close(self) -> None:
         """At the very end: servers that are closed may still have something to say to whoever signed them in."""
-        for made in ("ring", "fetcher"):
+        for made in ("policy_state", "ring", "fetcher"):
             if made in vars(self):
                 await vars(self)[made].close()

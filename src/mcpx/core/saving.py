@@ -81,6 +81,29 @@ def replace_file(path: Path, data: bytes, before: bytes | None, mode: int | None
         raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Raises `Unwritable` for a file that could not be replaced; nothing is changed by asking."""
+    target = Path(os.path.realpath(path))
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=_SUFFIX)
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Unwritable(f"{path} cannot be written: {reason}. {_advice(target, error)}") from None
+    if _is_mounted(target):
+        told = "it is mounted by itself, and such a file cannot be replaced"
+        raise Unwritable(f"{path} cannot be written: {told}. Mount the folder it lies in")
+
+
+def _is_mounted(target: Path) -> bool:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            return any(line.split(" ", 5)[4] == str(target) for line in mounts)
+    except (OSError, IndexError):  # not Linux
+        return False
+
+
 def _advice(target: Path, error: OSError) -> str:
     if isinstance(error, PermissionError) or error.errno == 30:  # a read-only file system
         return f"mcpx must be able to write into {target.parent}: give it that right, or edit the file by hand"

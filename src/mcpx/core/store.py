@@ -97,6 +97,17 @@ class Committed:
     """Why it could not be taken up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A change that may be written."""
+
+    written: "Written"
+    """The files it was made from."""
+    texts: Texts
+    """What of them it changes."""
+    config: Config
+
+
 class Stale(McpxError):
     """The files are no longer what the change was made for."""
 
@@ -141,6 +152,9 @@ class ConfigStore(Proposals):
         self._keeps, self._state = True, state
         if self._where is not None:
             self._open_history(self._where)
+
+    def follow(self) -> None:
+        """Take part in what others change, from now on; here there are no others."""
 
     def _open_history(self, where: Where, *, begun: bool = False) -> None:
         """`begun`: the file was made just now, and what it says is about to be kept."""
@@ -198,7 +212,7 @@ class ConfigStore(Proposals):
         try:
             config = self._judged(texts)
         except ConfigError as error:
-            return Preview(written.etag, files, _told(error))
+            return Preview(written.etag, files, told_of(error))
         plan = plan_of(self._gateway.generation.config, config)
         return Preview(written.etag, files, (), config.warnings, plan, config)
 
@@ -286,22 +300,31 @@ class ConfigStore(Proposals):
     ) -> Committed:
         async with self._turn:
             left = {path: print_of(path) for path in self.sources}
-            written = await self.look()
-            if if_match is not None and if_match != written.etag:
-                raise Stale(written.etag)
-            texts = await asyncio.to_thread(self._edited, written, change)
-            if not texts:
-                return Committed(self._history.revisions[-1], written.etag, False, Plan())
-            try:
-                config = await asyncio.to_thread(self._judged, texts)
-            except EditError:
-                raise
-            except ConfigError as error:
-                raise Refused(error.problems, (), _told(error)) from None
-            agree(config)
-            await asyncio.to_thread(self._write, written, texts, left)
+            prepared = await self._prepared(change, if_match, agree)
+            if isinstance(prepared, Committed):
+                return prepared
+            await asyncio.to_thread(self._write, prepared.written, prepared.texts, left)
             self._ours = left
-            return await self._finish(config, written, texts, made)
+            return await self._finish(prepared.config, prepared.written, prepared.texts, made)
+
+    async def _prepared(
+        self, change: Change, if_match: str | None, agree: Callable[[Config], None]
+    ) -> "Prepared | Committed":
+        """A change made and judged; nothing is written yet. Raises as `commit` does."""
+        written = await self.look()
+        if if_match is not None and if_match != written.etag:
+            raise Stale(written.etag)
+        texts = await asyncio.to_thread(self._edited, written, change)
+        if not texts:
+            return Committed(self._history.revisions[-1], written.etag, False, Plan())
+        try:
+            config = await asyncio.to_thread(self._judged, texts)
+        except EditError:
+            raise
+        except ConfigError as error:
+            raise Refused(error.problems, (), told_of(error)) from None
+        agree(config)
+        return Prepared(written, texts, config)
 
     def _write(self, written: "Written", texts: Texts, left: dict[Path, Print]) -> None:
         try:
@@ -327,7 +350,8 @@ class ConfigStore(Proposals):
             error = f"it is written, and could not be taken up ({type(problem).__name__}); a reload tries it again"
         told = error or str(plan)
         written = await self.look()
-        revision = replace(made, number=self.revision + 1, at=now(), by=by, plan=told, etag=written.etag)
+        number = max(made.number, self.revision + 1)
+        revision = replace(made, number=number, at=now(), by=by, plan=told, etag=written.etag)
         self._keep(revision, written)
         self._tell({"ok": False, "problems": [error]} if error else {"ok": True, "plan": told}, by)
         return Committed(revision, written.etag, True, plan, tuple(texts), config.warnings, error)
@@ -363,6 +387,6 @@ def _no_file() -> EditError:
     return EditError("not_possible", "there is no config file to write to", hint="start mcpx with one")
 
 
-def _told(error: ConfigError) -> tuple[Told, ...]:
+def told_of(error: ConfigError) -> tuple[Told, ...]:
     told: tuple[Told, ...] = getattr(error, "told", ())
     return told or tuple(Told(problem.removeprefix("error: ")) for problem in error.problems)

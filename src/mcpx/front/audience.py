@@ -63,23 +63,33 @@ class _AllSeeing:
 class Session:
     """One older client's conversation, whatever carries it."""
 
-    __slots__ = ("_questions", "caller", "id", "push", "subscriptions")
+    __slots__ = ("_questions", "caller", "changed", "id", "push", "subscriptions")
 
-    def __init__(self, push: Callable[[Notice], None]) -> None:
-        self.id = secrets.token_urlsafe(24)
+    def __init__(self, push: Callable[[Notice], None], id: str | None = None) -> None:
+        """`id`: by which its client comes back; None: any."""
+        self.id = secrets.token_urlsafe(24) if id is None else id
         self.caller = Caller(session=self.id)
         self.push = push
         self.subscriptions: dict[tuple[str, str], set[str]] = {}
         """(server, its own URI) -> the forms in which the client subscribed."""
+        self.changed: Callable[[], None] | None = None
+        """Told when another one who goes on with this conversation would have to know of something new."""
         self._questions = 0
 
     def close(self) -> None:
         """The client is gone, and all it said with it."""
         self.caller = Caller(session=self.id)
         self.push = _to_nobody
+        self.changed = None
 
     def set_level(self, level: str) -> None:
         self.caller = replace(self.caller, log_level=level)
+        self.note()
+
+    def note(self) -> None:
+        """Its level, its subscriptions or what it is shown are others than before."""
+        if self.changed is not None:
+            self.changed()
 
     def forms(self) -> list[str]:
         """All it is subscribed to, as it named them."""
@@ -92,6 +102,10 @@ class Session:
         if not forms:
             self.subscriptions.pop(target, None)
         return bool(forms)
+
+    def go_on_asking(self, after: int) -> None:
+        """What others have asked in this conversation has numbers up to there: a late answer to that is none to us."""
+        self._questions = after
 
     def question_id(self, server: str) -> str:
         self._questions += 1

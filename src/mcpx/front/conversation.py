@@ -31,6 +31,7 @@ class ClientConversation:
         mode: str | None = None,
         carrier: str = "stdio",
         congested: Callable[[], bool] = lambda: False,
+        id: str | None = None,
         on_first: Callable[[Caller], None] = lambda caller: None,
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
@@ -45,7 +46,7 @@ class ClientConversation:
         self._greeted = False
         self._begun = False
         self._ending = asyncio.Event()
-        self.session = Session(self._push)
+        self.session = Session(self._push, id)
         self.peer = Peer("client", transmit, self, answer_garbage=True, identify=True)
 
     # What the client says --------------------------------------------------------------------------------------

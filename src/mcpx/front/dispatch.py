@@ -4,6 +4,7 @@ Knows no transport. A front brings the way messages come and go; the dispatcher 
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcE
 from mcpx.model.requests import REQUEST, Request
 from mcpx.wire import era, jsonrpc
 from mcpx.wire.exchange import Headers
+
+log = logging.getLogger(__name__)
 
 REMEMBERED = 1024
 """Modern clients of which is known when they first came."""
@@ -183,7 +186,17 @@ class Dispatcher:
             return await self._subscribe(call, session)
         if method == "resources/unsubscribe":
             return await self._unsubscribe(call, session)
+        if method == "tools/list" and session.changed is not None:
+            return await self._list(call, session)
         return await self.gateway.handle(call)
+
+    async def _list(self, call: Call, session: Session) -> Json:
+        """Of a session that may go on elsewhere: what it is shown goes along."""
+        before = self.gateway.choice_of(session.id)
+        result = await self.gateway.handle(call)
+        if self.gateway.choice_of(session.id) != before:
+            session.note()
+        return result
 
     async def _set_level(self, session: Session, level: Any) -> Json:
         if level not in era.LOG_LEVELS:
@@ -200,27 +213,46 @@ class Dispatcher:
             _admit([*session.forms(), uri])
             session.subscriptions.setdefault(target, set()).add(uri)
         try:
-            return await self.gateway.handle(call)
+            result = await self.gateway.handle(call)
         except (RpcError, asyncio.CancelledError):
             if target is not None and not known:
                 session.drop(target, uri)
             raise
+        session.note()
+        return result
 
     async def _unsubscribe(self, call: Call, session: Session) -> Json:
         uri: Any = call.params.get("uri")
         target = await self.gateway.view(call.caller).locate(uri) if isinstance(uri, str) else None
-        if target is not None and session.drop(target, uri):
-            return {}  # the same resource is still subscribed under another form of its URI
+        if target is not None:
+            left = session.drop(target, uri)
+            session.note()
+            if left:
+                return {}  # the same resource is still subscribed under another form of its URI
         return await self.gateway.handle(call)
+
+    async def go_on(self, session: Session) -> None:
+        """A conversation that another gateway began: servers are told what its client had asked of them."""
+        caller = session.caller
+        self.audience.join(session)
+        if caller.log_level is not None:
+            await self.gateway.set_level(caller, caller.log_level)
+        for forms in list(session.subscriptions.values()):
+            call = Call("resources/subscribe", {"uri": next(iter(forms))}, caller)
+            try:
+                await self.gateway.handle(call)
+            except RpcError as error:
+                log.info("a subscription could not be made anew: %s", error)
 
     def notification(self, session: Session, method: str, params: Json) -> None:
         """A client's notification; what concerns servers goes to those that are this client's own."""
         if method not in ("notifications/initialized", "notifications/cancelled"):
             self.gateway.notify(session.caller, method, params)
 
-    async def leave(self, session: Session) -> None:
+    async def leave(self, session: Session, *, moved: bool = False) -> None:
+        """`moved`: it goes on at another replica."""
         self.audience.leave(session)
-        await self.gateway.end_session(session.id)
+        await self.gateway.end_session(session.id, moved=moved)
 
     # Listening (modern) ----------------------------------------------------------------------------------------
 

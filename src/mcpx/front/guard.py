@@ -66,6 +66,11 @@ class Guard:
         name = _name(host)
         return name in self._hosts or self._is_below(name)
 
+    @staticmethod
+    def names_nobody(exchange: Exchange) -> bool:
+        """Whether it says no host at all (HTTP/1.0), as the checks of load balancers do, and no browser."""
+        return "host" not in exchange.headers and exchange.host is None
+
     def _is_below(self, name: str) -> bool:
         return name.endswith(self._below) and not name.startswith(".")
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qs, quote
 
 from mcpx import __version__
@@ -30,8 +30,13 @@ from mcpx.wire.http_server import Exchange, HttpServer, Limits
 from mcpx.wire.sse import sse_frame
 from mcpx.wire.tasks import Tasks
 
+if TYPE_CHECKING:
+    from mcpx.front.neighbours.neighbours import Neighbours
+
 log = logging.getLogger(__name__)
 
+SPOKEN: Final = ("/mcp", "/sse", "/messages", "/ws")
+"""What paths begin with that speak MCP."""
 PING_EVERY = 15.0
 """Seconds between signs of life on a silent stream; proxies close what is idle for 30 to 60."""
 
@@ -64,7 +69,20 @@ class HttpFront:
         self._parted = asyncio.Event()
         """The last WebSocket is closed."""
         self._ending = False
+        self._neighbours = self._streamable.neighbours = self._meet_neighbours(limits)
+        self._waits = "" if self._neighbours is None else "this replica has not joined the others yet"
+        """Why nobody is let in yet; empty: they are."""
         self._watching: asyncio.Task[None] | None = None
+
+    def _meet_neighbours(self, limits: Limits) -> "Neighbours | None":
+        replicas = self._dispatcher.gateway.replicas
+        if replicas is None:
+            return None
+        from mcpx.front.neighbours.neighbours import Neighbours
+        from mcpx.front.neighbours.rooms import Rooms
+
+        rooms = Rooms(self._streamable.sessions, self._dispatcher, self._tasks, self._streamable.handle)
+        return Neighbours(replicas, rooms, self._enter_passed, limits)
 
     async def start(self, host: str, port: int, tls: tuple[str, str] | None = None) -> int:
         context = None
@@ -76,7 +94,29 @@ class HttpFront:
         bound = await self._server.start(host, port, ssl=context)
         self._tasks.start(self._tend())
         self._watch()
+        if self._neighbours is not None:
+            self._tasks.start(self._join(self._neighbours))
         return bound
+
+    async def _join(self, neighbours: "Neighbours") -> None:
+        """Clients are let in when the store was reached, and all that is shared is known here."""
+        gateway = self._dispatcher.gateway
+        assert gateway.replicas is not None
+        await gateway.replicas.joined.wait()
+        while True:
+            try:
+                await neighbours.open(gateway.generation.config.server.replica)
+                break
+            except OSError as error:
+                log.error("other replicas cannot reach this one: %s (server.replica); it is tried again", error)
+                await asyncio.sleep(1.0)
+        for prepare in gateway.replicas.preparations:
+            await prepare()
+        while True:
+            self._waits = ""
+            await gateway.replicas.parted.wait()
+            self._waits = "the other replicas have another MCPX_KEY than this one"
+            await gateway.replicas.joined.wait()
 
     # Who leaves ------------------------------------------------------------------------------------------------
 
@@ -133,13 +173,29 @@ class HttpFront:
         while True:
             await asyncio.sleep(PING_EVERY)
             self._streamable.tend()
+            if (replicas := self._dispatcher.gateway.replicas) is not None:
+                replicas.members.count(self._streamable.session_count)
             for stream in self._legacy.values():
                 stream.exchange.write(PING)
+
+    async def drain(self, seconds: float, grace: float) -> None:
+        """The end is near: load balancers are told, and given so long to notice; then other replicas go on with the
+        sessions."""
+        self._ending = True
+        if (replicas := self._dispatcher.gateway.replicas) is not None:
+            replicas.members.update(state="leaving")
+        if seconds:
+            log.info("draining for %g s: /ready says so", seconds)
+            await asyncio.sleep(seconds)
+        if self._neighbours is not None and not self._waits:
+            await self._streamable.give_away(grace)
+            await self._neighbours.say_goodbye()
 
     async def close(self, grace: float) -> None:
         self._ending = True
         connections = [*self._sockets, *(stream.connection for stream in self._legacy.values())]
-        await asyncio.gather(self._streamable.close(grace), *(c.finish(grace) for c in connections))
+        passed = () if self._neighbours is None else (self._neighbours.finish(grace),)
+        await asyncio.gather(self._streamable.close(grace), *passed, *(c.finish(grace) for c in connections))
         for stream in list(self._legacy.values()):
             await stream.connection.close()
             stream.exchange.end()
@@ -151,6 +207,8 @@ class HttpFront:
                 async with asyncio.timeout(PARTING):
                     await self._parted.wait()
         await self._server.close(0.2)
+        if self._neighbours is not None:
+            await self._neighbours.close(0.2)
         await self._tasks.close()
         await self._reception.close()
 
@@ -160,6 +218,9 @@ class HttpFront:
         guard = self._reception.guard
         arrival = guard.arrival(exchange) if guard.proxied else None
         if not guard.host_allowed(exchange, arrival):
+            if (route := place_of(exchange.path)[0]) is not None and route.open and guard.names_nobody(exchange):
+                self._tell_health(exchange, route.path, None)  # what strangers learn
+                return
             self._tell_refused("host", exchange, arrival)
             exchange.reply(421, b"unknown host: server.allowed_hosts has those that are known", "text/plain")
             return
@@ -251,6 +312,8 @@ class HttpFront:
         warden = self._dispatcher.gateway.generation.warden
         if visitor.profile is not None and not (warden is not None and warden.knows(visitor.profile)):
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
+        elif self._waits and path.startswith(SPOKEN):
+            exchange.reply(503, self._waits.encode(), "text/plain", [("retry-after", "1")])
         elif path == "/mcp":
             self._streamable.handle(exchange, visitor)
         elif path.startswith("/mcp/"):
@@ -266,6 +329,16 @@ class HttpFront:
         else:
             exchange.reply(404, b"not found; MCP is at /mcp", "text/plain")
 
+    def _enter_passed(self, exchange: Exchange, visitor: Visitor) -> None:
+        """From another replica, which has let them in."""
+        _, path, _ = place_of(exchange.path)
+        if path == "/messages":
+            self._post_legacy(exchange, visitor, passed=True)
+        elif path == "/mcp" or path.startswith("/mcp/"):
+            self._streamable.handle(exchange, visitor, path[5:] or None, passed=True)
+        else:
+            exchange.reply(404, b"not found", "text/plain")
+
     def _show(self, exchange: Exchange, body: bytes, kind: str) -> None:
         if exchange.method in ("GET", "HEAD"):
             exchange.reply(200, body, kind)
@@ -277,14 +350,16 @@ class HttpFront:
             exchange.reply(405, b"", None, [("allow", "GET, HEAD")])
             return
         if path == "/ready":
-            exchange.reply(503 if self._ending else 200, b'{"ready":%s}' % (b"false" if self._ending else b"true"))
+            ready = not self._ending and not self._waits
+            exchange.reply(200 if ready else 503, b'{"ready":%s}' % (b"true" if ready else b"false"))
             return
         seen_by = Caller() if visitor is None else Caller(visitor.principal, visitor.profile, visitor.address)
         health: Mapping[str, object] = self._dispatcher.gateway.health(None if visitor is None else seen_by)
         if visitor is None:
             health = {"status": health["status"]}
         else:
-            health = {"status": health["status"], "version": __version__, "servers": health["servers"]}
+            whole = {} if self._neighbours is None or seen_by.profile is not None else self._neighbours.describe()
+            health = {"status": health["status"], "version": __version__, "servers": health["servers"], **whole}
         exchange.reply(200, codec.dump(health))
 
     def counts(self) -> Mapping[str, int]:
@@ -300,7 +375,8 @@ class HttpFront:
             return
         if not self._streamable.admits(exchange, visitor):
             return
-        stream = _LegacyStream(self._dispatcher, exchange, visitor)
+        id = None if self._neighbours is None else self._neighbours.mint()
+        stream = _LegacyStream(self._dispatcher, exchange, visitor, id)
         self._legacy[stream.connection.session.id] = stream
         exchange.on_disconnect = lambda: self._drop_legacy(stream)
         exchange.stream(200, EVENT_STREAM)
@@ -312,12 +388,15 @@ class HttpFront:
         self._legacy.pop(stream.connection.session.id, None)
         self._tasks.start(stream.connection.close())
 
-    def _post_legacy(self, exchange: Exchange, visitor: Visitor) -> None:
+    def _post_legacy(self, exchange: Exchange, visitor: Visitor, *, passed: bool = False) -> None:
         if exchange.method != "POST":
             exchange.reply(405, b"", None, [("allow", "POST")])
             return
         wanted = parse_qs(exchange.query).get("session", [""])[0]
         stream = self._legacy.get(wanted)
+        neighbours = self._neighbours if stream is None and not passed else None
+        if neighbours is not None and neighbours.hand_to_stream(exchange, visitor, wanted):
+            return
         if stream is None or not visitor.owns(stream.visitor):
             exchange.reply(404, b"unknown session", "text/plain")
             return
@@ -376,7 +455,7 @@ class HttpFront:
 class _LegacyStream:
     """One client of the older HTTP+SSE transport: everything down goes over its GET."""
 
-    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor) -> None:
+    def __init__(self, dispatcher: Dispatcher, exchange: Exchange, visitor: Visitor, id: str | None) -> None:
         self.exchange = exchange
         self.visitor = visitor
         self.connection = ClientConversation(
@@ -385,5 +464,6 @@ class _LegacyStream:
             visitor=visitor,
             carrier="sse",
             congested=lambda: exchange.congested,
+            id=id,
             on_shutdown=exchange.end,
         )

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mcpx.front.audience import Session
 from mcpx.front.notices import DROPPABLE, Notice, Parcel
@@ -29,22 +31,54 @@ MOST_QUESTIONS: Final = 100
 """Questions that may wait for one client's answer."""
 
 
+class Journal(Protocol):
+    """What another gateway would need to know of the streams of a session."""
+
+    def begun(self, stream: str, request: str | int) -> None:
+        """The answer to a request is an event stream now."""
+        ...
+
+    def event(self, stream: str, request: str | int | None, number: int, parcel: Parcel, *, last: bool) -> None: ...
+
+    def pushed(self, number: int, parcel: Parcel | None, sent: int) -> None:
+        """On the GET stream: an event, if there is one, and up to which number they were written to a connection."""
+        ...
+
+
+@dataclass(slots=True)
+class Told:
+    """One stream as it was written down elsewhere."""
+
+    events: list[tuple[int, Parcel]] = field(default_factory=list[tuple[int, Parcel]])
+    request: str | int | None = None
+    """The request that it answers; None: that is not known any more."""
+    done: bool = False
+
+
 class HttpSession:
     """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
     __slots__ = (
-        *("_ended", "_finished", "_streams_made", "client", "fresh", "moved", "pushes", "questions"),
-        *("running", "seen", "session", "shelf", "streams", "visitor", "weight"),
+        *("_ended", "_finished", "_streams_made", "client", "fresh", "journal", "life", "moved", "pushes"),
+        *("questions", "running", "seen", "session", "shelf", "streams", "taken_up", "visitor", "weight"),
     )
 
-    def __init__(self, visitor: Visitor, client: "Client", shelf: Shelf, weight: int = 0) -> None:
+    def __init__(
+        self, visitor: Visitor, client: "Client", shelf: Shelf, weight: int = 0, id: str | None = None
+    ) -> None:
         self.visitor = visitor
         self.client = client
         self.shelf = shelf
         self.weight = weight
         """What the client said of itself and is kept, in bytes."""
-        self.session = Session(self._push)
-        self.pushes = PushStream(shelf)
+        self.session = Session(self._push, id)
+        self.journal: Journal | None = None
+        """Where others find what it takes to go on with it; None: nobody else could."""
+        self.life = 0
+        """How often it was gone on with elsewhere."""
+        self.taken_up: asyncio.Task[None] | None = None
+        """Tells servers what the client had asked of them, where another gateway began it."""
+        self.pushes = PushStream(shelf, self._noted_push)
         self.running: dict[str | int, asyncio.Task[None]] = {}
         self.streams: dict[str, PostStream] = {}
         """Event streams by the name in their event ids; plain JSON replies are not among them."""
@@ -69,11 +103,23 @@ class HttpSession:
 
     def stream(self, exchange: Exchange, request: str | int) -> PostStream:
         self._streams_made += 1
-        return PostStream(exchange, f"s{self._streams_made}", primed=self.primed, request=request, keeper=self)
+        # Another gateway may have made streams of this session, and the names of those last are not known.
+        name = f"s{self.life}x{self._streams_made}" if self.life else f"s{self._streams_made}"
+        return PostStream(exchange, name, primed=self.primed, request=request, keeper=self)
 
     def begun(self, stream: PostStream) -> None:
         if not self._ended:
             self.streams[stream.name] = stream
+            if self.journal is not None and stream.request is not None:
+                self.journal.begun(stream.name, stream.request)
+
+    def noted(self, stream: PostStream, number: int, parcel: Parcel) -> None:
+        if self.journal is not None:
+            self.journal.event(stream.name, stream.request, number, parcel, last=stream.done)
+
+    def _noted_push(self, number: int, parcel: Parcel | None, sent: int) -> None:
+        if self.journal is not None:
+            self.journal.pushed(number, parcel, sent)
 
     def finished(self, stream: PostStream) -> None:
         if stream.name not in self.streams:  # it outlived its session
@@ -90,6 +136,25 @@ class HttpSession:
         if len(self._finished) > KEPT_STREAMS:
             over = self._finished.values()
             self._forget(next((kept for kept in over if kept.delivered), next(iter(over))))
+
+    def put_back(self, life: int, streams: Mapping[str, Told], sent: int) -> list[PostStream]:
+        """Make it what it was elsewhere. Streams whose calls were cut off, and have to be answered."""
+        self.life = life
+        self.session.go_on_asking(life << 32)
+        cut: list[PostStream] = []
+        pushed: list[tuple[int, Parcel]] = []
+        for name, told in streams.items():
+            if name == "push":
+                pushed = told.events
+                continue
+            stream = PostStream(None, name, primed=self.primed, request=told.request, keeper=self)
+            lost = not told.done and told.request is not None
+            stream.put_back(told.events, done=not lost)
+            if lost:
+                cut.append(stream)
+        # Numbers that were given out last may not have been written down: the next are far from them.
+        self.pushes.put_back(pushed, sent, life << 32)
+        return cut
 
     def tend(self, unread: float, read: float) -> None:
         """Keep a silent GET stream open. Drop finished streams that nobody came back for within so many seconds."""

@@ -3,8 +3,8 @@
 Where there are too many, one goes: never one that is busy; one that was never used before one that was, the one that
 has been silent longest, and of whoever asks for another, or holds most, before anybody else's.
 
-They live in this process. This is the one place that knows so: replicas that share their sessions need another
-`Sessions`, and nothing else of the front.
+They live in this process. Where there are replicas, each session is one of theirs at a time, and another one takes it
+up when that is gone (`neighbours`).
 """
 
 import asyncio
@@ -57,9 +57,11 @@ class Sessions:
         on_end: Callable[[HttpSession], object],
         most: Callable[[], int | None] = lambda: None,
         beside: Callable[[], int] = lambda: 0,
+        mint: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`most`: what the configuration of now allows; None: `MOST`. `beside`: conversations on carriers of their
-        own, which count too."""
+        own, which count too. `mint`: makes ids; None: any will do."""
+        self._mint = mint
         self._most = most
         self._beside = beside
         self._open: dict[str, HttpSession] = {}
@@ -80,16 +82,28 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, visitor: Visitor, weight: int = 0) -> HttpSession | None:
-        """A new session; None when there are too many and all are in use."""
+    def __contains__(self, id: str) -> bool:
+        return id in self._open
+
+    def get(self, id: str) -> HttpSession | None:
+        """Whoever's it is."""
+        return self._open.get(id)
+
+    def begin(self, visitor: Visitor, weight: int = 0, id: str | None = None) -> HttpSession | None:
+        """A new session, or one that another gateway began and that has its id; None when there are too many and all
+        are in use."""
         client = self._client_of(visitor)
         if not self._has_room(client, weight):
             return None
-        owner = HttpSession(visitor, client, self._shelf, weight)
+        owner = HttpSession(visitor, client, self._shelf, weight, self._mint() if id is None else id)
         self._open[owner.session.id] = owner
         self._clients[client.key] = client
         self._weight += weight
-        client.fresh[owner] = self._fresh[owner] = None
+        if id is None:
+            client.fresh[owner] = self._fresh[owner] = None
+        else:  # its client has said a word elsewhere, and may have left before it was heard here
+            owner.fresh = False
+            client.used[owner] = self._used[owner] = None
         self._measure(client)
         return owner
 

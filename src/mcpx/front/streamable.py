@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcpx.front.audience import ListenStream
 from mcpx.front.dispatch import Dispatcher, Tracker, weight_of
@@ -36,10 +36,15 @@ from mcpx.wire import codec, era, jsonrpc
 from mcpx.wire.exchange import Exchange, Headers, whole_number
 from mcpx.wire.tasks import Tasks
 
+if TYPE_CHECKING:
+    from mcpx.front.neighbours.neighbours import Neighbours
+
 log = logging.getLogger(__name__)
 
 SILENT_FOR = 10.0
 """Seconds a call may be silent before its reply becomes a stream that shows signs of life."""
+KEEP = 20
+"""Rounds of upkeep after which other replicas are told that sessions are still there."""
 KEPT_FOR = 60.0
 """Seconds finished event streams wait for a client that lost its connection."""
 READ_FOR = 15.0
@@ -60,9 +65,10 @@ class Streamable:
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._admission = dispatcher.admission
-        self._sessions = Sessions(
-            lambda owner: self._tasks.start(dispatcher.leave(owner.session)), self._most_sessions, beside
-        )
+        self.sessions = Sessions(self._left, self._most_sessions, beside, self._mint)
+        self.neighbours: Neighbours | None = None
+        """Other replicas; None: there are none, and every session is here."""
+        self._rounds = 0
         self._open: dict[PostStream, asyncio.Task[None]] = {}
         self._ending = asyncio.Event()
         self._upkeep = Turns()
@@ -73,21 +79,38 @@ class Streamable:
 
     def admits(self, exchange: Exchange, visitor: Visitor) -> bool:
         """Whether one more client may come on a carrier of its own; answers the request itself when not."""
-        if self._sessions.room_beside(visitor):
+        if self.sessions.room_beside(visitor):
             return True
         self._turn_away(exchange, None, "gateway.sessions", too_many_sessions())
         return False
 
     @property
     def session_count(self) -> int:
-        return len(self._sessions)
+        return len(self.sessions)
 
-    def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None) -> None:
-        """`mode`: the surface that the path asks for."""
+    def _mint(self) -> str | None:
+        return None if self.neighbours is None else self.neighbours.mint()
+
+    def _left(self, owner: HttpSession) -> None:
+        moved = self.neighbours is not None and owner.journal is None
+        if self.neighbours is not None:
+            self.neighbours.ended(owner)
+        self._tasks.start(self._leave(owner, moved))
+
+    async def _leave(self, owner: HttpSession, moved: bool) -> None:
+        if owner.taken_up is not None:  # what it asks of servers on behalf of the client must not come after the end
+            owner.taken_up.cancel()
+            await asyncio.wait([owner.taken_up])
+        await self._dispatcher.leave(owner.session, moved=moved)
+
+    def handle(self, exchange: Exchange, visitor: Visitor, mode: str | None = None, *, passed: bool = False) -> None:
+        """`mode`: the surface that the path asks for. `passed`: another replica has handed it over."""
         modern = era.is_modern_header(exchange.headers.get("mcp-protocol-version"))
+        if self.neighbours is not None and not modern and self._is_elsewhere(exchange, visitor, mode, passed):
+            return
         match exchange.method:
             case "POST":
-                self._post(exchange, visitor, modern, mode)
+                self._post(exchange, visitor, modern, mode, passed)
             case "GET" if not modern:
                 self._get(exchange, visitor)
             case "DELETE" if not modern:
@@ -95,9 +118,17 @@ class Streamable:
             case _:
                 exchange.reply(405, b"", None, [("allow", "POST" if modern else "POST, GET, DELETE")])
 
+    def _is_elsewhere(self, exchange: Exchange, visitor: Visitor, mode: str | None, passed: bool) -> bool:
+        """Whether another replica answers it."""
+        assert self.neighbours is not None
+        id = exchange.headers.get("mcp-session-id")
+        if id is None:
+            return self.neighbours.leaving and not passed and self.neighbours.hand_on(exchange, visitor, mode)
+        return id not in self.sessions and self.neighbours.take(exchange, visitor, mode, id, passed=passed)
+
     # POST ----------------------------------------------------------------------------------------------------
 
-    def _post(self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None) -> None:
+    def _post(self, exchange: Exchange, visitor: Visitor, modern: bool, mode: str | None, passed: bool) -> None:
         headers = exchange.headers
         if not _accepts(headers.get("accept"), "application/json", "text/event-stream"):
             text = "Accept must allow application/json and text/event-stream"
@@ -119,9 +150,10 @@ class Streamable:
                 if self._admission.calm:
                     begin(exchange, message, visitor, mode)
                 else:
-                    self._admission.line_up(
-                        exchange, message, visitor, partial(begin, exchange, message, visitor, mode)
-                    )
+                    later = partial(begin, exchange, message, visitor, mode)
+                    if not modern and self.neighbours is not None:
+                        later = partial(self._begin_here, later, exchange, visitor, mode, passed)
+                    self._admission.line_up(exchange, message, visitor, later)
             case "notification" if modern:
                 version = headers.get("mcp-protocol-version") or ""
                 if version not in era.MODERN:
@@ -136,13 +168,20 @@ class Streamable:
                     exchange.reply(202)
                     self._answered(owner, message) if kind == "response" else self._notified(owner, message)
 
+    def _begin_here(
+        self, begin: Callable[[], None], exchange: Exchange, visitor: Visitor, mode: str | None, passed: bool
+    ) -> None:
+        """A request that stood in line: its session may have been given away meanwhile."""
+        if not self._is_elsewhere(exchange, visitor, mode, passed):
+            begin()
+
     def _session(self, exchange: Exchange, visitor: Visitor) -> HttpSession | None:
         """The session this request belongs to; answers the request itself when there is none."""
         wanted = exchange.headers.get("mcp-session-id")
         if wanted is None:
             _refuse(exchange, 400, None, RpcError(INVALID_REQUEST, "Mcp-Session-Id is missing; send initialize first"))
             return None
-        owner = self._sessions.find(wanted, visitor)
+        owner = self.sessions.find(wanted, visitor)
         if owner is None:
             # 404 tells the client to initialise again; somebody else's session reads exactly the same.
             _refuse(exchange, 404, None, RpcError(INVALID_REQUEST, "unknown or expired session"))
@@ -163,7 +202,7 @@ class Streamable:
             return _refuse(exchange, 200, rid, RpcError(INVALID_REQUEST, text))
         if method == "shutdown":
             exchange.reply(200, encoded(jsonrpc.result(rid, {})))
-            self._sessions.end(owner)
+            self.sessions.end(owner)
             return
         if len(owner.running) >= MOST_RUNNING or owner.client.running >= MOST_OF_ONE:
             self._turn_away(exchange, rid, "client.built_in", _too_many(owner))
@@ -209,7 +248,7 @@ class Streamable:
             weight = weight_of(params)
         except RpcError as error:
             return _refuse(exchange, 200, message["id"], error)
-        owner = self._sessions.begin(visitor, weight)
+        owner = self.sessions.begin(visitor, weight)
         if owner is None:
             self._turn_away(exchange, message["id"], "gateway.sessions", too_many_sessions())
             return
@@ -224,6 +263,8 @@ class Streamable:
             result, request = self._dispatcher.tracker.note(message, exchange.headers, "http", greet)
             headers.append((REQUEST_ID, request.id))
         self._dispatcher.audience.join(owner.session)
+        if self.neighbours is not None:
+            self.neighbours.begun(owner)
         exchange.reply(200, encoded(jsonrpc.result(message["id"], result)), headers=headers)
 
     def _notified(self, owner: HttpSession, message: Json) -> None:
@@ -276,7 +317,7 @@ class Streamable:
     def _delete(self, exchange: Exchange, visitor: Visitor) -> None:
         owner = self._session(exchange, visitor)
         if owner is not None:
-            self._sessions.end(owner)
+            self.sessions.end(owner)
             exchange.reply(200)
 
     # Modern requests -------------------------------------------------------------------------------------------
@@ -289,6 +330,9 @@ class Streamable:
                 if len(headers.all(name)) > 1:
                     raise RpcError(HEADER_MISMATCH, f"{name} appears more than once")
             era.check_envelope(message, {name: headers.get(name) for name in ROUTING})
+            if self.neighbours is not None and (holder := self.neighbours.holder(message)) is not None:
+                self.neighbours.hand_to(exchange, visitor, mode, holder)
+                return
             stream = PostStream(exchange, "", request=rid)
             stream.visitor = visitor
             caller = self._dispatcher.modern_caller(message, visitor, ModernVoice(stream), solo=False, mode=mode)
@@ -336,7 +380,10 @@ class Streamable:
             serve = self._followed(self._dispatcher.tracker, stream, message, headers, serve)
         failed: RpcError | None = None
         try:
-            reply = jsonrpc.result(message["id"], await serve)
+            result = await serve
+            if self.neighbours is not None:
+                result = self.neighbours.mark(result)
+            reply = jsonrpc.result(message["id"], result)
         except RpcError as error:
             reply, failed = _failed(stream, error, headers), error
         except Exception:
@@ -365,10 +412,10 @@ class Streamable:
     def see_off(self, leaves: Callable[[Visitor], bool]) -> None:
         """End the sessions, streams and calls of everybody for whom it holds; what stands in line is not begun."""
         self._admission.see_off(leaves, _gone())
-        sessions = [owner for owner in self._sessions if leaves(owner.visitor)]
+        sessions = [owner for owner in self.sessions if leaves(owner.visitor)]
         streams = [stream for stream in self._open if stream.visitor is not None and leaves(stream.visitor)]
         Turns().do(map(self._break_off, streams))
-        Turns().do(map(self._sessions.end, sessions))
+        Turns().do(map(self.sessions.end, sessions))
 
     def _break_off(self, stream: PostStream) -> None:
         stream.finish(_failed(stream, _gone()))
@@ -387,10 +434,38 @@ class Streamable:
             if stream.started or time.monotonic() - stream.opened_at >= SILENT_FOR:
                 stream.ping()
             yield
-        for owner in self._sessions:
+        self._rounds += 1
+        for owner in self.sessions:
             owner.tend(KEPT_FOR, READ_FOR)
-            self._sessions.end_if_idle(owner)
+            if owner.journal is not None and self.neighbours is not None and self._rounds % KEEP == 0:
+                self.neighbours.records.keep(owner.session.id)
+            self.sessions.end_if_idle(owner)
             yield
+
+    # The end ---------------------------------------------------------------------------------------------------
+
+    async def give_away(self, grace: float) -> None:
+        """Have other replicas go on with all sessions, each when its calls are over, within `grace`."""
+        neighbours = self.neighbours
+        if neighbours is None:
+            return
+        neighbours.leaving = True
+        until = asyncio.get_running_loop().time() + grace
+        while busy := [owner for owner in self.sessions if owner.running]:
+            for owner in self.sessions:
+                if not owner.running:
+                    neighbours.give_away(owner)
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            calls = [task for owner in busy for task in owner.running.values()]
+            await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # for the answer to be on its way
+        running = {task for owner in self.sessions for task in owner.running.values()}
+        for stream in [stream for stream, task in self._open.items() if task in running]:
+            stream.finish(_failed(stream, gateway_ending()))
+        for owner in self.sessions:
+            neighbours.give_away(owner)
 
     async def close(self, grace: float) -> None:
         """Let what runs finish within `grace`, then end every stream and session."""
@@ -401,8 +476,10 @@ class Streamable:
         for stream, task in list(self._open.items()):
             stream.finish(_failed(stream, gateway_ending()))
             task.cancel()
-        for owner in self._sessions:
-            self._sessions.end(owner)
+        for owner in self.sessions:
+            if self.neighbours is not None:
+                self.neighbours.give_away(owner)
+            self.sessions.end(owner)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

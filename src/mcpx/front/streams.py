@@ -11,7 +11,7 @@ first; one that goes on like that loses its connection, and comes back for what 
 import heapq
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from mcpx.front.notices import Parcel, encoded
@@ -128,6 +128,11 @@ class EventLog:
         self._shelf.put(self, parcel)
         self.trim(events, size)
 
+    def put_back(self, number: int, parcel: Parcel) -> None:
+        """An event that was written down elsewhere, with the number it had."""
+        self.count = number - 1
+        self.add(parcel, KEPT_EVENTS, KEPT_BYTES)
+
     def newest(self, parcel: Parcel) -> bytes:
         """The event that was just added, as it goes out."""
         return self._frame(self.count, parcel)
@@ -197,6 +202,10 @@ class Keeper(Protocol):
         ...
 
     def finished(self, stream: "PostStream") -> None: ...
+
+    def noted(self, stream: "PostStream", number: int, parcel: Parcel) -> None:
+        """An event was added to it."""
+        ...
 
 
 class PostStream:
@@ -318,6 +327,18 @@ class PostStream:
         else:
             exchange.write(PING)
 
+    def put_back(self, events: Iterable[tuple[int, Parcel]], *, done: bool) -> None:
+        """Make it what it was elsewhere; if it was not `done` there, it still is not."""
+        self._log = EventLog(self.name, Shelf() if self._keeper is None else self._keeper.shelf)
+        for number, parcel in events:
+            self._log.put_back(number, parcel)
+        self.done, self.started = done, True
+        self.finished_at = time.monotonic()
+        if self._keeper is not None:
+            self._keeper.begun(self)
+            if done:
+                self._keeper.finished(self)
+
     def let_go(self) -> None:
         """Nobody can come back for it any more."""
         if self._log is not None:
@@ -342,6 +363,8 @@ class PostStream:
             self._log = EventLog(self.name, Shelf() if self._keeper is None else self._keeper.shelf)
         if self._log is not None:
             self._log.add(parcel, KEPT_EVENTS, KEPT_BYTES)
+            if self._keeper is not None:
+                self._keeper.noted(self, self._log.count, parcel)
         exchange = self._exchange
         if exchange is None or exchange.closed:
             return
@@ -370,13 +393,20 @@ def _status(reply: Json) -> int:
     return era.HTTP_STATUS.get(reply["error"]["code"], 200) if "error" in reply else 200
 
 
+def _unnoted(number: int, parcel: Parcel | None, sent: int) -> None:
+    """Nobody else could go on with this session."""
+
+
 class PushStream:
     """What belongs to no request: on the client's GET stream when there is one, a little kept when there is not."""
 
-    __slots__ = ("_exchange", "_listened", "_log", "_marked", "_marked_at", "_sent")
+    __slots__ = ("_exchange", "_listened", "_log", "_marked", "_marked_at", "_noted", "_sent")
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, noted: Callable[[int, Parcel | None, int], None] = _unnoted) -> None:
+        """`noted` hears of each event: its number, and up to which number they were written to a connection; also when
+        only the latter has changed."""
         self._log = EventLog("push", shelf)
+        self._noted = noted
         self._sent = 0
         self._marked = 0
         self._marked_at = 0.0
@@ -397,6 +427,7 @@ class PushStream:
                 self._log.add(parcel, KEPT_EVENTS, KEPT_BYTES)
             else:
                 self._log.add(parcel, FEW_EVENTS, FEW_BYTES)
+            self._noted(self._log.count, parcel, self._sent)
             return
         if parcel.droppable and exchange.congested:
             return
@@ -406,6 +437,15 @@ class PushStream:
             self._sent = self._log.count
         else:
             self._exchange = None
+        self._noted(self._log.count, parcel, self._sent)
+
+    def put_back(self, events: Iterable[tuple[int, Parcel]], sent: int, onwards: int) -> None:
+        """What was said elsewhere, and how much of it was written; the next number is greater than `onwards`."""
+        for number, parcel in events:
+            self._log.put_back(number, parcel)
+        self._sent = sent
+        self._log.count = max(self._log.count, onwards)
+        self._listened = time.monotonic()
 
     def attach(self, exchange: Exchange, position: int | None) -> None:
         """The newest GET wins: a half-dead old one must not block the client for minutes."""
@@ -420,6 +460,7 @@ class PushStream:
             self._log.release(position)
         self._log.replay(position, exchange)
         self._sent = self._log.count
+        self._noted(self._log.count, None, self._sent)
 
     def tend(self, now: float) -> None:
         """A sign of life to who is there; nothing old is kept for them, and not much for who is not."""

@@ -4,6 +4,7 @@
     ├── RpcError               what goes back to a client as a JSON-RPC error; an upstream's own error is one
     │   ├── NotFound           unknown tool, prompt or resource (also: hidden from this caller)
     │   ├── Denied             a rule, a person or a limit does not let this call pass
+    │   ├── Unasked            a server's question that nobody could be asked; caught by the link it came on
     │   └── Unavailable        made by mcpx on a server's behalf: down, timed out, died, too large
     ├── Unproved               credentials that cannot be had; caught by whoever needs them for a request
     ├── CommandFailed          (commands/work) a local command that did not work out; caught where commands are called
@@ -103,6 +104,12 @@ def gateway_ending() -> RpcError:
     return RpcError(GATEWAY_ENDING, "the gateway is ending; the call was cut off and may have had an effect")
 
 
+def cut_off() -> RpcError:
+    """What a call gets whose replica went away while it ran."""
+    text = "the replica that ran this call is gone; the call was cut off, may have had an effect, and is not repeated"
+    return RpcError(GATEWAY_ENDING, text)
+
+
 ECHOED = 2_000
 """Characters of a name that are said back."""
 
@@ -134,6 +141,13 @@ def overloaded(text: str, *, status: int, retry_after: float = 1.0, limit: str |
     denied = Denied(OVERLOADED, text, None if limit is None else {"limit": limit}, retry_after=retry_after)
     denied.http_status = status
     return denied
+
+
+class Unasked(RpcError):
+    """A question of a server that was put to nobody, or to a call that was over before its client had answered."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
 
 
 class Unavailable(RpcError):

@@ -125,6 +125,8 @@ class ApprovalChanged:
     rule: str
     by: str = ""
     """Who decided, where somebody has."""
+    elsewhere: bool = False
+    """It happened at another replica, in whose trail it stands."""
 
 
 ApprovalState = Literal["pending", "approved", "denied", "used", "expired"]

@@ -82,5 +82,3 @@ NOT_IN_FILE = {"in_file": False}
 """Metadata of a field that is ours to fill; in a file its key is unknown."""
 IN_FOLDER = {"in_folder": True}
 """Metadata of a path: relative to the config's folder in the file, absolute here."""
-NOT_APPLIED = {"applied": False}
-"""Metadata of a field that a file may hold already and that does nothing yet; `unapplied` says so to the user."""

@@ -5,7 +5,8 @@ call, once, and within `GRANTED` seconds. Whoever calls the same again while nob
 A refusal is told to whoever calls the same again, until it is forgotten.
 
 Kept in memory only: what nobody decided before the gateway ended is asked again. Bounded in number, for each caller
-too, and in bytes, since only what people are shown of the arguments is kept.
+too, and in bytes, since only what people are shown of the arguments is kept. With replicas this is what one of them
+knows of all that wait anywhere, and `shared_book` decides.
 """
 
 import hashlib
@@ -84,6 +85,8 @@ class Approval:
     state: Literal["pending", "approved", "denied"] = "pending"
     by: str = ""
     """Who decided."""
+    elsewhere: bool = False
+    """It was asked for at another replica."""
 
     def told(self) -> Json:
         return {
@@ -105,7 +108,7 @@ class Approval:
 class Approvals:
     def __init__(self, publish: Callable[[ApprovalChanged], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._publish = publish
-        self._clock = clock
+        self.clock = clock
         self._by_binding: dict[Binding, Approval] = {}
         self._by_id: dict[str, Approval] = {}
 
@@ -116,30 +119,34 @@ class Approvals:
 
     def use(self, approval: Approval) -> None:
         """Its call is made now; no other one is let through by it."""
-        self._drop(approval)
-        self._tell(approval, "used")
+        self.drop(approval, "used")
 
     def give_back(self, approval: Approval) -> None:
         """The call it was used for was certainly not made."""
-        if approval.binding not in self._by_binding and self._clock() < approval.ends:
-            self._by_binding[approval.binding] = self._by_id[approval.id] = approval
+        if approval.binding not in self._by_binding and self.clock() < approval.ends:
+            self._put(approval)
 
     def wait_for(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
         """A call that somebody has to approve; the same one for the same call."""
         known = self.of(binding)
         if known is not None:
             return known
-        caller = passage.caller
-        principal = line(caller.principal, LONGEST_NAME)
+        principal = line(passage.caller.principal, LONGEST_NAME)
         of_each = sum(approval.principal == principal for approval in self._by_id.values())
         if len(self._by_id) >= MOST or of_each >= MOST_EACH:
-            raise Denied(OVERLOADED, "too many calls wait for approval; have some decided first", retry_after=60)
+            raise too_many()
+        approval = self.made(passage, binding, arguments, rule, reason)
+        self.add(approval)
+        return approval
+
+    def made(self, passage: Passage, binding: Binding, arguments: object, rule: str, reason: str) -> Approval:
+        """One that waits, under a new id; nobody knows of it yet."""
         now = time.time()
-        approval = Approval(
+        return Approval(
             id=self._new_id(),
             binding=binding,
-            principal=principal,
-            profile=caller.profile,
+            principal=line(passage.caller.principal, LONGEST_NAME),
+            profile=passage.caller.profile,
             server=passage.server,
             tool=line(passage.name, LONGEST_NAME),
             method=passage.method,
@@ -148,11 +155,13 @@ class Approvals:
             reason=reason,
             asked_at=now,
             expires_at=now + WAITS,
-            ends=self._clock() + WAITS,
+            ends=self.clock() + WAITS,
         )
-        self._by_binding[binding] = self._by_id[approval.id] = approval
-        self._tell(approval, "pending")
-        return approval
+
+    def add(self, approval: Approval, *, elsewhere: bool = False) -> None:
+        """It waits, or was decided, from now on."""
+        self._put(approval)
+        self._tell(approval, approval.state, elsewhere=elsewhere)
 
     def decide(self, id: str, *, allow: bool, by: str) -> Approval | None:
         """None: nothing waits under that id."""
@@ -160,11 +169,34 @@ class Approvals:
         approval = self._by_id.get(id)
         if approval is None or approval.state != "pending":
             return None
-        approval.state, approval.by = ("approved" if allow else "denied"), by
         lasts = GRANTED if allow else REFUSED
-        approval.ends, approval.expires_at = self._clock() + lasts, time.time() + lasts
-        self._tell(approval, approval.state)
+        self.settle(approval, "approved" if allow else "denied", by, time.time() + lasts, self.clock() + lasts)
         return approval
+
+    def settle(
+        self,
+        approval: Approval,
+        state: Literal["pending", "approved", "denied"],
+        by: str,
+        expires_at: float,
+        ends: float,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        """How it stands from now on."""
+        changed = approval.state != state
+        approval.state, approval.by, approval.expires_at, approval.ends = state, by, expires_at, ends
+        self._by_binding[approval.binding] = approval  # with replicas another one may have waited for a moment
+        if changed:
+            self._tell(approval, state, elsewhere=elsewhere)
+
+    def all(self) -> list[Approval]:
+        """Those that wait, and those that were decided."""
+        self._forget_old()
+        return list(self._by_id.values())
+
+    def find(self, id: str) -> Approval | None:
+        return self._by_id.get(id)
 
     def pending(self) -> list[Approval]:
         """Those that nobody has decided, the oldest first."""
@@ -172,22 +204,27 @@ class Approvals:
         return [approval for approval in self._by_id.values() if approval.state == "pending"]
 
     def _forget_old(self) -> None:
-        now = self._clock()
+        now = self.clock()
         for approval in [each for each in self._by_id.values() if each.ends <= now]:
-            self._drop(approval)
-            if approval.state != "denied":
-                self._tell(approval, "expired")
+            self.drop(approval, "expired", elsewhere=approval.elsewhere)
 
-    def _drop(self, approval: Approval) -> None:
-        self._by_binding.pop(approval.binding, None)
+    def drop(self, approval: Approval, state: Literal["used", "expired"], *, elsewhere: bool = False) -> None:
+        """It is not there any more. Of a refusal that is forgotten nobody is told."""
         self._by_id.pop(approval.id, None)
+        if self._by_binding.get(approval.binding) is approval:
+            del self._by_binding[approval.binding]
+        if state == "used" or approval.state != "denied":
+            self._tell(approval, state, elsewhere=elsewhere)
+
+    def _put(self, approval: Approval) -> None:
+        self._by_binding[approval.binding] = self._by_id[approval.id] = approval
 
     def _new_id(self) -> str:
         while (id := secrets.token_hex(4)) in self._by_id:
             pass
         return id
 
-    def _tell(self, approval: Approval, state: ApprovalState) -> None:
+    def _tell(self, approval: Approval, state: ApprovalState, *, elsewhere: bool) -> None:
         self._publish(
             ApprovalChanged(
                 approval.id,
@@ -198,5 +235,10 @@ class Approvals:
                 approval.profile,
                 approval.rule,
                 approval.by,
+                elsewhere,
             )
         )
+
+
+def too_many() -> Denied:
+    return Denied(OVERLOADED, "too many calls wait for approval; have some decided first", retry_after=60)

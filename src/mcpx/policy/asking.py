@@ -10,15 +10,19 @@ yes, and an answer that comes too late are a no. A call that is given up takes i
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcpx.model.call import Caller, Json, Voice, as_object
 from mcpx.model.errors import DENIED, NEEDS_APPROVAL, Denied, RpcError
 from mcpx.model.events import Passage
-from mcpx.policy.approvals import Approval, Approvals, Binding, binding_of
+from mcpx.policy.approvals import Approval, Binding, binding_of
+from mcpx.policy.book import Away, Book
 from mcpx.policy.rules import OURS, Rule, arguments_of
-from mcpx.policy.seals import Goings, Seals
+from mcpx.policy.seals import Seals
 from mcpx.policy.showing import line, shown
+
+if TYPE_CHECKING:
+    from mcpx.policy.shared_book import SharedBook
 
 PATIENCE = 300.0
 """Seconds somebody at a client may take to answer."""
@@ -40,10 +44,8 @@ Forward = Callable[[], Awaitable[Json]]
 
 
 class Asking:
-    def __init__(self, approvals: Approvals, seals: Seals, goings: Goings) -> None:
-        self._approvals = approvals
-        self._seals = seals
-        self._goings = goings
+    def __init__(self, book: "Book | SharedBook") -> None:
+        self._book = book
 
     async def pass_if_approved(self, passage: Passage, rule: Rule, forward: Forward) -> Json:
         """The result of the call; or, for a modern client, the question whether it may be made."""
@@ -58,51 +60,54 @@ class Asking:
         except (ValueError, RecursionError):
             raise Denied(DENIED, f"{what} needs approval, and these arguments cannot be shown to anybody") from None
         state = passage.params.get("requestState")
-        came_back = self._came_back(passage, binding, what)
-        approval = None if came_back else self._granted(passage, binding, what)
+        came_back = await self._came_back(passage, binding, what)
+        approval = None if came_back else await self._granted(passage, binding, what)
         if not came_back and approval is None:
             question = _question(passage, what, arguments, rule)
             if not _can_be_asked(passage):
-                raise self._has_to_wait(passage, binding, what, arguments, rule)
+                raise await self._has_to_wait(passage, binding, what, arguments, rule)
             if passage.caller.modern:
                 asked = {KEY: {"method": "elicitation/create", "params": question}}
-                sealed = self._seals.seal(passage.caller.principal, binding)
+                sealed = await self._book.seal(passage.caller.principal, binding)
                 return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
             if not await self._says_yes(passage, question, what):
-                raise self._has_to_wait(passage, binding, what, arguments, rule)
+                raise await self._has_to_wait(passage, binding, what, arguments, rule)
         try:
             result = await forward()
         except Denied:  # a limit was in the way; no server heard of it
             if approval is not None:
-                self._approvals.give_back(approval)
+                await self._book.give_back(approval)
             elif came_back and not Seals.ours(state):
-                self._goings.goes_on(passage.caller.principal, binding, state)
+                await self._book.goes_on(passage.caller.principal, binding, state)
             raise
         if passage.caller.modern and result.get("resultType") == "input_required":
-            self._goings.goes_on(passage.caller.principal, binding, result.get("requestState"))
+            await self._book.goes_on(passage.caller.principal, binding, result.get("requestState"))
         return result
 
-    def _granted(self, passage: Passage, binding: Binding, what: str) -> Approval | None:
-        approval = self._approvals.of(binding)
+    async def _granted(self, passage: Passage, binding: Binding, what: str) -> Approval | None:
+        usable = not _brings_answers(passage)  # else to a question not known here: not the call that was approved
+        try:
+            approval = await self._book.claim(binding, usable=usable)
+        except Away:
+            if _can_be_asked(passage) and not passage.caller.modern:
+                return None  # whoever sits there decides, and nothing has to be kept for that
+            raise
         if approval is None or approval.state == "pending":
             return None
         if approval.state == "denied":
-            raise Denied(DENIED, f"{what} was refused by whoever looks after the gateway", {"approval": approval.id})
-        if _brings_answers(passage):
-            return None  # to a question that is not known here: not the call that was approved
-        self._approvals.use(approval)
-        return approval
+            raise _decided_against(approval, what)
+        return approval if usable else None
 
-    def _came_back(self, passage: Passage, binding: Binding, what: str) -> bool:
+    async def _came_back(self, passage: Passage, binding: Binding, what: str) -> bool:
         """Whether a modern client brings a yes, or what the server asked of a call that was let through."""
         if not _brings_answers(passage):
             return False
         state: object = passage.params.get("requestState")
         if not Seals.ours(state):
-            return self._goings.take(passage.caller.principal, binding, state)
+            return await self._book.is_going_on(passage.caller.principal, binding, state)
         answer = as_object(passage.params.get("inputResponses")).get(KEY)
         strip(passage)
-        if not self._seals.redeem(passage.caller.principal, str(state), binding):
+        if not await self._book.redeem(passage.caller.principal, str(state), binding):
             return False  # of another call, too old or used already: it is asked again
         if not _is_yes(answer):
             raise _refused(what)
@@ -123,8 +128,12 @@ class Asking:
             raise _refused(what)
         return True
 
-    def _has_to_wait(self, passage: Passage, binding: Binding, what: str, arguments: object, rule: Rule) -> Denied:
-        approval = self._approvals.wait_for(passage, binding, arguments, rule.label, rule.reason)
+    async def _has_to_wait(
+        self, passage: Passage, binding: Binding, what: str, arguments: object, rule: Rule
+    ) -> Denied:
+        approval = await self._book.wait_for(passage, binding, arguments, rule.label, rule.reason)
+        if approval.state == "denied":  # just now
+            return _decided_against(approval, what)
         because = f" ({rule.reason})" if rule.reason else ""
         told = f"{what} needs approval{because}: ask for `mcpx approve {approval.id}` where the gateway runs"
         data: Json = {"approval": approval.id, "expires": round(approval.expires_at)}
@@ -174,3 +183,7 @@ def _is_yes(answer: object) -> bool:
 
 def _refused(what: str) -> Denied:
     return Denied(DENIED, f"{what} was not approved by the user")
+
+
+def _decided_against(approval: Approval, what: str) -> Denied:
+    return Denied(DENIED, f"{what} was refused by whoever looks after the gateway", {"approval": approval.id})

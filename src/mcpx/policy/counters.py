@@ -63,13 +63,13 @@ class Counter:
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
-        self.running = 0
-        self.waiting = 0
+        self.running: int = 0
+        self.waiting: int = 0
         self.coming = 0
         """Calls that are not let through at once, whatever they wait for."""
-        self.spent = 0.0
+        self.spent: float = 0.0
         """Calls of the last minute, as far as they have not leaked away."""
-        self.at = 0.0
+        self.at: float = 0.0
         """When that was so."""
         self._lines: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         """Who waits, by client; the first is next."""
@@ -172,13 +172,16 @@ class Counter:
                 turn.set_result(None)
                 self.running += 1
 
-    def _remove(self, who: Hashable, turn: "asyncio.Future[None]") -> None:
+    def _remove(self, who: Hashable, turn: "asyncio.Future[None]") -> bool:
+        """Whether it was still in line."""
         line = self._lines.get(who)
-        if line is not None and turn in line:
-            line.remove(turn)
-            self.waiting -= 1
-            if not line:
-                del self._lines[who]
+        if line is None or turn not in line:
+            return False
+        line.remove(turn)
+        self.waiting -= 1
+        if not line:
+            del self._lines[who]
+        return True
 
     def _longest(self, who: Hashable) -> Hashable | None:
         """The client that has more calls waiting than that one would have."""
@@ -219,8 +222,11 @@ class Counters:
         if counter is None:
             if len(self.clients) >= MOST_CLIENTS and not self._make_room():
                 return None
-            counter = self.clients[who] = Counter(self._client_bound)
+            counter = self.clients[who] = self._made("client", who, self._client_bound)
         return counter
+
+    def _made(self, kind: str, whose: Hashable, bound: Bound) -> Counter:
+        return Counter(bound)
 
     def _make_room(self) -> bool:
         """One that does nothing goes, with what it has made of its minute if need be; never one that has calls."""
@@ -238,12 +244,13 @@ class Counters:
     def take_up(self, client: Bound, profiles: dict[str, Bound], servers: dict[str, Bound]) -> None:
         """The limits of another configuration, at once: what is counted stays, who may come in now comes in."""
         self.edition += 1
-        for group, bounds in ((self.profiles, profiles), (self.servers, servers)):
+        groups = (("profile", self.profiles, profiles), ("server", self.servers, servers))
+        for kind, group, bounds in groups:
             now = self.clock()
             for name in [name for name, each in group.items() if name not in bounds and each.idle(now)]:
                 del group[name]
             for name in bounds.keys() - group.keys():
-                group[name] = Counter(bounds[name])
+                group[name] = self._made(kind, name, bounds[name])
             for name, counter in group.items():
                 counter.bound = bounds.get(name, NO_BOUND)
         self._client_bound = client

@@ -49,6 +49,10 @@ def limiter(config: Config, state: PolicyState) -> "Limiter | None":
     if not limited:
         return None
     patience = {each.name: each.call_timeout for each in config.mcp_servers}
+    if state.replicas is not None:
+        from mcpx.policy.shared_limits import shared_limiter
+
+        return shared_limiter(config, state.counters, client is not None, patience)
     return Limiter(state.counters, client is not None, patience, config.global_.call_timeout)
 
 
@@ -143,7 +147,7 @@ class Limiter:
             counter = counters.client(who)
             if counter is None:
                 counters.refused["gateway.clients"] += 1
-                raise _refusal("too many clients make calls at the moment; try again later", "server.limits", 503, SOON)
+                raise refusal("too many clients make calls at the moment; try again later", "server.limits", 503, SOON)
             met.append(counter)
         profile = passage.caller.profile
         if profile is not None and (counter := counters.profiles.get(profile)) is not None:
@@ -158,8 +162,7 @@ class Limiter:
         for counter in met:
             bound = counter.bound
             if (seconds := counter.wait_for_rate(now)) > 0:
-                text = f"{bound.whose} may make {bound.per_minute:,} calls a minute; try again in {_told(seconds)}"
-                raise self._refused(counter, "per_minute", text, seconds)
+                raise self._refused(counter, "per_minute", too_often(bound, seconds), seconds)
             if not counter.has_room(who):
                 raise self._full(counter)
 
@@ -182,19 +185,25 @@ class Limiter:
             raise
 
     def _full(self, counter: Counter) -> Denied:
-        bound = counter.bound
-        text = f"{counter.running:,} calls of {bound.whose} are in flight"
-        text += f" and {counter.waiting:,} wait, no more are taken; wait for some to end"
-        return self._refused(counter, "in_flight", text, SOON)
+        return self._refused(counter, "in_flight", full(counter.bound, counter.running, counter.waiting), SOON)
 
     def _refused(self, counter: Counter, what: str, text: str, retry_after: float) -> Denied:
         bound = counter.bound
         self._counters.refused[f"{bound.kind}.{what}"] += 1
-        return _refusal(text, f"{bound.path}.{what}", bound.status, retry_after)
+        return refusal(text, f"{bound.path}.{what}", bound.status, retry_after)
 
 
-def _refusal(text: str, limit: str, status: int, retry_after: float) -> Denied:
+def refusal(text: str, limit: str, status: int, retry_after: float) -> Denied:
     return overloaded(f"{text} ({limit})", status=status, retry_after=retry_after, limit=limit)
+
+
+def too_often(bound: Bound, seconds: float) -> str:
+    return f"{bound.whose} may make {bound.per_minute:,} calls a minute; try again in {_told(seconds)}"
+
+
+def full(bound: Bound, running: int, waiting: int) -> str:
+    text = f"{running:,} calls of {bound.whose} are in flight"
+    return f"{text} and {waiting:,} wait, no more are taken; wait for some to end"
 
 
 def _told(seconds: float) -> str:

@@ -1,7 +1,8 @@
 """What lets a modern client come back to a call that somebody was asked about.
 
 A client of that era is asked by a result and calls again, with the answer and with a state it was given. Ours is sealed
-by a key of this process, holds for one call only (caller, profile, target, exact arguments), for a while, and once.
+by a key of this process (of all replicas, where there are some: `shared_book`), holds for one call only (caller,
+profile, target, exact arguments), for a while, and once.
 
 A server that was reached then may ask something itself. Its state comes back with the next call, which is the same call
 going on, not another: `Goings` know it by that state, for the same call only, and once.
@@ -122,3 +123,8 @@ def _digest(state: object) -> bytes:
         return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).digest()
     except (ValueError, RecursionError):  # like nothing else
         return secrets.token_bytes(32)
+
+
+def digest(binding: Binding, state: object) -> str:
+    """Stands for one call that goes on with a state."""
+    return hashlib.sha256(binding + _digest(state)).hexdigest()

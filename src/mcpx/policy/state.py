@@ -9,22 +9,38 @@ if TYPE_CHECKING:
     from mcpx.model.events import Event
     from mcpx.policy.approvals import Approvals
     from mcpx.policy.asking import Asking
+    from mcpx.policy.book import Book
     from mcpx.policy.counters import Counters
     from mcpx.policy.limits import Limiter
     from mcpx.policy.pins.store import Pins
+    from mcpx.policy.shared_book import SharedBook
+    from mcpx.replicas.replicas import Replicas
 
 
 class PolicyState:
-    def __init__(self, folder: Path | None, publish: "Callable[[Event], None]" = lambda event: None) -> None:
-        """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`: where it is told."""
+    def __init__(
+        self,
+        folder: Path | None,
+        publish: "Callable[[Event], None]" = lambda event: None,
+        replicas: "Replicas | None" = None,
+    ) -> None:
+        """`folder`: where what must outlive the process is kept; None keeps nothing. `publish`: where it is told.
+        `replicas`: with whom it is shared."""
         self.folder = folder
+        self.replicas = replicas
         self._publish = publish
         self.limits: Limiter | None = None
         """Those of the configuration of now; None: it limits nothing."""
+        if replicas is not None:
+            _ = self.book  # from now on: what waits at other replicas is told here too
 
     @cached_property
     def counters(self) -> "Counters":
         """What limits count."""
+        if self.replicas is not None:
+            from mcpx.policy.shared_counters import SharedCounters
+
+            return SharedCounters(self.replicas)
         from mcpx.policy.counters import Counters
 
         return Counters()
@@ -39,7 +55,7 @@ class PolicyState:
 
     @cached_property
     def approvals(self) -> "Approvals":
-        """Calls that wait for somebody to approve them."""
+        """Calls that wait for somebody to approve them; with replicas, as far as this one knows."""
         from mcpx.policy.approvals import Approvals
 
         return Approvals(self._publish)
@@ -48,9 +64,20 @@ class PolicyState:
     def asking(self) -> "Asking":
         """How people are asked about calls."""
         from mcpx.policy.asking import Asking
+
+        return Asking(self.book)
+
+    @cached_property
+    def book(self) -> "Book | SharedBook":
+        """What is kept about calls that people decide about."""
+        if self.replicas is not None:
+            from mcpx.policy.shared_book import SharedBook
+
+            return SharedBook(self.replicas, self.approvals)
+        from mcpx.policy.book import Book
         from mcpx.policy.seals import Goings, Seals
 
-        return Asking(self.approvals, Seals(), Goings())
+        return Book(self.approvals, Seals(), Goings())
 
     @cached_property
     def pins(self) -> "Pins":
@@ -58,3 +85,13 @@ class PolicyState:
         from mcpx.policy.pins.store import Pins
 
         return Pins(self.folder)
+
+    async def close(self) -> None:
+        """Nothing more is told to other replicas."""
+        if "book" in vars(self):
+            await self.book.close()
+        if self.replicas is not None and "counters" in vars(self):
+            from mcpx.policy.shared_counters import SharedCounters
+
+            assert isinstance(self.counters, SharedCounters)
+            await self.counters.close()

@@ -228,7 +228,7 @@ class Compact(Surface):
     async def _read(self, call: Call, arguments: Json) -> Json:
         how = self.settings.common
         owner = owner_of(call.caller)
-        kept = self._kept.get(owner, str(arguments.get("handle")))
+        kept = await self._kept.find(owner, str(arguments.get("handle")))
         if kept is None:
             raise Mistake("This handle is not known: results are kept for 15 minutes. Call the tool again.")
         try:

@@ -13,6 +13,7 @@ from mcpx.surfaces.settings import Settings
 from mcpx.surfaces.view import View
 
 if TYPE_CHECKING:
+    from mcpx.replicas.replicas import Replicas
     from mcpx.surfaces.checking.arguments import Checker
     from mcpx.surfaces.choices import Choice, Choices
     from mcpx.surfaces.finding.mistakes import Meanings
@@ -60,6 +61,10 @@ class Lasting:
     on_shaped: "Callable[[Json, Json], None] | None" = None
     """Hears of results, as a server gave them and as a compact surface shows them; None: nobody wants to know."""
 
+    def __init__(self, replicas: "Replicas | None" = None) -> None:
+        """`replicas`: with whom it is shared."""
+        self._replicas = replicas
+
     def latest_choices(self) -> "list[Choice]":
         return self.choices.latest() if "choices" in vars(self) else []
 
@@ -67,31 +72,54 @@ class Lasting:
         """Large results that are kept, and their bytes."""
         return (len(self.kept), self.kept.size) if "kept" in vars(self) else (0, 0)
 
-    def forget(self, session: str) -> None:
+    def choice_of(self, session: str) -> Json | None:
+        """What `auto` chose for it, to be taken up where it goes on."""
+        choice = self.choices.of(session) if "choices" in vars(self) else None
+        return None if choice is None else {"client": choice.client, "mode": choice.mode, "reason": choice.reason}
+
+    def take_choice(self, session: str, choice: Json) -> None:
+        """What another replica chose for it."""
+        from mcpx.surfaces.choices import read
+
+        if (chosen := read(choice)) is not None:
+            self.choices.keep(session, chosen)
+
+    def forget(self, session: str, *, moved: bool = False) -> None:
+        """`moved`: it goes on at another replica, and so does what was kept for it."""
         if "choices" in vars(self):
             self.choices.forget(session)
-        if "kept" in vars(self):
+        if not moved and ("kept" in vars(self) or self._replicas is not None):
             self.kept.forget(session)
 
     def let_go(self) -> None:
         """Of all large results: they may hold what somebody must not see any more."""
-        if "kept" in vars(self):
-            self.kept.close()
+        if "kept" in vars(self) or self._replicas is not None:
+            self.kept.let_go()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if "kept" in vars(self):
-            self.kept.close()
+            await self.kept.close()
+        if "choices" in vars(self):
+            await self.choices.close()
         if "worker" in vars(self):
             self.worker.close()
 
     @cached_property
     def choices(self) -> "Choices":
+        if self._replicas is not None:
+            from mcpx.surfaces.shared import SharedChoices
+
+            return SharedChoices(self._replicas)
         from mcpx.surfaces.choices import Choices
 
         return Choices()
 
     @cached_property
     def kept(self) -> "ResultStore":
+        if self._replicas is not None:
+            from mcpx.surfaces.large.shared import SharedResults
+
+            return SharedResults(self._replicas)
         from mcpx.surfaces.large.kept import ResultStore
 
         return ResultStore()

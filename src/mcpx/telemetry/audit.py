@@ -106,6 +106,8 @@ class AuditLog:
         self._write({"time": self._rows.now(), "event": "reload", **told})
 
     def _approval(self, event: ApprovalChanged) -> None:
+        if event.elsewhere:
+            return
         facts = {key: getattr(event, key) for key in ("id", "state", "principal", "profile", "server", "name", "rule")}
         self._noted(Noted("approval", {**facts, "by": event.by or None}))
 

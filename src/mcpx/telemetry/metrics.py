@@ -18,7 +18,7 @@ from mcpx.core.gateway import Gateway
 from mcpx.core.relay import OURS
 from mcpx.model.events import CallFinished, ConfigApplied, DoorRefused, ToolsListed
 from mcpx.policy.sight import Sight
-from mcpx.telemetry import guarding, process
+from mcpx.telemetry import guarding, process, replication
 from mcpx.telemetry.calls import Calls
 from mcpx.telemetry.prometheus import CONTENT_TYPE, Histogram, Text, label, labelled
 from mcpx.telemetry.weighing import Weighing, tokens_of
@@ -126,6 +126,7 @@ class Metrics:
         self._write_clients(text)
         guarding.write(text, self._gateway)
         self._write_kept(text)
+        replication.write(text, self._gateway)
         self._write_lists(text)
         self._write_reloads(text)
         text.one(

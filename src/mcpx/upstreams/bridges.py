@@ -3,6 +3,9 @@
 Older servers send a request back during the call; modern ones return `input_required` and are called again with the
 answers. `answer_for_older` asks an older client for a modern server; `Parking` keeps a modern client's call to an older
 server running while its questions travel as results. Where both sides speak the same form, nothing is done.
+
+No question is left without an answer: one that is open when a parked call is over for its client is `Unasked`. One for
+roots is about no call: the client is asked before it gets the result, whichever came first.
 """
 
 import asyncio
@@ -12,8 +15,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcpx.model.call import Call, Json, as_object
-from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unavailable
+from mcpx.model.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RpcError, Unasked, Unavailable
 from mcpx.upstreams.lease import Lease, put
+from mcpx.upstreams.traits import ROOTS
 from mcpx.wire import codec, era
 from mcpx.wire.tasks import Tasks
 
@@ -88,6 +92,8 @@ class Parked:
         """Its hold on a link, once it has one."""
         self.work: asyncio.Task[Json | RpcError] | None = None
         self.expiry: asyncio.TimerHandle | None = None
+        self.over = False
+        """Its client has the outcome, or comes back no more: nobody can be asked by it."""
         self._open: dict[str, tuple[Json, asyncio.Future[Json]]] = {}
         self._count = 0
         self._asked = asyncio.Event()
@@ -121,6 +127,8 @@ class Parked:
         self._held_size = 0
 
     async def ask(self, method: str, params: Json | None) -> Json:
+        if self.over:
+            raise Unasked(method)
         self._count += 1
         key = f"q{self._count}"
         question: Json = {"method": method} if params is None else {"method": method, "params": params}
@@ -138,24 +146,42 @@ class Parked:
                 self._open[key][1].set_result(as_object(answer))
 
     async def until_asked(self) -> Json | RpcError | None:
-        """The outcome of the call, or None as soon as it has a question. Gives the call up when cancelled."""
+        """The outcome of the call, or None as soon as it has a question. Gives the call up when cancelled.
+
+        A result wins over a question that the server did not wait for, but not over one for roots: it asks for those
+        once, on its own account, and on a busy machine the result of a short call is there in the same turn."""
         assert self.work is not None
         self._asked.clear()
-        if any(not future.done() for _, future in self._open.values()):
+        if self._unanswered():
             self._asked.set()
         asked = asyncio.ensure_future(self._asked.wait())
         try:
             await asyncio.wait((self.work, asked), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self.work.cancel()
+            self.give_up()
             raise
         finally:
             asked.cancel()
-        return self.work.result() if self.work.done() else None
+        wants_roots = any(question["method"] == ROOTS for question in self._unanswered().values())
+        return self.work.result() if self.work.done() and not wants_roots else None
+
+    def _unanswered(self) -> dict[str, Json]:
+        return {key: question for key, (question, future) in self._open.items() if not future.done()}
+
+    def give_up(self) -> None:
+        if self.work is not None:
+            self.work.cancel()
+        self.end()
+
+    def end(self) -> None:
+        """Its client is not heard of any more: what was to be asked is not left waiting for it."""
+        self.over = True
+        for question, future in self._open.values():
+            if not future.done():
+                future.set_exception(Unasked(question["method"]))
 
     def as_result(self) -> Json:
-        questions = {key: question for key, (question, future) in self._open.items() if not future.done()}
-        return {"resultType": "input_required", "inputRequests": questions, "requestState": self.token}
+        return {"resultType": "input_required", "inputRequests": self._unanswered(), "requestState": self.token}
 
 
 class Parking:
@@ -207,9 +233,10 @@ class Parking:
     async def _outcome(self, parked: Parked) -> Json:
         """The result of the call; or its question as one, with the call left waiting for the answer."""
         outcome = await parked.until_asked()
-        if isinstance(outcome, RpcError):
-            raise outcome
         if outcome is not None:
+            parked.end()
+            if isinstance(outcome, RpcError):
+                raise outcome
             return outcome
         if len(self._parked) >= PARKED_AT_MOST:
             self._give_up(parked)
@@ -232,5 +259,4 @@ class Parking:
 
     def _give_up(self, parked: Parked) -> None:
         self._leave(parked)
-        if parked.work is not None:
-            parked.work.cancel()
+        parked.give_up()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable
-from mcpx.upstreams.traits import QUESTIONS
+from mcpx.upstreams.traits import QUESTIONS, ROOTS
 from mcpx.wire import era
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Lease:
     @property
     def askable(self) -> bool:
         """Whether a question can reach its client before it is answered; by a completion of a modern one, none can."""
-        return self.parked is not None or not self.call.caller.modern
+        return not self.parked.over if self.parked is not None else not self.call.caller.modern
 
     async def run(self, params: Json) -> Json:
         """The call, once, and the end of the lease; its result in the client's own era."""
@@ -106,7 +106,7 @@ class Lease:
         """Put a question of the server to the client of this call."""
         self.link.asked(method)
         answer = await put(self.call, self.parked, self.link.name, method, params)
-        if method == "roots/list":
+        if method == ROOTS:
             self.link.bind(self.call.caller, "it was told this client's roots")
         return answer
 

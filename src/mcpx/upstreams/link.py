@@ -1,7 +1,9 @@
 """One live connection to one server: a conversation, its negotiated era, who holds it, and what is said on it.
 
 A link carries calls of either era's clients and shapes them for its own. A question that no stream ties to a call goes
-to the one client that holds leases on the link, to the session the link is private to, or to nobody.
+to the one client that holds leases on the link, to the session the link is private to, or to nobody. On a client's own
+link one for roots is that client's whenever it comes: it waits for a call, and a server that nobody answered is told
+with the next call to ask again, if the client declared that its roots may change.
 """
 
 import asyncio
@@ -11,8 +13,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpx.config import Server
-from mcpx.model.call import Caller, Json, Voice
-from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError
+from mcpx.model.call import Caller, Json, Voice, as_object
+from mcpx.model.errors import INVALID_PARAMS, OVERLOADED, RpcError, Unasked
 from mcpx.model.offer import Kind as OfferKind
 from mcpx.model.requests import SPAN
 from mcpx.transports.dial import Dial
@@ -21,7 +23,7 @@ from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.listening import Listening
 from mcpx.upstreams.negotiate import Era, Identity, Terms, negotiate
 from mcpx.upstreams.owner import Owner
-from mcpx.upstreams.traits import NOTHING, Needs, Traits
+from mcpx.upstreams.traits import NOTHING, ROOTS, Needs, Traits
 from mcpx.upstreams.traits import Kind as ClientKind
 from mcpx.wire import codec, era
 from mcpx.wire.peer import Conversation
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GREETING = 5.0
-"""Seconds a server's question may be ahead of the call its link was opened for."""
+"""Seconds a server's question may be ahead of the call its link was opened for; some do nothing else until they are
+answered."""
 
 MOST_QUESTIONS = 64
 QUESTION_BYTES = 16 * 2**20
@@ -104,6 +107,8 @@ class Link:
         self._listening = Listening(self, self._tasks)
         self._level: str | None = None
         self._questions = self._question_bytes = 0
+        self._roots_missed = False
+        """The server asked for its client's roots and was put off: it does not ask again of itself."""
 
     @property
     def modern(self) -> bool:
@@ -209,6 +214,8 @@ class Link:
         if not self.terms.modern:
             if caller.modern:
                 params = era.unstamped(params)
+            if self._roots_missed and lease.askable and "roots" in caller.capabilities:
+                self._have_roots_asked_for()
             if caller.log_level is not None and not self._tells(caller.log_level):
                 return self._send_with_level(lease, params, caller.log_level)
             return self._send(call.method, params, lease)
@@ -262,25 +269,42 @@ class Link:
     async def _asked(self, method: str, params: Json | None) -> Json:
         self.asked(method)
         voice = self._voice if self._may_ask() else None
-        idle = not self.leases and voice is None
-        if idle and self.calls:
+        # On a client's own link these can only be that client's, and they are about no call: any will do.
+        roots = method == ROOTS and (self.single or self.owner is not None)
+        if self.calls and not (self.leases or voice is not None or roots):
             self._keeper.asked_late()  # about a call that is over, or nothing: whoever comes next is not to be asked
-        # A server may ask as soon as it is greeted, a moment before the call the link was opened for; for roots, if it
-        # is slow, a moment after: on a client's own link these can only be that client's.
-        roots = method == "roots/list" and (self.single or self.owner is not None)
-        if voice is None and self.use != "learning":
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GREETING):
-                    while self._askable() is None and (roots or not self.calls):
-                        self._held.clear()
-                        await self._held.wait()
-        newest = self._askable()
-        if newest is not None:
-            if self.free_for(newest.client):
-                return await newest.ask(method, params)
-        elif voice is not None:
-            return await voice.ask(self.name, method, params)
-        raise RpcError(METHOD_NOT_FOUND, f"nobody here can be asked {method}")
+        try:
+            while True:
+                waits = voice is None and self.use != "learning"
+                newest = await self._awaited(roots=roots) if waits else self._askable()
+                if newest is None and voice is not None:
+                    return await voice.ask(self.name, method, params)
+                if newest is None or not self.free_for(newest.client):
+                    raise Unasked(method)
+                try:
+                    return await newest.ask(method, params)
+                except Unasked:  # that call is over
+                    if not roots:
+                        raise
+        except (Unasked, asyncio.CancelledError):  # nobody came in time, or in the time that the server gave
+            self._roots_missed = self._roots_missed or roots
+            raise
+
+    async def _awaited(self, *, roots: bool) -> Lease | None:
+        """The newest call by which somebody can be asked, also if it is yet to come: a server may ask as soon as it is
+        greeted, a moment before the call the link was opened for; for roots, if it is slow, a moment after."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GREETING):
+                while self._askable() is None and (roots or not self.calls):
+                    self._held.clear()
+                    await self._held.wait()
+        return self._askable()
+
+    def _have_roots_asked_for(self) -> None:
+        """Before a call by which its client can be asked: a server that hears of other roots asks which they are."""
+        self._roots_missed = False
+        if as_object(self.who.capabilities.get("roots")).get("listChanged") is True:  # else it was told they stay
+            self.notify("notifications/roots/list_changed", {})
 
     def _askable(self) -> Lease | None:
         return next((lease for lease in reversed(self.leases) if lease.askable), None)

@@ -43,7 +43,8 @@ MOST_UNUSED = 256
 LEFT_BEHIND = 3_600.0
 """Seconds after which a file that was being written is nobody's any more."""
 
-_OURS = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}-\w+")
+NAMES = re.compile(r"[0-9a-f]{32}\.json")
+_OURS = re.compile(rf"{NAMES.pattern}|\.[0-9a-f]{{32}}-\w+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from mcpx.wire import era
 QUESTIONS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 """Methods a server may send to a client, and the capability each needs."""
 
+ROOTS = "roots/list"
+"""The one question that is about no call: a server has it on its own account, as soon as it is greeted."""
+
 PROOF = 50
 """Calls of clients that could have been asked after which a server that never asked is quiet."""
 

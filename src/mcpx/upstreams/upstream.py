@@ -23,6 +23,7 @@ from mcpx.upstreams.connections import Connections
 from mcpx.upstreams.health import look_after
 from mcpx.upstreams.hub import Hub
 from mcpx.upstreams.judging import Judging
+from mcpx.upstreams.lease import Lease
 from mcpx.upstreams.life import Life, Status
 from mcpx.upstreams.link import Link
 from mcpx.upstreams.negotiate import Terms
@@ -502,16 +503,25 @@ class Upstream:
             return await self._before.call(call, params)
         await self._connected()
         if comes_back and self._links.era_for(caller) == "older":
-            if call.params.get("requestState") is not None:
-                # An older server has no states: it is unknown, or was ours.
-                return await self._parking.resume(call, params)
-            return await self._parking.begin(call, params, lambda parked: self._run(call, params, parked))
-        return await self._run(call, params, None)
+            return await self._park(call, params)
+        lease = self._links.take_now(call) or await self._links.take(call)
+        if comes_back and not lease.link.modern:  # that it speaks no other era was found out just now
+            lease.end()
+            return await self._park(call, params)
+        return await self._use(lease, params)
 
-    async def _run(self, call: Call, params: Json, parked: Parked | None) -> Json:
-        lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
-        if parked is not None:
-            parked.lease = lease
+    async def _park(self, call: Call, params: Json) -> Json:
+        """A modern client's call to an older server, which may ask."""
+        if call.params.get("requestState") is not None:
+            # An older server has no states: it is unknown, or was ours.
+            return await self._parking.resume(call, params)
+        return await self._parking.begin(call, params, lambda parked: self._run(call, params, parked))
+
+    async def _run(self, call: Call, params: Json, parked: Parked) -> Json:
+        parked.lease = lease = self._links.take_now(call, parked) or await self._links.take(call, parked)
+        return await self._use(lease, params)
+
+    async def _use(self, lease: Lease, params: Json) -> Json:
         if self.pinned:
             await self._judging.admit(lease, params)
         return await lease.run(params)

@@ -11,6 +11,7 @@ of a reply, or on the wait for a connection (the sink's: `abort`), HTTP/2.
 """
 
 import asyncio
+import errno
 import functools
 import select
 from collections import OrderedDict
@@ -35,6 +36,8 @@ FEW: Final = 4
 """Connections that every pool may have, however many all of them have together."""
 BRIEF: Final = 8
 """Places beside those for calls, for what takes no time unless the server has none."""
+WANTS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+"""What keeps us from connecting to anybody: no descriptors, memory or ports."""
 MOST_WAITING: Final = 10_000
 MOST_BYTES_WAITING: Final = 64 * 2**20
 """Requests that wait for a connection."""
@@ -104,6 +107,11 @@ class _Connection(asyncio.Protocol):
         standing = self._transport is not None and not self._transport.is_closing()
         if not keep or not standing or self._intake.waiting or not self._pool.put(self):
             self.drop()
+        else:
+            self._intake.hold(False)
+
+    def hold(self, held: bool) -> None:
+        self._intake.hold(held)
 
     def drop(self) -> None:
         self._call = None
@@ -168,10 +176,12 @@ class Pool:
         environ: Mapping[str, str] | None = None,
         resolve: Resolve | None = None,
         packed: bool = False,
+        most: int | None = None,
     ) -> None:
         """`idle` is below the five seconds after which Node and uvicorn close: a request sent at that moment is
         lost, and it must not be sent again. `environ` may name proxies; without it there are none. `packed`: who calls
-        says which encodings he takes, and unpacks. Raises BadAddress."""
+        says which encodings he takes, and unpacks. `most`: connections at a time, as far as there are descriptors.
+        Raises BadAddress."""
         self._address = address = parse(url)
         self.host, self.port, self.tls = address.host, address.port, address.tls
         self.authority = address.authority
@@ -196,7 +206,7 @@ class Pool:
         self._open: set[_Connection] = set()
         """Those that are being made too."""
         allowed = descriptors.soft_limit()
-        self._calls = _Places(max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, allowed // 4)))
+        self._calls = _Places(max(FEWEST_CONNECTIONS, min(most or MOST_CONNECTIONS, allowed // 4)))
         self._brief = _Places(BRIEF)
         self._most_in_all = allowed // 3
         self._timer: asyncio.TimerHandle | None = None
@@ -360,7 +370,8 @@ class Pool:
             elif isinstance(e, Forbidden):
                 call.fail(e)
             elif isinstance(e, (OSError, ValueError)):
-                call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False))
+                ours = isinstance(e, OSError) and e.errno in WANTS
+                call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False, ours=ours))
             else:
                 raise
         else:

@@ -17,11 +17,13 @@ HEADER_BYTES: Final = 65536
 
 
 class ConnectionLost(ConnectionError):
-    """No complete reply. With `sent` the server may have acted on the request: it must not be repeated."""
+    """No complete reply. With `sent` the server may have acted on the request: it must not be repeated. `ours`: there
+    was no connection for a want of our own, which says nothing of the server."""
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, ours: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.ours = ours
 
 
 class Crowded(ConnectionError):
@@ -62,6 +64,9 @@ class Abortable(Protocol):
     def abort(self) -> None:
         """Drop it, and its connection; the sink hears nothing more."""
 
+    def hold(self, held: bool) -> None:
+        """Whether the sink wants nothing for the moment: then the server is not read from, and notices."""
+
 
 class Line(Protocol):
     """The connection a request was sent on."""
@@ -70,6 +75,8 @@ class Line(Protocol):
         """The reply is complete; `keep`: the connection can carry another."""
 
     def drop(self) -> None: ...
+
+    def hold(self, held: bool) -> None: ...
 
 
 class Keeper(Protocol):
@@ -129,6 +136,10 @@ class Request:
         elif self.task is not None:
             self.task.cancel()
         self._over()
+
+    def hold(self, held: bool) -> None:
+        if self.connection is not None:
+            self.connection.hold(held)
 
     # --- for the connection
 

@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AT_ONCE = 16
+AGAIN = 0.2
+"""Seconds after which a task that goes on is asked to stop once more: one whose own `asyncio.timeout` was up in the
+turn in which it was asked has heard only of that."""
 
 
 def spread(items: Iterable[T], act: Callable[[T], object]) -> None:
@@ -71,7 +74,8 @@ class Tasks:
         self.cancel()
         current = asyncio.current_task()
         while rest := [task for task in self._running if task is not current]:
-            await asyncio.wait(rest)
+            await asyncio.wait(rest, timeout=AGAIN)
+            spread(rest, _stop)
 
 
 def _stop(task: asyncio.Task[Any]) -> None:

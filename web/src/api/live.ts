@@ -73,6 +73,8 @@ let pause = FIRST_PAUSE;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let queries: QueryClient | null = null;
 const outdated = new Set<string>();
+/** Of several replicas the one that the pages show. */
+let replica: string | null = null;
 
 function outdate(roots: readonly string[]): void {
   if (!outdated.size && roots.length) {
@@ -87,6 +89,9 @@ function outdate(roots: readonly string[]): void {
 function told(name: LiveName, message: MessageEvent<string>): void {
   live.heard = Date.now();
   const data = inOwnWords(JSON.parse(message.data) as LiveEvents[LiveName]);
+  if (name === "hello") replica = (data as LiveEvents["hello"]).replica ?? null;
+  const where = (data as { replica?: string | null }).replica ?? replica;
+  if (where !== replica) return; // it happened at another one, which has its own pages
   if (name === "hello" || name === "config") configEtag.value = (data as LiveEvents["hello"]).etag;
   if (name === "reset") void queries?.invalidateQueries();
   patch(name, data);

@@ -1040,6 +1040,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Replicas
+         * @description All replicas that share a store, and which configuration each runs.
+         */
+        get: operations["replicas_api_replicas_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/savings": {
         parameters: {
             query?: never;
@@ -1324,6 +1344,11 @@ export interface components {
         ApprovalsEvent: {
             /** Pending */
             pending: number;
+            /**
+             * Replica
+             * @description Of several replicas the one that it happened at.
+             */
+            replica?: string | null;
         };
         /** AuthConfigs */
         AuthConfigs: {
@@ -1516,6 +1541,11 @@ export interface components {
             profile?: string | null;
             /** Public Name */
             public_name?: string | null;
+            /**
+             * Replica
+             * @description Of several replicas the one that it happened at.
+             */
+            replica?: string | null;
             /** Rule */
             rule?: string | null;
             /**
@@ -1701,6 +1731,11 @@ export interface components {
         CatalogEvent: {
             /** Kinds */
             kinds: string[];
+            /**
+             * Replica
+             * @description Of several replicas the one that it happened at.
+             */
+            replica?: string | null;
             /** Server */
             server?: string | null;
             /** Tools */
@@ -2131,6 +2166,11 @@ export interface components {
              * @default 0
              */
             problems: number;
+            /**
+             * Replica
+             * @description Of several replicas the one that it happened at.
+             */
+            replica?: string | null;
             /** Revision */
             revision: number;
             /**
@@ -2512,6 +2552,11 @@ export interface components {
         Hello: {
             /** Etag */
             etag: string;
+            /**
+             * Replica
+             * @description Of several replicas the one that tells.
+             */
+            replica?: string | null;
             /** Revision */
             revision: number;
             /** Run */
@@ -3192,6 +3237,60 @@ export interface components {
              * @default
              */
             summary: string;
+        };
+        /** ReplicaRow */
+        ReplicaRow: {
+            /**
+             * Etag
+             * @description Of that; the same on two replicas: they run the same.
+             */
+            etag: string;
+            /** Id */
+            id: string;
+            /**
+             * Me
+             * @description The one that answers.
+             * @default false
+             */
+            me: boolean;
+            /**
+             * Name
+             * @description Of the machine, mostly.
+             * @example mcpx-0-7
+             */
+            name: string;
+            /**
+             * Revision
+             * @description Of the configuration that it runs.
+             */
+            revision: number;
+            /** Sessions */
+            sessions: number;
+            /**
+             * Shared
+             * @description Whether that is the newest of all replicas, or its own.
+             */
+            shared: boolean;
+            /**
+             * Started At
+             * @description When, RFC 3339.
+             */
+            started_at: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "serving" | "leaving";
+            /** Version */
+            version: string;
+        };
+        /** ReplicasTold */
+        ReplicasTold: {
+            /**
+             * Replicas
+             * @description By name; none where there is no store.
+             */
+            replicas: components["schemas"]["ReplicaRow"][];
         };
         /**
          * Reset
@@ -3885,6 +3984,11 @@ export interface components {
             last_error?: string | null;
             /** Name */
             name: string;
+            /**
+             * Replica
+             * @description Of several replicas the one that it happened at.
+             */
+            replica?: string | null;
             /**
              * Said
              * @description Codes of sentences, by the field they stand in, or by `field.0` in a list.
@@ -4863,6 +4967,15 @@ export interface operations {
             };
             /** @description Too many attempts; Retry-After says when to come again. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not now. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11132,6 +11245,89 @@ export interface operations {
             };
             /** @description If-Match is missing. */
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too many attempts; Retry-After says when to come again. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    replicas_api_replicas_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplicasTold"];
+                };
+            };
+            /** @description The request is not what it should be. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description No token, or one that is not known. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not from this address, host, page, or without the CSRF header. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is larger than 4 MiB. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description The body is not JSON. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description What was sent is not valid. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

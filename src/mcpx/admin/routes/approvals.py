@@ -15,6 +15,7 @@ from mcpx.admin.shapes.common import Done
 from mcpx.admin.shapes.guarding import Approvals, Decision, DefinitionDecision, PendingCall
 from mcpx.admin.wording import told_at
 from mcpx.model.call import Json, as_list, as_object
+from mcpx.model.errors import Denied
 
 router = APIRouter(prefix="/api/approvals", tags=["Approvals"], responses=ALWAYS)
 
@@ -26,17 +27,21 @@ BY = "admin"
 async def list_approvals(desk: AtDesk) -> Approvals:
     """Calls that wait for somebody, and definitions that are held back."""
     redact = desk.gateway.redactor.redact_values
-    pending = [approval.told() for approval in desk.gateway.provisions.policy_state.approvals.pending()]
+    pending = [approval.told() for approval in await desk.gateway.provisions.policy_state.book.pending()]
     answer = await _waiting(desk)
     definitions = await asyncio.to_thread(held, [as_object(server) for server in as_list(answer["servers"])])
     calls = [_call(redact(call)) for call in pending]
     return Approvals(calls=calls, definitions=definitions, pending=len(calls) + len(definitions))
 
 
-@router.post("/calls/{id}", responses=responses(404))
+@router.post("/calls/{id}", responses=responses(404, 503))
 async def decide_call(desk: AtDesk, id: str, decision: Decision) -> Done:
     """Let a waiting call pass, once, or refuse it."""
-    if desk.gateway.provisions.policy_state.approvals.decide(id, allow=decision.allow, by=BY) is None:
+    try:
+        decided = await desk.gateway.provisions.policy_state.book.decide(id, allow=decision.allow, by=BY)
+    except Denied as away:
+        raise ApiError(503, None, away.message) from None
+    if decided is None:
         hint = "it was decided already, its time is over, or the gateway was started anew"
         raise ApiError(404, None, "no call waits under this id", "path.id", hint)
     return Done()

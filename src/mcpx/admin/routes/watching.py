@@ -21,6 +21,7 @@ from mcpx.admin.shapes.watching import (
     ClientPrograms,
     Overview,
     Point,
+    ReplicasTold,
     Savings,
     Statistics,
 )
@@ -125,6 +126,12 @@ async def clients(
 async def about(desk: AtDesk) -> About:
     """Version, addresses, places."""
     return diagnosing.about(desk)
+
+
+@router.get("/replicas")
+async def replicas(desk: AtDesk) -> ReplicasTold:
+    """All replicas that share a store, and which configuration each runs."""
+    return diagnosing.replicas(desk)
 
 
 @router.get("/diagnostics")

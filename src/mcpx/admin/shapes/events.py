@@ -4,10 +4,12 @@
     event: <name>
     data: <one line of JSON>
 
+With several replicas, what happens at any of them is told at each, under the same ids; `replica` says where.
+
 A comment line comes every 15 seconds, so that both sides notice a dead connection.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +19,9 @@ from mcpx.admin.shapes.watching import CallRow, ClientRow, ServerRate
 Name = Literal["hello", "reset", "status", "catalog", "call", "config", "approvals", "clients", "rates"]
 
 
+Replica = Annotated[str | None, Field(description="Of several replicas the one that it happened at.")]
+
+
 class Hello(Told):
     """`hello`, first on every stream."""
 
@@ -24,6 +29,7 @@ class Hello(Told):
     run: str
     revision: int
     etag: str
+    replica: str | None = Field(None, description="Of several replicas the one that tells.")
 
 
 class Reset(Told):
@@ -43,6 +49,7 @@ class StatusEvent(Spoken):
     last_error: str | None = None
     tools_count: int = 0
     gone: bool = False
+    replica: Replica = None
 
 
 class CatalogEvent(Told):
@@ -51,12 +58,14 @@ class CatalogEvent(Told):
     server: str | None = None
     kinds: list[str]
     tools: int
+    replica: Replica = None
 
 
 class CallEvent(CallRow):
     """`call`: one is over. Many a second come together: at most 50 a second are told, `skipped` counts the others."""
 
     skipped: int = 0
+    replica: Replica = None
 
 
 class ConfigEvent(Spoken):
@@ -70,12 +79,14 @@ class ConfigEvent(Spoken):
     by: str
     summary: str
     problems: int = 0
+    replica: Replica = None
 
 
 class ApprovalsEvent(Told):
     """`approvals`: what waits for somebody is not what it was."""
 
     pending: int
+    replica: Replica = None
 
 
 class ClientsEvent(Told):

@@ -207,6 +207,23 @@ class ClientPrograms(Told):
     profiles: list[str] = []
 
 
+class ReplicaRow(Told):
+    id: str
+    name: str = Field(description="Of the machine, mostly.", examples=["mcpx-0-7"])
+    me: bool = Field(False, description="The one that answers.")
+    state: Literal["serving", "leaving"]
+    version: str
+    revision: int = Field(description="Of the configuration that it runs.")
+    etag: str = Field(description="Of that; the same on two replicas: they run the same.")
+    shared: bool = Field(description="Whether that is the newest of all replicas, or its own.")
+    sessions: int
+    started_at: str = Field(description="When, RFC 3339.")
+
+
+class ReplicasTold(Told):
+    replicas: list[ReplicaRow] = Field(description="By name; none where there is no store.")
+
+
 class About(Told):
     version: str
     python: str

@@ -9,7 +9,7 @@ Not promised: that a server keeps its word; what it wants again and again is ask
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -108,6 +108,9 @@ class OAuthCredentials:
         """Sign out; the issuer is told, if it can be. Raises `Unproved` when the next start would not know of it."""
         await self._whatever_happens(self._forget())
 
+    def look_again(self) -> None:
+        self._tasks.start(self._look_again())
+
     def describe(self) -> Json:
         grant = self._grant
         if grant is None:
@@ -139,14 +142,24 @@ class OAuthCredentials:
             if self._proof is None:
                 await self._reload()
 
+    async def _look_again(self) -> None:
+        async with self._lock:
+            was_absent = self._proof is None and self._asking is None
+            if await self._reload() and was_absent:
+                self._purpose.changed()
+
+    async def _share(self) -> None:
+        """What is kept is what other replicas have, and the other way round."""
+        if self._purpose.shared is not None:
+            await self._purpose.shared.settle(self._key)
+
     async def _reload(self) -> bool:
         """Look at what is kept; True: it is something else than we had, and worth a try."""
+        await self._share()
         vault = self._purpose.vault()
         kept = await asyncio.to_thread(vault.read, self._key)
-        if kept is None and self._kept is not None and vault.is_absent(self._key):
-            self._take(None)  # somebody signed out elsewhere: what is renewed now would undo that
-            self._kept = None
-            self._purpose.changed()
+        if kept is None:
+            self._notice_sign_out()  # what is renewed now would undo it
         if kept is None or kept == self._kept:
             return False
         self._kept = kept
@@ -161,10 +174,20 @@ class OAuthCredentials:
             self._purpose.changed()
         return True
 
+    def _notice_sign_out(self) -> bool:
+        """Whether somebody did so elsewhere."""
+        if self._kept is None or not self._purpose.vault().is_absent(self._key):
+            return False
+        self._take(None)
+        self._kept = None
+        self._purpose.changed()
+        return True
+
     async def _keep(self, grant: Grant) -> None:
         self._take(grant)
         self._kept = grant.to_json()
         await asyncio.to_thread(self._purpose.vault().write, self._key, self._kept)
+        await self._share()
 
     def _take(self, grant: Grant | None) -> None:
         self._grant = grant
@@ -195,24 +218,52 @@ class OAuthCredentials:
                     raise
                 self._renew_at = min(ends, time.time() + PAUSE)  # it is good for a while yet
 
-    async def _renew(self, grant: Grant, held: tokens.Tokens) -> None:
-        if await self._reload():
-            return
-        if self._grant is None:
-            raise Refused("somebody has signed out", "")
+    async def _renew(self, grant: Grant, held: tokens.Tokens, *, refused: bool = False) -> bool:
+        """Once for all replicas. False: it was `refused`, and another replica has renewed it for that already."""
+        shared = self._purpose.shared
+        async with nullcontext() if shared is None else shared.turn(self._key):
+            if await self._reload():
+                return True
+            if refused and shared is not None and await shared.renewed_for(self._key):
+                return False
+            await self._renew_here(grant, held)
+            if refused and shared is not None:
+                await shared.renewed_for(self._key, YOUNG)
+            return True
+
+    async def _renew_here(self, grant: Grant, held: tokens.Tokens) -> None:
+        if self._grant is None or self._grant.tokens is None:
+            raise Refused("somebody has signed out, or has to sign in again", "")
         web = Web(self._purpose.fetcher, self._server())
         self._safe.clear()
         try:
-            fresh = await tokens.renewed(web, grant.token, grant.client, held, grant.resource)
-            await self._keep(replace(grant, tokens=fresh))
+            renewed = replace(grant, tokens=await tokens.renewed(web, grant.token, grant.client, held, grant.resource))
+            await self._share()
+            if is_over := self._notice_sign_out():  # kept, it would sign everybody in again
+                await self._revoke(renewed)
+            else:
+                await self._keep(renewed)
         except Refused as error:
             if await self._reload():  # another gateway was quicker, and ours was used up
                 return
+            if self._kept is None:  # by whoever signed out
+                raise
             await self._drop_client(error, grant.client, grant.issuer, grant.redirect)
             await self._keep(replace(grant, tokens=None))
             raise
         finally:
             self._safe.set()
+        if is_over:
+            raise Refused("somebody has signed out", "")
+
+    async def _revoke(self, grant: Grant) -> None:
+        if grant.tokens is None or grant.revoke is None:
+            return
+        with suppress(Unproved):  # they end by themselves
+            web = Web(self._purpose.fetcher, self._server())
+            for token, hint in ((grant.tokens.refresh, "refresh_token"), (grant.tokens.access, "access_token")):
+                if token:
+                    await tokens.revoke(web, grant.revoke, grant.client, token, hint)
 
     async def _drop_client(self, error: Refused, client: clients.Client, issuer: str, redirect: str) -> bool:
         if not client.registered or error.error not in ("invalid_client", "unauthorized_client"):
@@ -238,7 +289,8 @@ class OAuthCredentials:
             if time.monotonic() < self._young_until:
                 return False
             try:
-                await self._renew(grant, grant.tokens)
+                if not await self._renew(grant, grant.tokens, refused=True):
+                    return False
             except Refused:
                 return False
             except Unproved as error:
@@ -375,13 +427,10 @@ class OAuthCredentials:
             self._kept = self.problem = self._why = None
             self._repeats = 0
             left = await asyncio.to_thread(self._purpose.vault().delete, self._key)
+            await self._share()
             self._purpose.changed()
-            if grant is not None and grant.tokens is not None and grant.revoke is not None:
-                with suppress(Unproved):  # they end by themselves
-                    web = Web(self._purpose.fetcher, self._server())
-                    for token, hint in ((grant.tokens.refresh, "refresh_token"), (grant.tokens.access, "access_token")):
-                        if token:
-                            await tokens.revoke(web, grant.revoke, grant.client, token, hint)
+            if grant is not None:
+                await self._revoke(grant)
             if left is not None:
                 raise Unproved(f"signed out until the next start only: {left}; delete that file")
 

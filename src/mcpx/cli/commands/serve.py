@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from mcpx import __version__
 from mcpx.cli import codes
 from mcpx.cli.state import state_folder
-from mcpx.cli.where import config_options, found, overlay
+from mcpx.cli.where import config_options, found, named, overlay
+from mcpx.model.state import STORE
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _RULES = """\
 Without --transport: stdio when standard input is a pipe, a socket or a file (a client started it), HTTP when it is a
 terminal or when --host or --port is given. Without CONFIG: $MCPX_CONFIG, then mcpx.yaml, config.yaml, config.json in
-this folder, then config.yaml in the user's config folder, else the built-in demo.
+this folder, then config.yaml in the user's config folder, else the built-in demo. `store:` as CONFIG is the one that
+replicas keep in the store that $MCPX_STORE names; `mcpx config push FILE` puts it there.
 """
 
 
@@ -61,6 +63,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mcpx.cli.attach import attached
 
+    if (named(options) or os.environ.get("MCPX_CONFIG")) == STORE:
+        from mcpx.cli.shared import fetch
+
+        fetch(options, os.environ)
     if (code := attached(options, os.environ)) is not None:
         return code
     from mcpx.cli.serve import serve

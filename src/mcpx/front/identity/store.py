@@ -11,18 +11,20 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mcpx.model.call import as_object, is_array
+from mcpx.model.call import Json, as_object, is_array
 from mcpx.model.errors import McpxError
 from mcpx.wire import codec
 from mcpx.wire.folders import OURS, private_folder, read_small, replace_private, require_private
 
 log = logging.getLogger(__name__)
 
+FOLDER: Final = "tokens"
+FILE: Final = "tokens.json"
 PREFIX: Final = "mcpx_"
 LARGEST: Final = 4 << 20
 """Bytes of the file: some ten thousand tokens."""
@@ -48,8 +50,8 @@ class Unreadable(McpxError):
 
 class TokenStore:
     def __init__(self, state: Path) -> None:
-        self._folder = state / "tokens"
-        self._file = self._folder / "tokens.json"
+        self._folder = state / FOLDER
+        self._file = self._folder / FILE
 
     def mark(self) -> object:
         """What changes with every writing, and with who may write; None: there is no file."""
@@ -74,7 +76,7 @@ class TokenStore:
             raise Unreadable(f"{self._file} can be written by other users; chmod 600 it once you know what is in it")
         raw = read_small(self._file, LARGEST + 1)
         try:
-            return [_stored(entry) for entry in _listed(codec.load(raw))]
+            return parsed(raw)
         except (codec.BadJson, ValueError):
             raise Unreadable(f"{self._file} is not what mcpx wrote; delete it and make new tokens") from None
 
@@ -88,7 +90,7 @@ class TokenStore:
             created=float(int(time.time())),
             expires=expires,
         )
-        with self._turn():
+        with self.turn():
             held = self.read()
             if any(stored.name == name for stored in held):
                 raise KeyError(name)
@@ -97,7 +99,7 @@ class TokenStore:
 
     def revoke(self, name: str) -> bool:
         """Whether there was one."""
-        with self._turn():
+        with self.turn():
             held = self.read()
             rest = [stored for stored in held if stored.name != name]
             if len(rest) < len(held):
@@ -105,7 +107,7 @@ class TokenStore:
             return len(rest) < len(held)
 
     @contextlib.contextmanager
-    def _turn(self) -> Generator[None]:
+    def turn(self) -> Generator[None]:
         """One process at a time changes the file. Raises OSError."""
         private_folder(self._folder)
         handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
@@ -116,10 +118,19 @@ class TokenStore:
             os.close(handle)  # which unlocks it
 
     def _write(self, tokens: Iterable[Stored]) -> None:
-        content = codec.dump({"version": 1, "tokens": [asdict(stored) for stored in tokens]})
+        content = text_of([asdict(stored) for stored in tokens])
         if len(content) > LARGEST:
             raise OSError(f"{self._file} would be larger than mcpx reads; revoke tokens that nobody needs")
         replace_private(self._file, content)
+
+
+def parsed(raw: bytes) -> list[Stored]:
+    """Raises ValueError or `codec.BadJson`."""
+    return [_stored(entry) for entry in _listed(codec.load(raw))]
+
+
+def text_of(tokens: Sequence[Json]) -> bytes:
+    return codec.dump({"version": 1, "tokens": tokens})
 
 
 def has_tokens(state: Path | None) -> bool:

@@ -118,10 +118,10 @@ class PinFile:
         if len(raw) > LARGEST:
             raise Unreadable(f"{self.path} is too large to be ours")
         try:
-            found = as_object(codec.load(raw, strict=True))
-            if found.get("format") != FORMAT or found.get("server") != self.server:
+            server, kept = read(raw)
+            if server != self.server:
                 raise ValueError
-            return _kept(found)
+            return kept
         except (ValueError, TypeError, KeyError, RecursionError):
             raise Unreadable(f"{self.path} is damaged, or was not written by this version") from None
 
@@ -129,7 +129,7 @@ class PinFile:
         """Write it, with what others have approved since; what was written. Raises OSError; `Unreadable` where there is
         something else, unless it is to be mended."""
         private_folder(self.path.parent)
-        with self._alone():
+        with alone(self.path.parent):
             try:
                 there = self.load()
             except Unreadable:
@@ -139,22 +139,36 @@ class PinFile:
                 os.replace(self.path, self.path.with_suffix(".damaged"))
             if there is not None:
                 kept.take_up(there)
-            replace_private(self.path, b"".join(_pieces(self.server, kept)))
+            replace_private(self.path, text_of(self.server, kept))
         return kept
 
-    @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        try:
-            import fcntl
-        except ImportError:  # Windows: the last one to write wins
-            yield
-            return
-        handle = os.open(self.path.parent / ".lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """One process at a time replaces files there."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last one to write wins
+        yield
+        return
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | OURS, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(raw: bytes) -> tuple[str, Kept]:
+    """The name of the server, and what is kept of it. Raises ValueError, TypeError, KeyError or RecursionError."""
+    found = as_object(codec.load(raw, strict=True))
+    if found.get("format") != FORMAT:
+        raise ValueError
+    return _text(found["server"]), _kept(found)
+
+
+def text_of(server: str, kept: Kept) -> bytes:
+    return b"".join(_pieces(server, kept))
 
 
 def _pieces(server: str, kept: Kept) -> Iterable[bytes]:

@@ -1,9 +1,10 @@
 """Large results, kept for whoever got them until they have read enough (SUR-11).
 
 Promise: a result is read back by its owner only; to anybody else its handle reads as unknown, by the same path and
-without a difference. They are kept in memory, compressed, and nowhere else: `total_bytes` in all and `owner_bytes`
-of one owner. What was not read for longest goes first; beyond the total it is whoever has most that loses. Nothing
-outlives `seconds`, counted from the moment it was kept. `keep` never fails.
+without a difference. They are kept in memory, compressed, and nowhere else (with replicas in their store too, see
+`large.shared`): `total_bytes` in all and `owner_bytes` of one owner. What was not read for longest goes first; beyond
+the total it is whoever has most that loses. Nothing outlives `seconds`, counted from the moment it was kept. `keep`
+never fails.
 
 No promise: that a result which takes more than `owner_bytes` is whole; its first part is kept, and its last line says
 so. Not for use from two threads.
@@ -56,12 +57,12 @@ class KeptResults(Protocol):
         """Keep it for `owner`; the handle to read it by."""
         ...
 
-    def get(self, owner: str, handle: str) -> Kept | None:
+    async def find(self, owner: str, handle: str) -> Kept | None:
         """What was kept; `None` when the handle is unknown, too old, or somebody else's, whichever it is."""
         ...
 
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 """Owner and handle together, so that another's handle is exactly as unknown as an invented one."""
 
 
@@ -78,25 +79,32 @@ class ResultStore:
         self._owner_bytes = owner_bytes
         self._seconds = seconds
         self._clock = clock
-        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, Kept] = OrderedDict()
         """Read longest ago first."""
-        self._ends: dict[_Key, float] = {}
+        self._ends: dict[Key, float] = {}
         """When each is too old, the oldest first."""
         self._cost = Counter[str]()
         self._total = 0
 
     def keep(self, owner: str, kept: Kept) -> str:
+        handle = secrets.token_urlsafe(9)
+        self._put((owner, handle), kept, self._seconds)
+        return handle
+
+    def _put(self, key: Key, kept: Kept, seconds: float) -> None:
         self._forget_old()
-        key = (owner, secrets.token_urlsafe(9))
+        owner = key[0]
         self._kept[key] = kept
-        self._ends[key] = self._clock() + self._seconds
+        self._ends[key] = self._clock() + seconds
         self._cost[owner] += kept.cost
         self._total += kept.cost
         while self._cost[owner] > self._owner_bytes:
             self._drop_first(owner)
         while self._total > self._total_bytes:
             self._drop_first(max(self._cost, key=self._cost.__getitem__))
-        return key[1]
+
+    async def find(self, owner: str, handle: str) -> Kept | None:
+        return self.get(owner, handle)
 
     def get(self, owner: str, handle: str) -> Kept | None:
         self._forget_old()
@@ -119,21 +127,28 @@ class ResultStore:
         """Bytes that are taken, as they are counted."""
         return self._total
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Of everything: nobody may read it any more."""
         self._kept.clear()
         self._ends.clear()
         self._cost.clear()
         self._total = 0
+
+    async def close(self) -> None:
+        self.let_go()
 
     def _forget_old(self) -> None:
         now = self._clock()
         while self._ends and self._ends[oldest := next(iter(self._ends))] <= now:
             self._drop(oldest)
 
-    def _drop_first(self, owner: str) -> None:
-        self._drop(next(key for key in self._kept if key[0] == owner))
+    def _drop_first(self, owner: str) -> Key:
+        """For want of room."""
+        key = next(key for key in self._kept if key[0] == owner)
+        self._drop(key)
+        return key
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: Key) -> None:
         del self._ends[key]
         cost = self._kept.pop(key).cost
         self._total -= cost

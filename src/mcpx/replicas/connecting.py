@@ -1,0 +1,64 @@
+"""Clients of the `redis` package for an address. The only module that imports it."""
+
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, ResponseError
+
+from mcpx.replicas.address import StoreAddress
+
+__all__ = [
+    "Client",
+    "NoScriptError",
+    "ResponseError",
+    "end",
+    "made",
+]
+
+MOST_CONNECTIONS = 16
+"""To the store, at a time. Commands are sent together, so few are enough."""
+
+Client = Any
+"""What the package's own types say of its clients differs from client to client."""
+
+
+async def end(client: "Client") -> None:
+    """Close all that it has open."""
+    for each in (*getattr(client, "beside", ()), client):
+        await each.aclose()
+
+
+def made(address: StoreAddress, patience: float) -> "Client":
+    """Nothing is connected yet. A command is sent once and no more: whether it is worth another try is for whoever sent
+    it, who knows what it does."""
+    common: dict[str, Any] = {
+        "username": address.user or None,
+        "password": address.password or None,
+        "socket_timeout": patience,
+        "socket_connect_timeout": patience,
+        "retry": Retry(NoBackoff(), 0),
+        "max_connections": MOST_CONNECTIONS,
+        "protocol": 2,
+    }
+    if address.tls:
+        files = {"ssl_ca_certs": address.ca, "ssl_certfile": address.cert, "ssl_keyfile": address.key}
+        common |= {"ssl": True, **{name: file for name, file in files.items() if file}}
+    if address.kind == "socket":
+        return Redis(unix_socket_path=address.path, **common)
+    if address.kind == "one":
+        host, port = address.hosts[0]
+        return Redis(host=host, port=port, db=address.db, **common)
+    if address.kind == "sentinel":
+        beside = ("socket_timeout", "socket_connect_timeout", "retry")
+        asked = {name: value for name, value in common.items() if name in beside or name.startswith("ssl")}
+        sentinel: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)
+        client = sentinel.master_for(address.service, db=address.db, **common)
+        client.beside = sentinel.sentinels  # it leaves them open
+        return client
+    nodes = [ClusterNode(host, port) for host, port in address.hosts]
+    common["retry"] = Retry(NoBackoff(), 1)  # for a node that says that another has the key: it did nothing itself
+    return RedisCluster(startup_nodes=nodes, **common)

@@ -1,0 +1,735 @@
+"""SEC-7, SCA-1: approvals over several replicas: decided anywhere, used once, whatever happens to their store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from fixtures.replicas import Store
+from mcpx.config import PolicyRule
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import DENIED, NEEDS_APPROVAL, OVERLOADED, Denied
+from mcpx.model.events import ApprovalChanged, Event, Passage
+from mcpx.policy import approvals as approving
+from mcpx.policy import seals as sealing
+from mcpx.policy.asking import KEY
+from mcpx.policy.book import Away
+from mcpx.policy.rules import Rule
+from mcpx.policy.shared_records import CLAIM, DECIDE, WAIT
+from mcpx.policy.state import PolicyState
+from mcpx.replicas.address import parse
+from mcpx.replicas.replicas import Replicas
+from mcpx.replicas.store import Script
+
+RULE = Rule(1, PolicyRule(effect="ask", reason="it deletes"))
+YES: Json = {"action": "accept", "content": {"approve": True}}
+MUTE = Caller("ada")
+MODERN = Caller("ada", modern=True, capabilities={"elicitation": {"form": {}}})
+BOUND = 30.0
+
+
+class Voice:
+    async def ask(self, server: str, method: str, params: Json | None) -> Json:
+        return YES
+
+    def tell(self, method: str, params: Json) -> None: ...
+
+    def pause(self, retry_ms: int) -> None: ...
+
+
+PERSON = Caller("ada", capabilities={"elicitation": {}}, voice=Voice(), session="s")
+
+
+class Server:
+    """All replicas call the same one."""
+
+    def __init__(self, *results: Json | Exception) -> None:
+        self.results = list(results)
+        self.called: list[Json] = []
+
+
+class Replica:
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.heard: list[ApprovalChanged] = []
+        self.state = PolicyState(None, self._hear, replicas)
+
+    def _hear(self, event: Event) -> None:
+        assert isinstance(event, ApprovalChanged)
+        self.heard.append(event)
+
+    @property
+    def store(self) -> Any:
+        return self.replicas.store
+
+    def states(self, id: str) -> list[str]:
+        return [event.state for event in self.heard if event.id == id]
+
+    def waiting(self) -> list[str]:
+        """What it tells without asking anybody: figures, events."""
+        return [approval.id for approval in self.state.approvals.pending()]
+
+    async def pending(self) -> list[str]:
+        return [approval.id for approval in await self.state.book.pending()]
+
+    async def decide(self, id: str, allow: bool = True) -> bool:
+        return await self.state.book.decide(id, allow=allow, by="eve") is not None
+
+    async def call(self, server: Server, caller: Caller = MUTE, path: str = "/a", **params: Any) -> Json:
+        said: Json = {"name": "rm", "arguments": {"path": path}, **params}
+        passage = Passage("files", "rm", None, Call("tools/call", dict(said), caller), said)
+
+        async def forward() -> Json:
+            server.called.append(said)
+            result = server.results.pop(0) if server.results else {"content": []}
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return await self.state.asking.pass_if_approved(passage, RULE, forward)
+
+    async def refused(self, server: Server, caller: Caller = MUTE, **more: Any) -> Denied:
+        with pytest.raises(Denied) as refused:
+            await self.call(server, caller, **more)
+        return refused.value
+
+    async def waits(self, server: Server, caller: Caller = MUTE, **more: Any) -> str:
+        refused = await self.refused(server, caller, **more)
+        assert refused.code == NEEDS_APPROVAL, refused
+        return refused.data["approval"]
+
+    async def start(self) -> None:
+        self.replicas.start()
+        await self.replicas.joined.wait()
+        self.replicas.members.start()
+
+    async def end(self) -> None:
+        await self.state.close()
+        await self.replicas.close()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store() as store:
+        yield store
+
+
+@asynccontextmanager
+async def replicas(store: Store, count: int = 2, environ: dict[str, str] | None = None) -> AsyncIterator[list[Replica]]:
+    them = [Replica(Replicas(parse(store.url), environ or {}, "test")) for _ in range(count)]
+    try:
+        for each in them:
+            await each.start()
+        yield them
+    finally:
+        for each in them:
+            await each.end()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(2 * BOUND):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def eventually(holds: Callable[[], Any], what: str) -> None:
+    """Looks again and again, under a bound. What `holds` may be awaited for."""
+    deadline = asyncio.get_running_loop().time() + BOUND
+    while True:
+        held = holds()
+        if await held if isinstance(held, Awaitable) else held:
+            return
+        assert asyncio.get_running_loop().time() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+async def passes(replica: Replica, server: Server) -> bool:
+    try:
+        return await replica.call(server) == {"content": []}
+    except Denied as denied:
+        assert isinstance(denied, Away) or denied.code == NEEDS_APPROVAL
+        return False
+
+
+async def lose(store: Store, *them: Replica) -> None:
+    store.kill()
+    for each in them:
+        await eventually(lambda each=each: not each.store.up, "the store is known to be away")
+
+
+async def back(*them: Replica) -> None:
+    for each in them:
+        await each.store.there.wait()
+
+
+def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store, 3) as (one, two, three):
+            server = Server()
+            id = await one.waits(server)
+            assert await two.waits(server) == id, "the same call waits under the same id"
+            assert await two.pending() == await three.pending() == [id]
+            await eventually(lambda: three.waiting() == [id], "its figures move without anybody asking")
+            [told] = await three.state.book.pending()
+            [own] = await one.state.book.pending()
+            assert told.told() == own.told() and '"/a"' in told.arguments and told.reason == "it deletes"
+            assert await two.decide(id)
+            assert not await one.decide(id) and not await three.decide(id, False), "a decision is made once"
+            for each in (one, two, three):  # else the next thing that one hears of may be that it was used
+                await eventually(lambda each=each: each.states(id) == ["pending", "approved"], "all know")
+            assert await three.call(server) == {"content": []}
+            assert await one.waits(server) != id
+            assert len(server.called) == 1
+            for each in (one, two, three):
+                await eventually(lambda each=each: each.states(id) == ["pending", "approved", "used"], str(each.heard))
+            trail = [(event.state, event.by) for each in (one, two, three) for event in each.heard if event.id == id]
+            assert len(trail) == 9
+            told_here = [
+                [event.state for event in each.heard if event.id == id and not event.elsewhere]
+                for each in (one, two, three)
+            ]
+            assert told_here == [["pending"], ["approved"], ["used"]], "each stands in the trail of one replica"
+
+    run(test)
+
+
+def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store, 3) as them:
+            for number in range(10):
+                server, path = Server(), f"/{number}"
+                id = await them[0].waits(server, path=path)
+                assert await them[1].decide(id)
+                calls = [each.call(server, path=path) for each in them for _ in range(10)]
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+                assert len(server.called) == 1
+                others = [outcome for outcome in outcomes if isinstance(outcome, Denied)]
+                assert len(others) == 29 and {other.code for other in others} == {NEEDS_APPROVAL}
+                [new] = {other.data["approval"] for other in others}
+                assert new != id
+
+    run(test)
+
+
+def test_decided_twice_in_the_same_instant_is_decided_once(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            for number in range(10):
+                id = await one.waits(Server(), path=f"/{number}")
+                said = await asyncio.gather(one.decide(id, True), two.decide(id, False))
+                assert sorted(said) == [False, True]
+
+    run(test)
+
+
+def test_a_refusal_is_told_everywhere(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            id = await one.waits(server)
+            assert await one.decide(id, False)
+            refused = await two.refused(server)
+            assert refused.code == DENIED and refused.data == {"approval": id} and "was refused" in refused.message
+            assert server.called == []
+
+    run(test)
+
+
+def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server(Denied(OVERLOADED, "later"))
+            id = await one.waits(server)
+            assert await two.decide(id)
+            assert (await one.refused(server)).message == "later"
+            assert await two.call(server) == {"content": []}
+            assert len(server.called) == 2
+            assert await one.waits(server) != id
+
+    run(test)
+
+
+def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            assert await one.decide(await one.waits(server))
+            store.pause()
+            call = asyncio.ensure_future(one.call(server))
+            await asyncio.sleep(0.05)  # until it is on its way: nothing tells that from outside
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            store.go_on()
+            await one.store.settled()
+            await eventually(lambda: passes(two, server), "it passes")
+            assert len(server.called) == 1
+
+    run(test)
+
+
+def test_the_bounds_count_over_all_replicas(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as them:
+            for number in range(approving.MOST_EACH):
+                await them[number % 2].waits(Server(), path=f"/{number}")
+            for each in them:
+                await eventually(lambda each=each: len(each.waiting()) == approving.MOST_EACH, "both know")
+                assert (await each.refused(Server(), path="/more")).code == OVERLOADED
+            others = approving.MOST - approving.MOST_EACH
+            for number in range(others):
+                caller = Caller(f"bob {number // approving.MOST_EACH}")
+                await them[number % 2].waits(Server(), caller, path=f"/{number}")
+            for each in them:
+                await eventually(lambda each=each: len(each.waiting()) == approving.MOST, "both know")
+                assert (await each.refused(Server(), Caller("cleo"))).code == OVERLOADED
+                assert len(await each.pending()) == approving.MOST
+            newcomer = Replica(Replicas(parse(store.url), {}, "test"))
+            await newcomer.start()
+            await eventually(lambda: len(newcomer.waiting()) == approving.MOST, "who comes later knows all of them")
+            await newcomer.end()
+
+    run(test)
+
+
+def test_the_store_forgets_in_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpx.policy import shared_book
+
+    monkeypatch.setattr(shared_book, "WAITS", 0.5)
+
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            id = await one.waits(Server())
+            keys = store.cli("keys", "*approvals*").splitlines()
+            assert keys and all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
+            await eventually(lambda: not one.waiting() and not two.waiting(), "it has ended")
+            assert await one.pending() == await two.pending() == [] and not await two.decide(id)
+            assert one.states(id) == ["pending", "expired"] and store.cli("keys", "*approvals*") == ""
+
+    run(test)
+
+
+def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store, 1) as (one,):
+            more = 8
+            for number in range(approving.MOST + more):
+                server, path = Server(), f"/{number}"
+                assert await one.decide(await one.waits(server, path=path))
+                assert await one.call(server, path=path)
+            assert int(store.cli("zcard", "{mcpx}:approvals:used")) == approving.MOST + more
+            assert int(store.cli("hlen", "{mcpx}:approvals:spent")) == approving.MOST
+            keys = store.cli("keys", "*approvals*").splitlines()
+            assert all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
+
+    run(test)
+
+
+def test_the_store_tells_nothing_of_arguments_or_callers(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store, 1, {"MCPX_KEY": "k" * 32}) as (one,):
+            await one.waits(Server(), Caller("a-certain-person"), path="/business/plan")
+            await one.call(Server(), MODERN)
+            for key in store.cli("keys", "*").splitlines():
+                kind = store.cli("type", key)
+                read = {"hash": ("hgetall",), "zset": ("zrange",), "string": ("get",)}[kind]
+                words = (*read, key, "0", "-1") if kind == "zset" else (*read, key)
+                told = store.cli("--no-raw", *words)
+                assert not any(word in told + key for word in ("certain", "business", "files")), told
+
+    run(test)
+
+
+def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            waits, approved, refused = [await one.waits(server, path=path) for path in "abc"]
+            assert await one.decide(approved) and await one.decide(refused, False)
+            await eventually(lambda: two.waiting() == [waits], "both know")
+            await lose(store, one, two)
+            for each in (one, two):
+                assert await each.pending() == [waits] and await each.waits(server, path="a") == waits
+                away = await each.refused(server, path="b")
+                assert isinstance(away, Away) and "store" in away.message and away.retry_after
+                assert "was refused" in (await each.refused(server, path="c")).message
+                with pytest.raises(Away):
+                    await each.decide(waits)
+            question = await one.refused(server, MODERN, path="d")
+            assert isinstance(question, Away), "a state that nobody can redeem is not given out"
+            assert server.called == []
+            assert await one.call(server, PERSON, path="b") == {"content": []}, "who sits there can be asked"
+            assert len(server.called) == 1
+
+    run(test)
+
+
+def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            waits, approved, refused, used = [await one.waits(server, path=path) for path in "abcd"]
+            assert await one.decide(approved) and await two.decide(refused, False) and await two.decide(used)
+            assert await two.call(server, path="d")
+            await eventually(lambda: one.states(used)[-1:] == ["used"], "both know")
+            await eventually(lambda: one.states(refused)[-1:] == ["denied"], "both know")
+            await lose(store, one, two)
+            begun = await two.waits(server, path="e")
+            store.start()
+            await back(one, two)
+            for each in (one, two):
+                await eventually(lambda each=each: set(each.waiting()) == {waits, approved, begun}, str(each.heard))
+            assert "was refused" in (await one.refused(server, path="c")).message
+            assert await one.waits(server, path="b") == approved, "it has to be approved again: it may have been used"
+            assert await one.waits(server, path="d") != used
+            assert len(server.called) == 1
+            for path, id in (("a", waits), ("b", approved), ("e", begun)):
+                assert await one.decide(id)
+                assert await two.call(server, path=path)
+                assert await one.waits(server, path=path) != id
+            assert len(server.called) == 4
+
+    run(test)
+
+
+def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store, 3) as (one, two, three):
+            server = Server()
+            id = await one.waits(server)
+            await eventually(lambda: three.waiting() == [id], "all know")
+            watched = three.replicas.members._watched  # pyright: ignore[reportPrivateUsage]
+            kept = watched.copy()
+            watched.clear()  # it hears of nothing
+            assert await two.decide(id) and await one.call(server)
+            assert three.waiting() == [id], "it does not know better"
+            await lose(store, one, two, three)
+            watched.update(kept)
+            store.start()
+            await back(one, two, three)
+            for each in (one, two, three):
+                await eventually(lambda each=each: not each.waiting(), "whoever used it has told the store")
+            assert await three.pending() == await one.pending() == []
+            for each in (one, two, three):
+                assert not await each.decide(id)
+                assert await each.waits(server) != id
+            assert len(server.called) == 1
+
+    run(test)
+
+
+def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            id, other = await one.waits(server), await one.waits(server, path="/b")
+            assert await two.pending() == [id, other]
+            store.cli("flushall")
+            assert await two.waits(server) == id, "the same call waits under the same id"
+            assert await two.pending() == [id, other]
+            assert await one.decide(other)
+            assert await two.call(server, path="/b")
+            store.cli("flushall")
+
+            async def waits_anew() -> bool:
+                return await one.waits(server, path="/b") != other
+
+            await eventually(waits_anew, "who used it has seen that the store forgot so")
+            assert len(server.called) == 1
+
+    run(test)
+
+
+def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: Store) -> None:
+    """The store goes silent while it is claimed: the call is refused, and passes once the store is there again."""
+
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            id = await one.waits(server)
+            assert await one.decide(id)
+            await eventually(lambda: two.states(id)[-1:] == ["approved"], "both know")
+            store.pause()
+            for each in (one, two):
+                assert isinstance(await each.refused(server), Away)
+            store.go_on()
+            await back(one, two)
+            await eventually(lambda: passes(two, server), "it passes")
+            assert len(server.called) == 1
+
+    run(test)
+
+
+async def returns(*them: Replica) -> None:
+    """All that the return of a store which has lost nothing sets off at each, to its end."""
+    for each in them:
+        for returned in list(each.store._returned):  # pyright: ignore[reportPrivateUsage]
+            await returned(False)
+
+
+@pytest.mark.parametrize("hears", [True, False], ids=["hears of it", "does not hear of it"])
+def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_used(store: Store, hears: bool) -> None:
+    """It tells what it knows to have been used when the store returns, and that this use was taken back counts more.
+    So it is after a pause: one replica finds that it was used before the other has given it back."""
+
+    async def test() -> None:
+        async with replicas(store, 3) as (one, two, three):
+            server = Server()
+            id = await one.waits(server)
+            assert await one.decide(id)
+            for each in (two, three):
+                await eventually(lambda each=each: each.states(id)[-1:] == ["approved"], "it knows")
+            [known] = one.state.approvals.all()
+            for _ in range(3):
+                claimed = await one.state.book.claim(known.binding, usable=True)
+                assert claimed is not None and claimed.id == id
+                await eventually(lambda: two.states(id)[-1:] == ["used"], "it has heard of the use")
+                watched = two.replicas.members._watched  # pyright: ignore[reportPrivateUsage]
+                kept = watched.copy()
+                if not hears:
+                    watched.clear()
+                await one.state.book.give_back(claimed)
+                if hears:
+                    await eventually(lambda: two.states(id)[-1:] == ["approved"], "it has heard of the return")
+                await returns(two)
+                watched.update(kept)
+                await returns(two, three, one)
+            assert await two.call(server) == {"content": []}
+            assert await one.waits(server) != id and len(server.called) == 1
+
+    run(test)
+
+
+class Held:
+    """What a replica asks by one script is carried out when the test says so; whether it is answered, too."""
+
+    def __init__(self, replica: Replica, script: Script) -> None:
+        self.sent = asyncio.Event()
+        self._script = script
+        self._store = replica.store
+        self._run = replica.store.run
+        self._asked: list[tuple[tuple[Any, ...], asyncio.Future[Any]]] = []
+        self._answers: list[Any] = []
+        replica.store.run = self._run_or_keep
+
+    def _run_or_keep(self, script: Any, *words: Any) -> "asyncio.Future[Any]":
+        if script is not self._script:
+            return self._run(script, *words)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.append(((script, *words), answer))
+        self.sent.set()
+        return answer
+
+    async def carried_out(self) -> None:
+        self._answers = [await self._run(*words) for words, _ in self._asked]
+
+    def answered(self) -> None:
+        """From now on all is as ever."""
+        self._store.run = self._run
+        for (_, answer), said in zip(self._asked, self._answers, strict=True):
+            answer.set_result(said)
+
+    def falls_silent(self) -> None:
+        """The same, and the store goes away for a moment."""
+        self._store.run = self._run
+        problem = self._store._fall("it did not answer in time")
+        for _, answer in self._asked:
+            answer.set_exception(problem)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+@pytest.mark.parametrize("ends", ["is refused", "is tried again", "is given up", "had not heard of it", "knew nothing"])
+def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
+    store: Store, ends: str, late: bool
+) -> None:
+    """Late: what went over the old connection arrives after what went over the new one."""
+
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            watched = two.replicas.members._watched  # pyright: ignore[reportPrivateUsage]
+            kept = watched.copy()
+            if ends == "knew nothing":
+                watched.clear()
+            id = await one.waits(server)
+            if ends == "had not heard of it":
+                assert await two.pending() == [id]
+                watched.clear()
+            assert await one.decide(id)
+            if watched:
+                await eventually(lambda: two.states(id)[-1:] == ["approved"], "both know")
+            held = Held(two, CLAIM)
+            calls = [asyncio.ensure_future(two.call(server)) for _ in range(3)]
+            await held.sent.wait()
+            if ends == "is given up":
+                for call in calls:
+                    call.cancel()
+                await asyncio.wait(calls)
+            if not late:
+                await held.carried_out()
+            held.falls_silent()
+            if ends == "is tried again":  # such a claim is certainly not sent
+                assert isinstance(await two.refused(server), Away)
+            watched.update(kept)
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert not any(isinstance(outcome, dict) for outcome in outcomes)
+            await back(two)
+            await returns(two)
+            if late:
+                await held.carried_out()
+            assert await one.call(server) == {"content": []}
+            await returns(one, two)
+            assert await two.waits(server) != id and len(server.called) == 1, "once"
+
+    run(test)
+
+
+def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overtakes_its_answer(store: Store) -> None:
+    """What was done elsewhere stands in another replica's trail: else it would stand in none."""
+
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+
+            async def overtaken(script: Script, work: Coroutine[Any, Any, Any]) -> Any:
+                held = Held(one, script)
+                task = asyncio.ensure_future(work)
+                await held.sent.wait()
+                await held.carried_out()
+                await one.pending()  # looks at the store
+                held.answered()
+                return await task
+
+            id = await overtaken(WAIT, one.waits(server))
+            assert await overtaken(DECIDE, one.decide(id))
+            assert await overtaken(CLAIM, one.call(server)) == {"content": []}
+            told = [(event.state, event.elsewhere) for event in one.heard if event.id == id]
+            assert told == [("pending", False), ("approved", False), ("used", False)]
+            assert await one.pending() == await two.pending() == [] and len(server.called) == 1
+
+    run(test)
+
+
+def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            id = await one.waits(server)
+            held = Held(two, WAIT)
+            call = asyncio.ensure_future(two.waits(server))
+            await held.sent.wait()
+            await held.carried_out()
+            assert await one.decide(id)
+            number = int(store.cli("hget", "{mcpx}:numbers", "approvals"))
+            seen = two.replicas.members._numbers  # pyright: ignore[reportPrivateUsage]
+            await eventually(lambda: seen["approvals"] == number, "nothing makes it look again")
+            await two.pending()  # looks at the store
+            held.answered()
+            assert await call == id
+            await eventually(lambda: not two.waiting(), "what was told of before that is corrected")
+
+    run(test)
+
+
+def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as them:
+            one, two = them
+            server = Server()
+            question = await one.call(server, MODERN)
+            answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
+            others: list[tuple[Caller, Json]] = [
+                (MODERN, {"path": "/b"}),
+                (Caller("bob", modern=True, capabilities=MODERN.capabilities), {}),
+            ]
+            for caller, more in others:
+                assert (await two.call(server, caller, **answers, **more))["resultType"] == "input_required"
+            assert server.called == []
+            tries = [each.call(server, MODERN, **answers) for each in them for _ in range(10)]
+            outcomes = await asyncio.gather(*tries)
+            assert len(server.called) == 1
+            assert sum(outcome.get("resultType") == "input_required" for outcome in outcomes) == 19
+            changed = {**answers, "requestState": question["requestState"][:-2] + "AA"}
+            for state in (changed["requestState"], "mcpx-ask.", "mcpx-ask.é!", "mcpx-ask.AAAA.AAAA"):
+                result = await two.call(server, MODERN, **{**answers, "requestState": state})
+                assert result["resultType"] == "input_required"
+            assert len(server.called) == 1
+
+    run(test)
+
+
+def test_a_servers_own_question_goes_on_at_another_replica_once(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
+            server = Server(asks, Denied(OVERLOADED, "later"))
+            question = await one.call(server, MODERN)
+            answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
+            assert await two.call(server, MODERN, **answers) == asks
+            going_on: Json = {"requestState": "theirs", "inputResponses": {"q": {"action": "accept"}}}
+            assert (await one.refused(server, MODERN, **going_on)).message == "later"
+            outcomes = await asyncio.gather(*(each.call(server, MODERN, **going_on) for each in (one, two)))
+            assert len(server.called) == 3
+            assert sum(KEY in outcome.get("inputRequests", {}) for outcome in outcomes) == 1
+
+    run(test)
+
+
+def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server = Server()
+            question = await one.call(server, MODERN)
+            answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
+            await lose(store, one, two)
+            assert isinstance(await two.refused(server, MODERN, **answers), Away)
+            assert isinstance(await two.refused(server, MODERN, requestState="theirs"), Away)
+            store.start()
+            await back(one, two)
+            again = await two.call(server, MODERN, **answers)
+            assert again["resultType"] == "input_required" and server.called == []
+            answers["requestState"] = again["requestState"]
+            assert await one.call(server, MODERN, **answers) == {"content": []}
+
+    run(test)
+
+
+def test_open_questions_are_bounded_over_all_replicas_and_nobody_takes_those_of_others(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as them:
+            books = [each.state.book for each in them]
+            first = await books[0].seal("ada", b"call")
+            lots = [await books[number % 2].seal("eve", b"call") for number in range(sealing.MOST_EACH + 1)]
+            assert not await books[1].redeem("eve", lots[0], b"call") and await books[1].redeem("eve", lots[1], b"call")
+            seal = [books[number % 2].seal(f"user {number // 8}", b"call") for number in range(sealing.MOST)]
+            await asyncio.gather(*seal)
+            assert int(store.cli("zcard", "{mcpx}:asked")) == sealing.MOST
+            assert await books[1].redeem("ada", first, b"call"), "who has many gives way first"
+            crowd = store.cli("zrange", "{mcpx}:asked:crowd", "0", "-1", "withscores").splitlines()[1::2]
+            assert sum(map(int, crowd)) == sealing.MOST - 1
+
+    run(test)
+
+
+def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: Store) -> None:
+    async def test() -> None:
+        store.kill()
+        one = Replica(Replicas(parse(store.url), {}, "test"))
+        one.replicas.start()
+        id = await one.waits(Server())
+        assert await one.pending() == [id]
+        store.start()
+        two = Replica(Replicas(parse(store.url), {}, "test"))
+        await two.start()
+        await eventually(lambda: two.waiting() == [id], "it is written once the store is there")
+        assert await two.decide(id)
+        server = Server()
+        assert await one.call(server) == {"content": []}
+        await one.end()
+        await two.end()
+
+    run(test)

@@ -1,0 +1,678 @@
+"""Limits that several replicas count together, on a real store (SEC-6, SCA-1): exact, in turn, and nothing is left."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from fixtures.parts import forever, run, until
+from fixtures.replicas import Store as RealStore
+from mcpx.config import Config, Server
+from mcpx.config.schema import Profile
+from mcpx.config.sections import FrontLimits, FrontServer, Limits
+from mcpx.model.call import Call, Caller, Json
+from mcpx.model.errors import OVERLOADED, Denied
+from mcpx.model.events import Passage
+from mcpx.policy import counters as module
+from mcpx.policy.limits import Limiter, limiter
+from mcpx.policy.shared_counters import SharedCounters
+from mcpx.policy.state import PolicyState
+from mcpx.replicas.address import parse
+from mcpx.replicas.replicas import Replicas
+
+
+@pytest.fixture(scope="module")
+def server_of_stores() -> Iterator[RealStore]:
+    with RealStore() as store:
+        yield store
+
+
+@pytest.fixture
+def store(server_of_stores: RealStore) -> RealStore:
+    """An empty one."""
+    server_of_stores.cli("FLUSHALL")
+    return server_of_stores
+
+
+@pytest.fixture
+def own_store() -> Iterator[RealStore]:
+    """One that may be ended."""
+    with RealStore() as store:
+        yield store
+
+
+class House:
+    """The limits of one replica."""
+
+    def __init__(self, store: RealStore, config: Config) -> None:
+        self.replicas = Replicas(parse(store.url), {}, "test")
+        self.state = PolicyState(None, replicas=self.replicas)
+        self.take_up(config)
+        self.replicas.start()
+
+    def take_up(self, config: Config) -> None:
+        self.limits: Limiter | None = limiter(config, self.state)
+
+    @property
+    def counters(self) -> SharedCounters:
+        assert isinstance(self.state.counters, SharedCounters)
+        return self.state.counters
+
+    async def call(
+        self,
+        forward: Callable[[], Awaitable[Json]] | None = None,
+        *,
+        who: str = "ann",
+        server: str = "files",
+        profile: str | None = None,
+    ) -> Json:
+        """As the relay does it."""
+        caller = Caller(principal=who, profile=profile, address="10.0.0.1")
+        passage = Passage(server, "tool", None, Call("tools/call", {}, caller), {})
+        work = forward or answer
+        if self.limits is None:
+            return await work()
+        try:
+            return await self.limits.passing(passage, work, lambda passage: None)
+        finally:
+            for place in passage.places:
+                place.leave()
+
+    def start(self, *args: Any, **fields: Any) -> "asyncio.Task[Json]":
+        return asyncio.ensure_future(self.call(*args, **fields))
+
+    async def close(self) -> None:
+        await self.state.close()
+        await self.replicas.close()
+
+
+@asynccontextmanager
+async def houses(store: RealStore, config: Config, count: int = 3) -> AsyncGenerator[list[House]]:
+    made = [House(store, config) for _ in range(count)]
+    try:
+        for house in made:
+            await until(lambda house=house: house.counters.counting)
+        yield made
+    finally:
+        for house in made:
+            await house.close()
+
+
+async def answer() -> Json:
+    return {}
+
+
+class Gate:
+    """A call that runs until it is let go; how many run at a time is kept."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.running = self.most = self.done = 0
+
+    async def __call__(self) -> Json:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.open.wait()
+            return {}
+        finally:
+            self.running -= 1
+            self.done += 1
+
+
+def server(name: str = "files", **fields: Any) -> Server:
+    return Server(name=name, connection=None, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def of_clients(**limits: Any) -> Config:
+    return Config(server=FrontServer(limits=FrontLimits(**limits)), mcp_servers=(server(),))
+
+
+def of_server(call_timeout: float = 300.0, without_store: Any = "open", **limits: Any) -> Config:
+    front = FrontServer(limits=FrontLimits(without_store=without_store))
+    files = server(limits=Limits(**limits), call_timeout=call_timeout)
+    return Config(server=front, mcp_servers=(files, server("other")))
+
+
+async def refused(call: Awaitable[Json]) -> Denied:
+    with pytest.raises(Denied) as caught:
+        await call
+    assert caught.value.code == OVERLOADED
+    return caught.value
+
+
+def kept(store: RealStore, key: str) -> dict[str, str]:
+    words = store.cli("HGETALL", f"{{mcpx}}:limits:{key}").split("\n")
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+async def at_rest(store: RealStore, *all: House) -> None:
+    """Nobody has or waits for anything, and the store knows it."""
+
+    def local() -> bool:
+        each = [counter for house in all for _, counter in house.counters.all()]
+        return all_zero(each)
+
+    def all_zero(each: list[module.Counter]) -> bool:
+        return not any(counter.running or counter.waiting or counter.coming for counter in each)
+
+    def stored() -> bool:
+        keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
+        counters = [name for key in keys if (name := key.removeprefix("{mcpx}:limits:")) not in ("terms", "heard")]
+        there = {f"{id}.{term}" for id, term in kept(store, "terms").items()}
+        return not any(name[2:] in there for key in counters for name in kept(store, key))
+
+    await until(local)
+    await until(stored, 5)
+
+
+# Calls a minute
+
+
+def test_a_minutes_calls_are_those_of_all_replicas_whatever_their_spread(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_clients(per_minute=60)) as all:
+            calls = [all[n % 7 % 3].start() for n in range(200)]
+            done = await asyncio.gather(*calls, return_exceptions=True)
+            assert sum(isinstance(each, dict) for each in done) == 60
+            denied = next(each for each in done if isinstance(each, Denied))
+            assert denied.http_status == 429 and denied.retry_after is not None and 2 < denied.retry_after <= 3
+            assert "may make 60 calls a minute" in denied.message
+            assert sum(house.counters.refused["client.per_minute"] for house in all) == 140
+            await at_rest(store, *all)
+
+    run(main())
+
+
+def test_what_was_made_leaks_away_by_the_clock_of_the_store(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_clients(per_minute=600), 2) as (one, other):
+            made = 0
+            with pytest.raises(Denied) as caught:
+                while made < 6_000:
+                    await (one, other)[made % 2].call()
+                    made += 1
+            denied = caught.value
+            assert made >= 600
+            assert denied.retry_after is not None
+            await asyncio.sleep(denied.retry_after + 0.02)  # what is promised is a time
+            await asyncio.wait_for(one.call(), 5)
+
+    run(main())
+
+
+def test_what_one_limit_refuses_the_others_do_not_count(store: RealStore) -> None:
+    async def main() -> None:
+        both = Config(
+            server=FrontServer(limits=FrontLimits(per_minute=2)),
+            mcp_servers=(server(limits=Limits(per_minute=1)), server("other")),
+        )
+        async with houses(store, both, 2) as (one, other):
+            await one.call()
+            denied = await refused(other.call())
+            assert denied.http_status == 503 and denied.data["limit"] == "mcp_servers.files.limits.per_minute"
+            await one.call(server="other")
+            assert (await refused(other.call(server="other"))).http_status == 429
+
+    run(main())
+
+
+def counted(house: House) -> list[Any]:
+    """The scripts of limits that a replica has the store run from now on."""
+    asked: list[Any] = []
+    run_it = house.replicas.store.run
+
+    def run_and_note(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
+        if any(":limits:" in key for key in keys):
+            asked.append(script)
+        return run_it(script, keys, arguments)
+
+    house.replicas.store.run = run_and_note  # type: ignore[method-assign]
+    return asked
+
+
+def test_a_limited_call_waits_for_one_request_and_one_that_no_limit_concerns_for_none(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=200), 1) as (house,):
+            await house.call()
+            await at_rest(store, house)
+            asked, gate = counted(house), Gate()
+            for _ in range(5):
+                await house.call(server="other")
+            assert asked == []
+            calls = [house.start(gate) for _ in range(100)]
+            await until(lambda: gate.running == 100)
+            assert len(asked) == 1  # all of one turn together
+            gate.open.set()
+            await asyncio.gather(*calls)
+            assert len(asked) <= 2  # giving back is waited for by nobody
+
+    run(main())
+
+
+# Calls at a time
+
+
+def test_no_more_run_at_a_time_than_allowed_over_all_and_who_waits_elsewhere_is_woken(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=3, queue=4)) as all:
+            gates = [Gate() for _ in range(7)]
+            calls = [all[n % 3].start(gate, who=f"w{n}") for n, gate in enumerate(gates)]
+            await until(lambda: sum(house.counters.depth()["server"] for house in all) == 4)
+            await until(lambda: sum(gate.running for gate in gates) == 3)  # who was let in begins a turn later
+            denied = await refused(all[1].call(who="w9"))
+            assert "3 calls of server files are in flight and 4 wait" in denied.message
+            for left in (6, 5, 4, 3, 2, 1, 0):
+                next(gate for gate in gates if gate.running).open.set()
+                await until(lambda left=left: sum(not gate.done for gate in gates) == left)
+                await until(lambda left=left: sum(gate.running for gate in gates) == min(3, left))
+            await asyncio.gather(*calls)
+            await at_rest(store, *all)
+
+    run(main())
+
+
+def test_between_replicas_places_are_given_in_turn(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1, queue=50)) as all:
+            served: list[int] = []
+            gate = Gate()
+
+            async def note(number: int) -> Json:
+                served.append(number)
+                return {}
+
+            first = all[0].start(gate)
+            await until(lambda: gate.running)
+            calls = [all[0].start(lambda: note(0)) for _ in range(9)]
+            await until(lambda: all[0].counters.depth()["server"] == 9)
+            for number in (1, 2):
+                calls += [all[number].start(lambda number=number: note(number)) for _ in range(3)]
+                await until(lambda number=number: all[number].counters.depth()["server"] == 3)
+            gate.open.set()
+            await asyncio.gather(first, *calls)
+            assert [sorted(served[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3 and served[9:] == [0] * 6
+            await at_rest(store, *all)
+
+    run(main())
+
+
+def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most_at_its_replica(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1, queue=4), 2) as (one, other):
+            gate = Gate()
+            running = other.start(gate)
+            await until(lambda: gate.running)
+            greedy = [one.start(gate, who="greedy") for _ in range(4)]
+            await until(lambda: one.counters.depth()["server"] == 4)
+            ann = one.start(gate, who="ann")
+            assert "are in flight" in (await refused(greedy[3])).message
+            await refused(one.call(who="greedy"))
+            await refused(other.call(who="bob"))
+            gate.open.set()
+            await asyncio.gather(running, *greedy[:3], ann)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+def test_with_no_queue_nobody_waits(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_clients(in_flight=1, queue=0), 2) as (one, other):
+            gate = Gate()
+            call = one.start(gate)
+            await until(lambda: gate.running)
+            await refused(other.call())
+            gate.open.set()
+            await call
+            await at_rest(store, one, other)
+            assert await other.call() == {}
+
+    run(main())
+
+
+def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2) as (one, other):
+            running = one.start(forever)
+            await until(lambda: one.counters.servers["files"].running)
+            denied = await refused(other.call())
+            assert "no place was free" in denied.message and denied.retry_after == 1
+            await until(lambda: float(kept(store, "server:files")["spent"]) <= 1)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+def test_a_call_that_is_cancelled_while_the_store_is_asked_leaves_no_place(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1, queue=3), 2) as (one, other):
+            for turns in range(60):
+                calls = [one.start(), one.start(), other.start()]
+                for _ in range(turns % 20):
+                    await asyncio.sleep(0)
+                for call in calls:
+                    call.cancel()
+                await asyncio.gather(*calls, return_exceptions=True)
+            await at_rest(store, one, other)
+            assert await other.call() == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_at_once_no_bound_is_exceeded_and_nothing_is_left(seed: int, store: RealStore) -> None:
+    """Three kinds of limit, three replicas, calls that end, fail and are cancelled at any moment, and reloads."""
+    chance = random.Random(seed)
+    servers = {"files": 3, "web": 2}
+    running = dict.fromkeys(servers, 0)
+    most = dict.fromkeys(servers, 0)
+
+    async def work(name: str) -> Json:
+        running[name] += 1
+        most[name] = max(most[name], running[name])
+        assert running[name] <= servers[name]
+        try:
+            for _ in range(chance.randrange(6)):
+                await asyncio.sleep(0.001 * chance.random())
+            if chance.random() < 0.2:
+                raise RuntimeError("no")
+            return {}
+        finally:
+            running[name] -= 1
+
+    def config() -> Config:
+        web = Limits(in_flight=2, queue=chance.randrange(4, 9), per_minute=chance.choice([None, 5_000]))
+        return Config(
+            server=FrontServer(limits=FrontLimits(in_flight=4, queue=3)),
+            profiles=(Profile(name="work", limits=Limits(in_flight=chance.randrange(3, 6), queue=8)),),
+            mcp_servers=(server("files", limits=Limits(in_flight=3, queue=6)), server("web", limits=web)),
+        )
+
+    async def main() -> None:
+        async with houses(store, config()) as all:
+            calls: list[asyncio.Task[Json]] = []
+            for _ in range(600):
+                name, profile = chance.choice(list(servers)), chance.choice(["work", None])
+                who = f"w{chance.randrange(6)}"
+                house = chance.choice(all)
+                calls.append(house.start(lambda name=name: work(name), who=who, server=name, profile=profile))
+                if chance.random() < 0.3:
+                    chance.choice(calls).cancel()
+                if chance.random() < 0.02:
+                    house.take_up(config())
+                if chance.random() < 0.5:
+                    await asyncio.sleep(0.002 * chance.random())
+            done = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(each) for each in done} <= {dict, RuntimeError, Denied, asyncio.CancelledError}
+            assert sum(isinstance(each, dict) for each in done) > 50 and most == servers
+            await at_rest(store, *all)
+
+    run(main())
+
+
+def test_a_minutes_calls_are_exact_though_calls_wait_and_are_refused_after_it(store: RealStore) -> None:
+    """As many are counted as were made, or were given up by their client."""
+    made = 0
+
+    async def work() -> Json:
+        nonlocal made
+        made += 1
+        await asyncio.sleep(0.004)
+        return {}
+
+    async def main() -> None:
+        config = of_server(call_timeout=0.3, in_flight=2, queue=8, per_minute=60)
+        async with houses(store, config) as all:
+            calls = [all[n % 3].start(work, who=f"w{n % 5}") for n in range(300)]
+            done = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(each) for each in done} <= {dict, Denied}
+            await at_rest(store, *all)
+            assert made - 2 <= float(kept(store, "server:files")["spent"]) <= made
+
+    run(main())
+
+
+# Reloads
+
+
+def test_new_limits_count_at_once_for_what_runs_already(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(per_minute=1_000), 2) as (one, other):
+            gate = Gate()
+            calls = [house.start(gate) for house in (one, other, one)]
+            await until(lambda: gate.running == 3)
+            for house in (one, other):
+                house.take_up(of_server(in_flight=3, queue=5))
+            calls += [house.start(gate) for house in (one, other)]
+            await until(lambda: sum(house.counters.depth()["server"] for house in (one, other)) == 2)
+            one.take_up(of_server(in_flight=5))
+            other.take_up(of_server(in_flight=5))
+            await until(lambda: gate.running == 5)
+            gate.open.set()
+            await asyncio.gather(*calls)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+            gate = Gate()
+            calls = [house.start(gate) for house in (one, other, one, other)]
+            await until(lambda: sum(house.counters.depth()["server"] for house in (one, other)) == 3)
+            one.state.lift_limits()
+            other.take_up(of_server())
+            await until(lambda: gate.running == 4)
+            gate.open.set()
+            await asyncio.gather(*calls)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+# The store, and replicas that go
+
+
+def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_it_is(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+            gate = Gate()
+            runs = one.start(gate)
+            await until(lambda: gate.running == 1)
+            waits = other.start(gate)
+            await until(lambda: other.counters.depth()["server"] == 1)
+            term = kept(store, "terms")[one.replicas.id]
+            store.cli("ZADD", "{mcpx}:limits:heard", "1", one.replicas.id)  # as if long ago
+            await until(lambda: gate.running == 2)
+            await until(lambda: int(kept(store, "terms").get(one.replicas.id, "0")) > int(term))
+            assert len([name for name in kept(store, "server:files") if name[:2] == "r:"]) == 2
+            last = other.start(gate)
+            await until(lambda: other.counters.depth()["server"] == 1)
+            gate.open.set()
+            await asyncio.gather(runs, waits, last)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+def test_places_of_a_replica_that_has_ended_are_free_at_once(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1), 2) as (one, other):
+            runs = one.start(forever)
+            await until(lambda: one.counters.servers["files"].running == 1)
+            waits = other.start()
+            await until(lambda: other.counters.depth()["server"] == 1)
+            await one.state.close()
+            await asyncio.wait_for(waits, 2)
+            runs.cancel()
+            await asyncio.gather(runs, return_exceptions=True)
+
+    run(main())
+
+
+def test_a_store_that_was_flushed_is_told_again_what_is_held(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=2, queue=0), 2) as (one, other):
+            gate = Gate()
+            calls = [one.start(gate), one.start(gate)]
+            await until(lambda: gate.running == 2)
+            store.cli("FLUSHALL")
+            await until(lambda: any(name.startswith("r:") for name in kept(store, "server:files")), 5)
+            await refused(other.call())
+            gate.open.set()
+            await asyncio.gather(*calls)
+            await at_rest(store, one, other)
+
+    run(main())
+
+
+def test_while_the_store_is_away_each_counts_for_itself_and_afterwards_all_together(own_store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(own_store, of_server(in_flight=2, queue=2, per_minute=60), 2) as (one, other):
+            gate = Gate()
+            calls = [one.start(gate), other.start(gate), one.start(gate), other.start(gate)]
+            await until(lambda: one.counters.depth()["server"] + other.counters.depth()["server"] == 2)
+            own_store.kill()
+            await until(lambda: gate.running == 4)  # those who waited, too
+            for house in (one, other):
+                await until(lambda house=house: not house.counters.counting)
+                waits = house.start(gate)
+                await until(lambda house=house: house.counters.depth()["server"] == 1)
+                calls.append(waits)
+            own_store.start()
+            await until(lambda: one.counters.counting and other.counters.counting)
+            await until(lambda: len([n for n in kept(own_store, "server:files") if n[:2] == "r:"]) == 2)
+            kept_now = kept(own_store, "server:files")
+            assert sorted(value for name, value in kept_now.items() if name[:2] == "r:") == ["2", "2"]
+            assert 4 < float(kept_now["spent"]) <= 6  # what each has made is added up
+            gate.open.set()
+            await asyncio.gather(*calls)
+            await at_rest(own_store, one, other)
+
+    run(main())
+
+
+def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -> None:
+    async def main() -> None:
+        config = of_server(without_store="closed", in_flight=1, queue=2)
+        async with houses(own_store, config, 2) as (one, other):
+            gate = Gate()
+            runs = one.start(gate)
+            await until(lambda: gate.running == 1)
+            waits = asyncio.ensure_future(refused(other.call()))
+            await until(lambda: other.counters.depth()["server"] == 1)
+            own_store.kill()
+            assert "is away" in (await waits).message
+            denied = await refused(one.call())
+            assert denied.http_status == 503 and denied.retry_after == 1
+            assert denied.data["limit"] == "server.limits.without_store"
+            assert await one.call(server="other") == {}
+            assert one.counters.refused["gateway.store"] == 1
+            own_store.start()
+            await until(lambda: other.counters.counting)
+            await until(lambda: any(name.startswith("r:") for name in kept(own_store, "server:files")))
+            later = other.start()
+            await until(lambda: other.counters.depth()["server"] == 1)  # what still runs elsewhere counts
+            gate.open.set()
+            await asyncio.gather(runs, later)
+            await at_rest(own_store, one, other)
+
+    run(main())
+
+
+def test_a_store_that_stood_still_does_late_what_was_given_up_and_nothing_is_left_of_it(own_store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(own_store, of_server(in_flight=2, queue=0), 2) as (one, other):
+            own_store.pause()
+            try:
+                calls = [one.start(), other.start(), one.start(), other.start()]
+                await asyncio.gather(*calls)  # each counts for itself
+                assert not one.counters.counting
+            finally:
+                own_store.go_on()
+            await until(lambda: one.counters.counting and other.counters.counting)
+            await at_rest(own_store, one, other)
+            await asyncio.gather(one.call(), other.call())
+
+    run(main())
+
+
+def test_counters_in_the_store_end_by_themselves(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_clients(in_flight=2, per_minute=5), 1) as (house,):
+            await house.call()
+            keys = store.cli("--scan", "--pattern", "{mcpx}:limits:*").split()
+            assert len(keys) == 3
+            assert all(0 < int(store.cli("PTTL", key)) <= 24 * 3_600_000 for key in keys)
+
+    run(main())
+
+
+def test_clients_who_come_once_leave_nothing_behind_once_their_calls_count_no_more(store: RealStore) -> None:
+    """There may be any number of them, and the store keeps no more of them than of a few seconds."""
+
+    async def main() -> None:
+        async with houses(store, of_clients(in_flight=2, per_minute=60), 1) as (house,):
+            gate = Gate()
+            runs = house.start(gate, who="busy")
+            await until(lambda: gate.running)
+            [busy] = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
+            await house.call(who="once")
+            keys = store.cli("--scan", "--pattern", "{mcpx}:limits:client:*").split()
+            [once] = [key for key in keys if key != busy]
+            await until(lambda: -1 != int(store.cli("PTTL", once)) <= 4_000, 3)  # when its place is given back
+            assert int(store.cli("PTTL", busy)) > 60_000
+            gate.open.set()
+            await runs
+
+    run(main())
+
+
+def test_who_is_there_is_not_forgotten_while_calls_are_counted(store: RealStore) -> None:
+    """Else all that others have would count as nobody's, once a day."""
+
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=2), 1) as (house,):
+            await house.call()
+            keys = [f"{{mcpx}}:limits:{name}" for name in ("terms", "heard")]
+            for key in keys:
+                store.cli("PEXPIRE", key, "60000")
+            await house.call()
+            assert all(int(store.cli("PTTL", key)) > 60_000 for key in keys)
+
+    run(main())
+
+
+# The clock of the store is set back, or another store has taken over whose clock is behind
+
+
+def test_what_was_made_leaks_away_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(per_minute=5), 1) as (house,):
+            await asyncio.gather(*(house.call() for _ in range(5)))
+            at = float(kept(store, "server:files")["at"])
+            store.cli("HSET", "{mcpx}:limits:server:files", "at", str(at + 3_600))
+            denied = await refused(house.call())
+            assert denied.retry_after is not None and denied.retry_after <= 12
+
+    run(main())
+
+
+def test_places_of_a_dead_replica_are_free_though_the_clock_of_the_store_is_set_back(store: RealStore) -> None:
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1), 1) as (house,):
+            await house.call()
+            later = float(store.cli("TIME").split()[0]) + 3_600
+            store.cli("HSET", "{mcpx}:limits:terms", "dead", "1")
+            store.cli("ZADD", "{mcpx}:limits:heard", str(later), "dead")
+            store.cli("HSET", "{mcpx}:limits:server:files", "r:dead.1", "1")
+            assert await asyncio.wait_for(house.call(), 8) == {}
+
+    run(main())

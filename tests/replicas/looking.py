@@ -1,0 +1,62 @@
+"""What tests of replicas look at: streams message by message, doors between replicas, memory, and the store."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from behaviour.raw import Json, Stream
+from fixtures.gateway import Gateway
+from fixtures.replicas import Store, health
+
+KEYS = "{mcpx}:"
+ANNOUNCED = 1.3
+"""Seconds: changes of the tools are told once a second at most."""
+
+
+def messages(stream: Stream) -> Iterator[Json]:
+    """Those of an event stream as they come, or the one of a plain answer; the stream is closed at the end."""
+    with stream:
+        kind = stream.response.getheader("content-type") or ""
+        if not kind.startswith("text/event-stream"):
+            yield json.loads(stream.response.read())
+            return
+        while (event := stream.event()) is not None:
+            if isinstance(event.get("data"), dict):
+                yield event["data"]
+
+
+def nothing_more(stream: Stream) -> bool:
+    """Whether no event comes within a time in which changes that were put off are told."""
+    stream.patience(ANNOUNCED)
+    try:
+        return stream.event() is None
+    except TimeoutError:
+        return True
+
+
+def place_of(store: Store, replica: Gateway) -> tuple[str, int, str]:
+    """Where other replicas reach this one, and its id."""
+    id = health(replica)["replica"]["id"]
+    about: Any = json.loads(store.cli("HGET", f"{KEYS}members", id))
+    return about["host"], about["port"], id
+
+
+def established(port: int) -> int:
+    """Connections that somebody has to a port of this machine."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(re.match(rf"\s*\d+: \S+ \S+:{port:04X} 01", line) is not None for line in lines)
+
+
+def peak_memory(replica: Gateway) -> int:
+    """The most it ever had, in bytes."""
+    status = Path("/proc", str(replica.process.pid), "status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) << 10
+
+
+def told_in(store: Store, id: str) -> int:
+    """Events of a session that another replica would find."""
+    return int(store.cli("LLEN", f"{KEYS}events:{id}"))

@@ -1,0 +1,296 @@
+"""The store as replicas see it, on a real server: together, in order, once, and what happens when it goes away."""
+
+import asyncio
+import gc
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from fixtures import replicas as fixture
+from fixtures.parts import run
+from mcpx.replicas.address import parse
+from mcpx.replicas.store import Script, Store, StoreDown
+
+COUNT = Script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+
+
+@pytest.fixture
+def server() -> Iterator[fixture.Store]:
+    with fixture.Store() as store:
+        yield store
+
+
+@asynccontextmanager
+async def reached(server: fixture.Store, patience: float = 5.0) -> AsyncIterator[Store]:
+    store = Store(parse(server.url), patience)
+    store.start()
+    try:
+        await store.there.wait()
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            found = holds()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.01)
+
+
+def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server) as store:
+            key = store.key("n")
+            told = await asyncio.gather(*(store.run(COUNT, [key], [1]) for _ in range(2_000)))
+            assert sorted(told) == list(range(1, 2_001))
+            # A mistake is one command's own.
+            answers = await asyncio.gather(
+                store.ask("GET", key), store.ask("LPUSH", key, "x"), store.ask("GET", key), return_exceptions=True
+            )
+            assert answers[0] == answers[2] == b"2000"
+            assert isinstance(answers[1], StoreDown)
+            assert store.up
+
+    run(main())
+
+
+def test_what_is_written_behind_arrives_in_order_and_news_after_it(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server) as one, reached(server) as other:
+            found: list[Awaitable[bytes]] = []
+            other.hear("done", lambda _: found.append(other.ask("LRANGE", other.key("list"), 0, -1)))
+            one.hear("done", lambda _: pytest.fail("a replica hears no news of its own"))
+            for number in range(3_000):
+                one.later("RPUSH", one.key("list"), number)
+            one.tell("done")
+            await until(lambda: bool(found))
+            assert await found[0] == [str(n).encode() for n in range(3_000)]
+
+    run(main())
+
+
+def test_a_store_that_is_gone_fails_at_once_and_is_back_by_itself(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server) as store:
+            returns: list[bool] = []
+
+            async def returned(fresh: bool) -> None:
+                returns.append(fresh)
+                store.later("SET", store.key("mine"), "x")
+
+            store.on_return(returned)
+            await until(lambda: bool(returns))
+            server.kill()
+            await until(lambda: not store.up)
+            began = asyncio.get_running_loop().time()
+            for _ in range(1_000):
+                store.later("SET", store.key("lost"), "x")
+                with pytest.raises(StoreDown):
+                    await store.ask("GET", store.key("mine"))
+            assert asyncio.get_running_loop().time() - began < 1
+            await asyncio.to_thread(server.start)
+            await until(lambda: store.up and len(returns) == 2)
+            await store.settled()
+            assert returns == [True, True]
+            assert await store.ask("MGET", store.key("mine"), store.key("lost")) == [b"x", None]
+            assert await store.run(COUNT, [store.key("n")], [5]) == 5  # a script that it does not know any more
+
+    run(main())
+
+
+def test_a_store_that_hangs_costs_its_patience_once(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server, 0.4) as store:
+            server.pause()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            outcomes = await asyncio.gather(*(store.ask("GET", "x") for _ in range(50)), return_exceptions=True)
+            assert all(isinstance(each, StoreDown) for each in outcomes)
+            assert loop.time() - began < 2
+            began = loop.time()
+            with pytest.raises(StoreDown):
+                await store.ask("GET", "x")
+            assert loop.time() - began < 0.1
+            server.go_on()
+            await until(lambda: store.up)
+            assert await store.ask("GET", store.key("nothing")) is None
+
+    run(main())
+
+
+def test_a_waiter_that_leaves_disturbs_nobody(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server) as store:
+            asked = [asyncio.ensure_future(store.run(COUNT, [store.key("n")], [1])) for _ in range(100)]
+            await asyncio.sleep(0)
+            for each in asked[::2]:
+                each.cancel()
+            told = await asyncio.gather(*asked, return_exceptions=True)
+            assert len([each for each in told if isinstance(each, int)]) == 50
+            assert await store.ask("GET", store.key("n")) == b"100"
+
+    run(main())
+
+
+def test_what_waits_to_be_written_is_bounded(server: fixture.Store) -> None:
+    async def main() -> None:
+        async with reached(server) as store:
+            large = b"x" * (1 << 20)
+            for number in range(200):
+                store.later("SET", store.key(str(number)), large)
+            await store.settled()
+            there = await store.ask("EXISTS", *(store.key(str(number)) for number in range(200)))
+            assert 0 < there <= 64
+            assert await store.ask("EXISTS", store.key("199")) == 1
+
+    run(main(), 60)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend"),
+    [
+        (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+        (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]),
+    ],
+    ids=["full", "read-only"],
+)
+def test_a_store_that_takes_nothing_is_away_and_what_it_missed_is_written_anew(
+    server: fixture.Store, spoil: list[str], mend: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """SCA-3: whether a command or a script is refused, alone or among others; said once, not with each command."""
+
+    async def main() -> None:
+        async with reached(server) as store:
+            returns: list[bool] = []
+
+            async def returned(fresh: bool) -> None:
+                returns.append(fresh)
+                store.run_later(COUNT, [store.key("mine")], [1])
+
+            store.on_return(returned)
+            await until(lambda: bool(returns))
+            await store.settled()
+            for count in (1, 2):
+                await asyncio.to_thread(server.cli, *spoil)
+                outcomes = await asyncio.gather(
+                    *(store.run(COUNT, [store.key("n")], [1]) for _ in range(count)), return_exceptions=True
+                )
+                assert all(isinstance(each, StoreDown) for each in outcomes)
+                assert not store.up
+                await asyncio.sleep(0.5)
+                assert not store.up
+                await asyncio.to_thread(server.cli, *mend)
+                await until(lambda count=count: store.up and len(returns) == count + 1)
+                await store.settled()
+                assert await store.ask("MGET", store.key("mine"), store.key("n")) == [b"%d" % (count + 1), None]
+            assert "refuses what it was asked" not in caplog.text
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "by_script"),
+    [("-@scripting", True), ("-hset", True), ("-hset", False)],
+    ids=["scripts", "what one does", "a command"],
+)
+def test_a_store_that_forbids_something_says_so_once_and_not_with_each_try(
+    server: fixture.Store, forbidden: str, by_script: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SCA-2, SCA-3: it can be reached, and is of no use; allowed again, all goes on."""
+    wants_a_hash = Script("return redis.call('HSET', KEYS[1], 'a', ARGV[1])")
+
+    async def main() -> None:
+        caplog.set_level("INFO")
+        async with reached(server) as store:
+            key = store.key("hash")
+
+            async def used(_: bool = False) -> None:
+                await (store.run(wants_a_hash, [key], [1]) if by_script else store.ask("HSET", key, "a", 1))
+
+            async def can_be_used() -> bool:
+                try:
+                    await used()
+                    return True
+                except StoreDown:
+                    return False
+
+            store.on_return(used)
+            await until(can_be_used)
+            await asyncio.to_thread(server.cli, "ACL", "SETUSER", "default", forbidden)
+            for _ in range(20):  # refused, or not tried at all
+                assert not await can_be_used()
+                await asyncio.sleep(0.1)
+            told = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]
+            assert 1 <= len(told) <= 2, told
+            assert "permission" in told[-1] or "can't run this command" in told[-1], told
+            assert len(caplog.records) - len(told) <= 2, caplog.text
+            await asyncio.to_thread(server.cli, "ACL", "SETUSER", "default", "+@all")
+            await until(can_be_used)
+
+    run(main())
+
+
+def test_a_store_that_knows_no_script_any_more_still_writes_in_order(server: fixture.Store) -> None:
+    """SCA-2: restarted, it is sent scripts in full: none is written behind a plain command that was sent after it."""
+    append = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
+
+    async def main() -> None:
+        async with reached(server) as store:
+            for life in range(2):
+                key = store.key(f"list{life}")
+                for number in range(0, 20, 2):
+                    store.run_later(append, [key], [number])
+                    store.later("RPUSH", key, number + 1)
+                await store.settled()
+                assert await store.ask("LRANGE", key, 0, -1) == [str(n).encode() for n in range(20)]
+                server.kill()
+                await until(lambda: not store.up)
+                await asyncio.to_thread(server.start)
+                await until(lambda: store.up)
+
+    run(main())
+
+
+def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector(server: fixture.Store) -> None:
+    """SCA-2: what was on its way when it died has opened connections that nobody would close."""
+
+    async def main() -> None:
+        async with reached(server, 0.3) as store:
+            over = asyncio.Event()
+
+            async def ask() -> None:
+                while not over.is_set():
+                    try:
+                        await store.ask("GET", "x")
+                    except StoreDown:
+                        await asyncio.sleep(0.002)
+
+            async def write() -> None:
+                while not over.is_set():
+                    for _ in range(50):
+                        store.later("SET", "large", b"x" * 20_000)
+                    await asyncio.sleep(0.002)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(write())
+                for _ in range(30):
+                    group.create_task(ask())
+                for deaths in range(1, 9):
+                    with suppress(StoreDown):  # on a busy machine it may go away once more by itself
+                        await store.settled()
+                    server.kill()
+                    server.start()  # before anything of this loop has noticed: connections of before can be made
+                    await until(lambda deaths=deaths: store.failures >= deaths)
+                    await store.there.wait()
+                over.set()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(main(), 60)
+        gc.collect()
+    assert [str(each.message) for each in told] == []
