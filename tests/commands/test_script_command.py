@@ -533,6 +533,13 @@ async def pid_in(file: Path) -> int:
     return int(await eventually(lambda: file.exists() and file.read_text()))
 
 
+async def begun(work: Any, file: Path) -> int:
+    """The process of a call that has begun: it may run before the gateway has heard that it was started."""
+    pid = await pid_in(file)
+    await eventually(lambda: work._children)
+    return pid
+
+
 def is_gone(pid: int) -> bool:
     return not os.path.exists(f"/proc/{pid}")
 
@@ -568,7 +575,7 @@ def test_a_command_that_is_closed_ends_what_runs(run: Run, shop: Shop) -> None:
     async def go() -> str:
         work = shop.work(shop.script(SLEEPS, args=(str(file),)))
         call = asyncio.create_task(work.run({}, None))
-        pid = await pid_in(file)
+        pid = await begun(work, file)
         await work.close()
         assert await eventually(lambda: is_gone(pid))
         with pytest.raises(CommandFailed) as caught:
@@ -586,7 +593,7 @@ def test_who_waited_for_a_command_that_is_closed_does_not_begin(run: Run, shop: 
     async def scene() -> list[Any]:
         work = shop.work(script)
         calls = [asyncio.create_task(work.run({"file": str(file)}, None)) for file in (first, second, second)]
-        await pid_in(first)
+        await begun(work, first)
         await work.close()
         return await asyncio.gather(*calls, return_exceptions=True)
 

@@ -119,6 +119,36 @@ def test_a_store_that_comes_back_empty_makes_nobody_count_as_gone(server: fixtur
     run(main())
 
 
+@pytest.mark.parametrize("how", ["restarted", "emptied"])
+def test_nobody_counts_as_gone_for_a_beat_that_is_quicker_than_the_word_that_the_store_is_back(
+    server: fixture.Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """SCA-2: calls that were handed to the other one would be cut off, though it is well."""
+
+    async def main() -> None:
+        async with joined(server) as one, joined(server) as other:
+            await until(lambda: other.id in one.members.others)
+            gone: list[Member] = []
+            one.members.on_gone(gone.append)
+
+            async def nothing(*_: object) -> None: ...
+
+            monkeypatch.setattr(one.members, "_uncertain_until", 0.0)  # it has been there for long
+            monkeypatch.setattr(one.store, "_tell_all", nothing)
+            monkeypatch.setattr(other.members, "beat", nothing)
+            if how == "restarted":
+                server.kill()
+                await until(lambda: not one.store.up)
+                await asyncio.to_thread(server.start)
+                await until(lambda: one.store.up)
+            else:
+                server.cli("FLUSHALL")
+            await one.members.beat()
+            assert other.id in one.members.others and gone == []
+
+    run(main())
+
+
 def test_a_number_that_grows_is_seen_by_all_also_after_the_store_was_emptied(server: fixture.Store) -> None:
     async def main() -> None:
         async with joined(server) as one, joined(server) as other:

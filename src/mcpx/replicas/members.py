@@ -116,8 +116,12 @@ class Members:
         """Seconds that the store's clock is ahead of the one here; before the first beat the machine's will do."""
         self._told = True
         """Whether the others should look before their next beat."""
+        self._life: tuple[int, bytes | None] = (0, None)
+        """Of the store, as the last beat found it: how often it had gone away, and its epoch."""
         self._uncertain_until = 0.0
         """The store was away: whoever has not beaten since may be there all the same."""
+        self._beating = asyncio.Lock()
+        """What an earlier beat has found must not be taken up behind what a later one has."""
         store.hear("members", lambda _: self._now.set())
         store.hear("left", lambda id: self._left(id.decode(errors="replace")))
         store.hear("numbers", lambda _: self._now.set())
@@ -191,7 +195,6 @@ class Members:
 
     async def _returned(self, fresh: bool) -> None:
         self._told = True
-        self._uncertain_until = monotonic() + GONE
         if fresh:
             self._numbers.clear()  # they begin anew: the same number does not say that nothing has changed
         await self.beat()
@@ -220,11 +223,19 @@ class Members:
 
     async def beat(self) -> None:
         """Say that we are here, and see who else is. Raises `StoreDown`."""
+        async with self._beating:
+            await self._beat()
+
+    async def _beat(self) -> None:
         tell, self._told = self._told, False
         keys = [self._store.key(name) for name in ("alive", "members", "numbers", "epoch")]
         words = [self.me.id, codec.dump(asdict(self.me)), int(GONE * 1000), int(FORGOTTEN * 1000)]
         there, numbers, missed, epoch, now = await self._store.run(_BEAT, keys, words)
         self._ahead = int(now) / 1000 - monotonic()
+        life = self._store.failures, epoch
+        if life != self._life:  # known before anybody is told that the store is back, or was emptied
+            self._life = life
+            self._uncertain_until = monotonic() + GONE
         await self._store.look(epoch)
         paused = monotonic() - self._beaten
         self._beaten = monotonic()
