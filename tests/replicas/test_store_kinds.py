@@ -71,7 +71,7 @@ def cluster(folder: Path) -> Iterator[list[int]]:
     with ExitStack() as stack:
         ports: list[int] = []
         for number in range(3):
-            port = free_port() % 50_000 + 1024  # its bus listens 10,000 above it
+            port = free_port()  # its bus listens 10,000 above it
             own = folder / str(number)
             own.mkdir()
             command = [program(*SERVERS), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(own)]
