@@ -294,3 +294,23 @@ def test_a_store_that_is_killed_under_load_leaves_no_connection_to_the_collector
         run(main(), 60)
         gc.collect()
     assert [str(each.message) for each in told] == []
+
+
+def test_a_store_that_is_closed_while_it_goes_away_leaves_no_connection_to_the_collector(server: fixture.Store) -> None:
+    """SCA-2: at whichever moment of closing what it has, or of reaching it again."""
+
+    async def main(turns: int) -> None:
+        async with reached(server, 1.0) as store:
+            await asyncio.gather(*(store.ask("GET", str(number)) for number in range(20)))
+            store.later("SET", "x", "y")
+            await store.settled()
+            store._fall("as the test says")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for turns in range(16):
+            run(main(turns))
+            gc.collect()
+            assert [str(each.message) for each in told] == [], f"closed after {turns} turns"

@@ -15,6 +15,7 @@ __all__ = [
     "Client",
     "NoScriptError",
     "ResponseError",
+    "ear_of",
     "end",
     "made",
 ]
@@ -27,9 +28,22 @@ Client = Any
 
 
 async def end(client: "Client") -> None:
-    """Close all that it has open."""
+    """Close all that it has open. Raises what the last of it that did not want to had to say."""
+    problem: Exception | None = None
     for each in (*getattr(client, "beside", ()), client):
-        await each.aclose()
+        try:
+            await each.aclose()
+        except Exception as error:  # noqa: BLE001 - the others are closed all the same
+            problem = error
+    if problem is not None:
+        raise problem
+
+
+def ear_of(client: "Client") -> Any:
+    """To hear news by. It ends with the client, which itself would forget it with the last who refers to it."""
+    ear = client.pubsub()
+    client.beside = (*getattr(client, "beside", ()), ear)
+    return ear
 
 
 def made(address: StoreAddress, patience: float) -> "Client":

@@ -121,6 +121,8 @@ class Store:
         self._me = secrets.token_bytes(8)
         self._tasks = Tasks("store")
         self._client: Client = None
+        self._ending: set[Client] = set()
+        """Clients that are being closed: whoever does it may be cancelled over it, and it is done at the end."""
         self._epoch = b""
         self._known: set[str] = set()
         """Digests of scripts that the store has. The others are sent in full: what it refuses for not knowing it would
@@ -159,20 +161,23 @@ class Store:
         self._fall("the gateway is ending")
         await self._tasks.close()
         await self._drop_client()
+        for client in list(self._ending):
+            await self._end(client)
 
     async def _drop_client(self) -> None:
         client, self._client = self._client, None
         await self._end(client)
 
-    @staticmethod
-    async def _end(client: "Client") -> None:
+    async def _end(self, client: "Client") -> None:
         if client is not None:
             from mcpx.replicas.connecting import end
 
+            self._ending.add(client)
             try:
                 await end(client)
             except Exception as error:  # noqa: BLE001 - whatever a broken connection has to say about its end
                 log.debug("closing the connection to the store: %s", error)
+            self._ending.discard(client)
 
     async def _look_after(self) -> None:
         pause, said_at, said, flighty = FIRST_PAUSE, 0.0, "", False
@@ -220,7 +225,7 @@ class Store:
 
     async def _reach(self) -> bool:
         """Whether what was kept there may be gone."""
-        from mcpx.replicas.connecting import made
+        from mcpx.replicas.connecting import ear_of, made
 
         await self._drop_client()
         self._client = client = made(self.address, self._patience)
@@ -228,7 +233,7 @@ class Store:
             # As a script: a store that allows none cannot be used, and here that is told once and not each time.
             asked = ("EVAL", _EPOCH.text, 1, self.key("epoch"), secrets.token_hex(8))
             found: bytes = await client.execute_command(*asked) or b""
-            ear = client.pubsub()
+            ear = ear_of(client)
             await ear.subscribe(self._channel)
         if self._tasks.closed:  # the client has swallowed that we are told to end
             raise asyncio.CancelledError
