@@ -367,7 +367,8 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
             server = Server()
             waits, approved, refused = [await one.waits(server, path=path) for path in "abc"]
             assert await one.decide(approved) and await one.decide(refused, False)
-            await eventually(lambda: two.waiting() == [waits], "both know")
+            for id, state in ((waits, "pending"), (approved, "approved"), (refused, "denied")):
+                await eventually(lambda id=id, state=state: two.states(id)[-1:] == [state], "both know")
             await lose(store, one, two)
             for each in (one, two):
                 assert await each.pending() == [waits] and await each.waits(server, path="a") == waits
