@@ -3,7 +3,8 @@
 Promise: what a child may use at most is lowered, soft and hard, so that it cannot raise it again; its descendants
 inherit it. No `preexec_fn`, which would cost a fork of all our memory and is unsafe beside threads.
 No promise: between the start of the program and this there are some ten microseconds, in which an interpreter is still
-being loaded; and no limit outside Linux, or for a program that runs as another user.
+being loaded, or as long as a busy machine lets us wait; and no limit outside Linux, or for a program that runs as
+another user.
 """
 
 import logging
