@@ -1,7 +1,9 @@
 """For every test: no property is judged by how long a busy machine takes over one example; what is slow as a whole;
-what is begun first; what is left out where the system has not what it needs (`systems`)."""
+what is begun first; what is left out where the system has not what it needs (`systems`); signals as a terminal leaves
+them."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,10 @@ from hypothesis import HealthCheck, settings
 import systems
 
 os.environ["MCPX_STANDALONE"] = "true"  # a test that wants a gateway to be shared says so: nothing outlives the others
+
+for number in (signal.SIGINT, signal.SIGTERM, *(() if os.name == "nt" else (signal.SIGHUP,))):
+    if signal.getsignal(number) == signal.SIG_IGN:  # `nohup`, or a script's background: what we start would inherit it
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")
