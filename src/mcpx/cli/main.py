@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from mcpx.cli import codes
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
@@ -31,17 +32,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return codes.DONE
     except KeyboardInterrupt:
-        _be_quiet()
-        return codes.INTERRUPTED
+        _leave()
 
 
-def _be_quiet() -> None:
-    """Who cannot wait for the end is not told which tasks did not reach it; the prompt begins a line of its own."""
-    import logging
+def _leave() -> NoReturn:
+    """At once, for somebody who may press Ctrl-C again and again: what did not reach its end is not told of one by one,
+    and the prompt begins a line of its own. Child processes that are left are ended (`processes.keeper`)."""
+    import signal
 
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
+    signal.signal(signal.SIGINT, lambda *_: os._exit(codes.INTERRUPTED))
+    try:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):  # nobody reads any more
+        pass
+    os._exit(codes.INTERRUPTED)
 
 
 def _command(arguments: list[str]) -> str:
