@@ -38,12 +38,12 @@ class Crowd:
             there.append((wire, await greeted(self.port, wire)))
         return there
 
-    async def call(self, number: int, wire: Wire, session: str, pause: float, most: int | None = None) -> None:
+    async def call(self, number: int, wire: Wire, session: str, pause: float) -> None:
         """One after the other, until it is over."""
         loop = asyncio.get_running_loop()
         turn = 0
         await asyncio.sleep(pause * (number % 50) / 50)
-        while not self.stop.is_set() and (most is None or turn < most):
+        while not self.stop.is_set():
             turn += 1
             text = f"c{number}-{turn}"
             began = loop.time()

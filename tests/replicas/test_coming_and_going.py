@@ -5,6 +5,7 @@ from pathlib import Path
 
 from behaviour.load import call_of, connected, greeted
 from fixtures.gateway import Gateway
+from fixtures.parts import until
 from fixtures.replicas import Replicas, Store, ready, wait_until
 from replicas.crowd import Crowd, journal, twice
 
@@ -69,25 +70,26 @@ def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> No
 
 
 def test_a_rolling_restart_of_all_replicas_loses_no_call(tmp_path: Path) -> None:
-    """SCA-2: 20,000 calls of 100 sessions while all three are restarted, one after the other; none fails."""
+    """SCA-2: 20,000 calls of 100 sessions, and however many more are made until all three are restarted, one after the
+    other; none fails."""
     file = tmp_path / "journal"
     clients = 100
 
-    async def run(replicas: Replicas) -> None:
+    async def run(replicas: Replicas) -> int:
         crowd = Crowd(replicas.port)
         there = await crowd.come(clients)
         async with asyncio.TaskGroup() as group:
-            calls = [
-                group.create_task(crowd.call(number, wire, session, 0.12, CALLS // clients))
-                for number, (wire, session) in enumerate(there)
-            ]
+            for number, (wire, session) in enumerate(there):
+                group.create_task(crowd.call(number, wire, session, 0.12))
             for number in range(len(replicas)):
                 await asyncio.to_thread(replicas.restart, number)
-            assert not all(call.done() for call in calls), "the restarts came too late to prove anything"
+            await until(lambda: crowd.good >= CALLS or crowd.failed, 90)
+            crowd.stop.set()
         assert crowd.failed == []
-        assert crowd.good == CALLS
+        return crowd.good
 
     with Store() as store, Replicas(store, {"mcp_servers": [journal(file)]}) as replicas:
-        asyncio.run(run(replicas))
-    assert len(file.read_text().split()) == CALLS
+        made = asyncio.run(run(replicas))
+    assert made >= CALLS
+    assert len(file.read_text().split()) == made
     assert twice(file) == []

@@ -188,13 +188,14 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(store: 
 
 
 def test_a_token_that_ends_is_renewed_once_for_all(store: Store) -> None:
-    """SCA-1, section 6: before its end, by whoever needs it first."""
-    with AuthServer(expires_in=8) as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
+    """SCA-1, section 6: before its end, by whoever needs it first. All have it long before that, also on a machine that
+    is busy."""
+    with AuthServer(expires_in=15) as site, Replicas(store, sign_ins(site), 3, balanced=False, env=KEY) as replicas:
         sign_in(replicas)
         signed_in = time.monotonic()
         site.expires_in = 3600
         site.slow["/token"] = 0.3
-        wait_until(lambda: time.monotonic() - signed_in > 7, "it is about to end")
+        wait_until(lambda: time.monotonic() - signed_in > 13, "it is about to end")
         assert {text_of(answer) for answer in all_call(replicas, "guarded_whoami")} == {"signed in"}
         assert {text_of(answer) for answer in all_call(replicas, "guarded_whoami")} == {"signed in"}
         assert renewals(site) == 1

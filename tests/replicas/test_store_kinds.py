@@ -15,6 +15,7 @@ from fixtures.replicas import SERVERS, Store, free_port, program, reaches, wait_
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
+from replicas.test_members import patient
 from replicas.test_store import until
 
 TWO_KEYS = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('INCR', KEYS[2])")
@@ -22,7 +23,7 @@ TWO_KEYS = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('INCR',
 
 async def use(url: str, meanwhile=None) -> None:
     """Two replicas that find each other, ask, write behind, hear news and have turns."""
-    one, other = (Replicas(parse(url), {}, "1") for _ in range(2))
+    one, other = (patient(Replicas(parse(url), {}, "1")) for _ in range(2))
     try:
         for each in (one, other):
             each.start()
@@ -213,7 +214,7 @@ def test_a_store_that_is_not_who_it_should_be_is_told_clearly_and_not_spoken_to(
     }.get(wrong, [f"ca={own.cert}"])
 
     async def main(url: str) -> None:
-        replicas = Replicas(parse(url), {}, "1")
+        replicas = patient(Replicas(parse(url), {}, "1"))
         replicas.start()
         try:
             await until(lambda: "cannot be used" in caplog.text)

@@ -42,15 +42,15 @@ def test_a_turn_that_is_extended_lasts_as_long_as_its_work(server: Server) -> No
             begun = asyncio.Event()
 
             async def slow() -> None:
-                async with one.turn("x", 0.4, extended=True) as waited:
+                async with one.turn("x", 1.5, extended=True) as waited:
                     assert not waited
                     begun.set()
-                    await asyncio.sleep(1.2)  # the work
+                    await asyncio.sleep(3.5)  # the work
                     order.append("slow")
 
             async def next_one() -> None:
                 await begun.wait()
-                async with other.turn("x", 0.4, extended=True) as waited:
+                async with other.turn("x", 1.5, extended=True) as waited:
                     assert waited
                     order.append("next")
 
@@ -115,6 +115,7 @@ def test_a_turn_whose_end_the_store_was_not_told_holds_nobody_up(server: Server)
                 server.pause()
                 with pytest.raises(StoreDown):
                     await store.ask("PING")
+            store._patience = 10.0  # from now on a busy machine is not a store that is away
             server.go_on()
             await store.there.wait()
             async with asyncio.timeout(10), one.turn("x", 60):

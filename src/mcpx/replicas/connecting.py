@@ -22,6 +22,8 @@ __all__ = [
 
 MOST_CONNECTIONS = 16
 """To the store, at a time. Commands are sent together, so few are enough."""
+BEYOND = 5
+"""Times the patience of whoever waits for an answer: a connection that nobody waits for ends."""
 
 Client = Any
 """What the package's own types say of its clients differs from client to client."""
@@ -48,12 +50,14 @@ def ear_of(client: "Client") -> Any:
 
 def made(address: StoreAddress, patience: float) -> "Client":
     """Nothing is connected yet. A command is sent once and no more: whether it is worth another try is for whoever sent
-    it, who knows what it does."""
+    it, who knows what it does, and gives up after `patience`. What is said here of time is for what he does not see: a
+    node or Sentinel that is silent, where there are others, and a client that goes on though it was given up."""
+    several = address.kind in ("sentinel", "cluster")
     common: dict[str, Any] = {
         "username": address.user or None,
         "password": address.password or None,
-        "socket_timeout": patience,
-        "socket_connect_timeout": patience,
+        "socket_timeout": patience if several else BEYOND * patience,
+        "socket_connect_timeout": patience if several else 2 * patience,
         "retry": Retry(NoBackoff(), 0),
         "max_connections": MOST_CONNECTIONS,
         "protocol": 2,
@@ -70,7 +74,7 @@ def made(address: StoreAddress, patience: float) -> "Client":
         beside = ("socket_timeout", "socket_connect_timeout", "retry")
         asked = {name: value for name, value in common.items() if name in beside or name.startswith("ssl")}
         sentinel: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)
-        client = sentinel.master_for(address.service, db=address.db, **common)
+        client = sentinel.master_for(address.service, db=address.db, **{**common, "socket_timeout": BEYOND * patience})
         client.beside = sentinel.sentinels  # it leaves them open
         return client
     nodes = [ClusterNode(host, port) for host, port in address.hosts]

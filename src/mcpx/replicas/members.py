@@ -91,7 +91,7 @@ local told = {}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now - ARGV[1], '+inf')) do
   told[#told + 1] = redis.call('HGET', KEYS[2], id)
 end
-return told
+return {told, redis.call('GET', KEYS[3])}
 """
 )
 _LEAVE = Script("redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('HDEL', KEYS[2], ARGV[1])")
@@ -195,8 +195,8 @@ class Members:
 
     async def _returned(self, fresh: bool) -> None:
         self._told = True
-        if fresh:
-            self._numbers.clear()  # they begin anew: the same number does not say that nothing has changed
+        # They may begin anew, or have lost the last steps: the same number does not say that nothing has changed.
+        self._numbers.clear()
         await self.beat()
 
     async def _beat_on(self) -> None:
@@ -217,9 +217,11 @@ class Members:
 
     async def look(self) -> None:
         """See who is there, at this very moment, without a beat: also for who only visits. Raises `StoreDown`."""
-        keys = [self._store.key(name) for name in ("alive", "members")]
-        there = await self._store.run(_LOOK, keys, [int(GONE * 1000)])
-        self._take_up([member for raw in there if (member := Member.read(raw)) is not None])
+        keys = [self._store.key(name) for name in ("alive", "members", "epoch")]
+        async with self._beating:
+            there, epoch = await self._store.run(_LOOK, keys, [int(GONE * 1000)])
+            self._notice_loss(epoch)
+            self._take_up([member for raw in there if (member := Member.read(raw)) is not None])
 
     async def beat(self) -> None:
         """Say that we are here, and see who else is. Raises `StoreDown`."""
@@ -232,10 +234,7 @@ class Members:
         words = [self.me.id, codec.dump(asdict(self.me)), int(GONE * 1000), int(FORGOTTEN * 1000)]
         there, numbers, missed, epoch, now = await self._store.run(_BEAT, keys, words)
         self._ahead = int(now) / 1000 - monotonic()
-        life = self._store.failures, epoch
-        if life != self._life:  # known before anybody is told that the store is back, or was emptied
-            self._life = life
-            self._uncertain_until = monotonic() + GONE
+        self._notice_loss(epoch)
         await self._store.look(epoch)
         paused = monotonic() - self._beaten
         self._beaten = monotonic()
@@ -248,6 +247,13 @@ class Members:
         pairs = cast(list[bytes], numbers)
         for topic, number in zip(pairs[::2], pairs[1::2], strict=True):
             self._see(topic.decode(), int(number))
+
+    def _notice_loss(self, epoch: bytes | None) -> None:
+        """Before anybody is told that the store is back, or was emptied."""
+        life = self._store.failures, epoch
+        if life != self._life:
+            self._life = life
+            self._uncertain_until = monotonic() + GONE
 
     def _take_up(self, members: list[Member]) -> None:
         there = {member.id: member for member in members if member.id != self.me.id}

@@ -47,7 +47,7 @@ class Shelf:
         """Of each file, what its rule remembers."""
         self._unwritten = False
         self._marks: dict[str, object] = {}
-        """Of files as they were when they were last read."""
+        """Of files as they were when they were last read. Threads put into it what others go through: copied first."""
         self._folders: dict[str, int] = {}
         """When they were last changed, as far as is known."""
         self._said: set[str] = set()
@@ -61,7 +61,7 @@ class Shelf:
     @property
     def lasting(self) -> list[str]:
         """The files that are there and stay."""
-        return [name for name in self._marks if (rule := self.rule(name)) is not None and rule.lasting]
+        return [name for name in list(self._marks) if (rule := self.rule(name)) is not None and rule.lasting]
 
     def say(self, problem: str) -> None:
         if problem not in self._said and len(self._said) < _MOST_SAID:
@@ -103,7 +103,7 @@ class Shelf:
         if len(files) > rule.most:
             self.say(f"of {folder} only the latest {rule.most} files are shared with other replicas")
         found = {f"{rule.folder}/{name}": _mark(about) for about, name in files[: rule.most]}
-        gone = {name for name in self._marks if name.startswith(f"{rule.folder}/") and name not in found}
+        gone = {name for name in list(self._marks) if name.startswith(f"{rule.folder}/") and name not in found}
         if not rule.lasting:
             for name in gone:
                 del self._marks[name]

@@ -4,8 +4,9 @@ Promised: what is sent in one turn of the loop travels together; a command is se
 fails within `PATIENCE`. A store that does not answer is away: from then on everything fails at once with `StoreDown`
 until it is back, which is tried several times a second. What is written behind (`later`) costs its caller nothing and
 arrives in order; while the store is away it is dropped, and whoever keeps something there is told when it is back
-(`on_return`) and writes it anew: it may have been restarted empty. News may be missed for the same reason, so they are
-for speed only: what must not be missed has a number that is looked at with each beat (`members`).
+(`on_return`) and writes it anew: it may have been restarted empty, which is told until all have written. News may be
+missed for the same reason, so they are for speed only: what must not be missed has a number that is looked at with each
+beat (`members`). Time in which this very process is held up is not the store's.
 
 Keys stand under one prefix in braces, so that a cluster keeps them together and scripts can use several.
 """
@@ -15,7 +16,9 @@ import hashlib
 import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +33,10 @@ log = logging.getLogger(__name__)
 
 PATIENCE: Final = 1.0
 """Seconds the store may take for an answer."""
+LARGE: Final = 64 << 10
+"""Bytes; what is sent together and is more may take twice as long."""
+LOOKS: Final = 5
+"""In how many pieces the store's time passes."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 0.5
 """Seconds between two tries to reach it."""
@@ -42,7 +49,7 @@ AT_A_TIME: Final = 4
 """Goes under way at a time, of commands that are waited for."""
 MOST_BEHIND: Final = 100_000
 BEHIND_BYTES: Final = 64 << 20
-"""What may wait to be written; of more the oldest is dropped, as if the store were away."""
+"""What may wait to be written; of more the oldest is dropped, and told anew like what was lost by a store."""
 SAID_EVERY: Final = 30.0
 """Seconds between two lines that say that it is still away, or still refuses the same."""
 MOST_REFUSALS: Final = 64
@@ -103,6 +110,7 @@ class _Sent:
     def fail(self, error: StoreDown) -> None:
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(error)
+            self.answer.exception()  # whoever has given up waiting for it need not hear of it
 
 
 class Store:
@@ -124,6 +132,10 @@ class Store:
         self._ending: set[Client] = set()
         """Clients that are being closed: whoever does it may be cancelled over it, and it is done at the end."""
         self._epoch = b""
+        self._is_lost = True
+        """Whether what was kept there may be gone, and was not written anew since."""
+        self._dropped = False
+        """Whether more waited to be written than may."""
         self._known: set[str] = set()
         """Digests of scripts that the store has. The others are sent in full: what it refuses for not knowing it would
         be written behind what was sent later."""
@@ -238,30 +250,52 @@ class Store:
         if self._tasks.closed:  # the client has swallowed that we are told to end
             raise asyncio.CancelledError
         fresh = found != self._epoch
+        self._is_lost = self._is_lost or fresh
         self._epoch = found
         self._known.clear()
         self._fallen.clear()
         self.up = True
         self.there.set()
         self._listening = self._tasks.start(self._listen(ear))
-        self._tasks.start(self._tell_all(list(self._returned), fresh))
+        self._tasks.start(self._tell_all(list(self._returned)))
         return fresh
 
     async def look(self, epoch: bytes | None) -> None:
         """`epoch`: as it was found there just now. If it is another, the store was emptied without going away."""
-        if epoch == self._epoch or not self.up:
+        if not self.up:
             return
-        await self.ask("SET", self.key("epoch"), secrets.token_hex(8), "NX")
-        self._epoch = await self.ask("GET", self.key("epoch")) or b""  # nothing: emptied again, the next beat sees it
-        log.warning("the store %s was emptied: what is shared is written anew", self.address.shown)
-        await self._tell_all(list(self._returned), True)
+        if epoch != self._epoch:
+            await self.ask("SET", self.key("epoch"), secrets.token_hex(8), "NX")
+            self._epoch = (
+                await self.ask("GET", self.key("epoch")) or b""
+            )  # nothing: emptied again, the next beat sees it
+            log.warning("the store %s was emptied: what is shared is written anew", self.address.shown)
+        elif self._dropped and not self._behind:
+            log.warning("the store %s was too slow: what is shared is written anew", self.address.shown)
+        else:
+            return
+        self._dropped, self._is_lost = False, True
+        await self._tell_all(list(self._returned))
 
-    async def _tell_all(self, all: list[Returned], fresh: bool) -> None:
+    async def _tell_all(self, all: list[Returned]) -> None:
         """The first is told before the others: they may need what it settles."""
         first, *rest = all or [_nothing]
+        fresh, life = self._is_lost, (self.failures, self._epoch)
         await self._tell_returned(first, fresh)
-        for returned in rest:
-            self._tasks.start(self._tell_returned(returned, fresh))
+        told = [self._tasks.start(self._tell_returned(returned, fresh)) for returned in rest]
+        if fresh:
+            self._tasks.start(self._see_it_written(told, life))
+
+    async def _see_it_written(self, told: list["asyncio.Task[None]"], life: tuple[int, bytes]) -> None:
+        """A store that goes away again meanwhile has lost it still."""
+        if told:
+            await asyncio.wait(told)
+        try:
+            await self.settled()
+        except StoreDown:
+            return
+        if life == (self.failures, self._epoch):
+            self._is_lost = False
 
     async def _tell_returned(self, returned: Returned, fresh: bool) -> None:
         try:
@@ -339,6 +373,7 @@ class Store:
             dropped = self._behind.popleft()
             self._behind_size -= dropped.size
             dropped.fail(StoreDown("too much waits to be written"))
+            self._dropped = True
         self._soon()
 
     def _soon(self) -> None:
@@ -351,42 +386,48 @@ class Store:
         self._due = False
         while self.up and self._asked and self._under_way < AT_A_TIME:
             self._under_way += 1
-            self._tasks.start(self._send_asked(_some(self._asked)[0]), apart=True)
+            self._start(self._send_asked, *_some(self._asked))
         if self.up and self._behind and not self._writing:
             batch, size = _some(self._behind)
             self._behind_size -= size
             self._writing = True
-            self._tasks.start(self._send_behind(batch), apart=True)
+            self._start(self._send_behind, batch, size)
 
-    async def _send_asked(self, batch: list[_Sent]) -> None:
+    def _start(
+        self, send: Callable[[list[_Sent], int], Coroutine[Any, Any, None]], batch: list[_Sent], size: int
+    ) -> None:
+        task = self._tasks.start(send(batch, size), apart=True)
+        task.add_done_callback(partial(_give_up, batch))
+
+    async def _send_asked(self, batch: list[_Sent], size: int) -> None:
         try:
-            await self._send(batch)
+            await self._send(batch, size)
         finally:
             self._under_way -= 1
             self._soon()
 
-    async def _send_behind(self, batch: list[_Sent]) -> None:
+    async def _send_behind(self, batch: list[_Sent], size: int) -> None:
         try:
-            await self._send(batch)
+            await self._send(batch, size)
         finally:
             self._writing = False
             self._soon()
 
-    async def _send(self, batch: list[_Sent]) -> None:
+    async def _send(self, batch: list[_Sent], size: int) -> None:
         client = self._client
         try:
-            await self._send_by(client, batch)
+            await self._send_by(client, batch, 2 * self._patience if size > LARGE else self._patience)
         finally:
             if client is not self._client:  # it was closed meanwhile, and what it has opened since was not
                 await self._end(client)
 
-    async def _send_by(self, client: "Client", batch: list[_Sent]) -> None:
+    async def _send_by(self, client: "Client", batch: list[_Sent], patience: float) -> None:
         from mcpx.replicas.connecting import NoScriptError
 
         try:
             if client is None:
                 raise OSError("the connection is gone")
-            async with asyncio.timeout(2 * self._patience):
+            async with _within(patience):
                 if len(batch) == 1:
                     results: list[Any] = [await self._one(client, batch[0])]
                 else:
@@ -399,10 +440,6 @@ class Store:
             for sent in batch:
                 sent.fail(down)
             return
-        except asyncio.CancelledError:
-            for sent in batch:
-                sent.fail(StoreDown("the gateway is ending"))
-            raise
         unknown: list[_Sent] = []
         for sent, result in zip(batch, results, strict=True):
             if isinstance(result, NoScriptError):
@@ -414,7 +451,7 @@ class Store:
                     self._known.add(sent.script.digest)
                 sent.settle(result)
         if unknown:
-            await self._send_by(client, unknown)
+            await self._send_by(client, unknown, patience)
 
     def _worded(self, sent: _Sent) -> Sequence[Word]:
         is_known = sent.script is None or sent.script.digest in self._known
@@ -482,6 +519,35 @@ class Store:
 
 async def _nothing(fresh: bool) -> None:
     """Nobody keeps anything there."""
+
+
+def _give_up(batch: list[_Sent], _: "asyncio.Task[None]") -> None:
+    """Whoever sent it was ended, maybe before it had begun."""
+    down = StoreDown("the gateway is ending")
+    for sent in batch:
+        sent.fail(down)
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncGenerator[None]:
+    """As `asyncio.timeout`, by a clock that stands still while this process does: what the store said meanwhile is read
+    before its time is up."""
+    loop, left = asyncio.get_running_loop(), LOOKS
+
+    def look() -> None:
+        nonlocal left, timer
+        left -= 1
+        if left:
+            timer = loop.call_later(seconds / LOOKS, look)
+        else:
+            bound.reschedule(loop.time())
+
+    timer = loop.call_later(seconds / LOOKS, look)
+    try:
+        async with asyncio.timeout(None) as bound:
+            yield
+    finally:
+        timer.cancel()
 
 
 def _some(waiting: deque[_Sent]) -> tuple[list[_Sent], int]:
