@@ -2,6 +2,8 @@
 
 from typing import Any, cast
 
+import pytest
+
 from fixtures import replicas as fixture
 from fixtures.parts import run, until
 from mcpx.front.http_session import HttpSession
@@ -21,6 +23,7 @@ class OneRoom:
 
     def __init__(self) -> None:
         self.here: HttpSession | None = None
+        self.dropped: list[HttpSession] = []
         self.answered: list[Exchange] = []
 
     def answer(self, exchange: Exchange, visitor: Visitor, mode: str | None) -> None:
@@ -30,7 +33,10 @@ class OneRoom:
         return self.here
 
     def sessions(self) -> list[HttpSession]:
-        return []
+        return [] if self.here is None else [self.here]
+
+    def drop(self, owner: HttpSession) -> None:
+        self.dropped.append(owner)
 
     def shown(self, owner: HttpSession) -> None:
         return None
@@ -54,6 +60,58 @@ def test_a_session_that_was_taken_up_meanwhile_is_not_taken_up_a_second_time() -
             assert neighbours.take(exchange, ANN, None, id, passed=False)
             await until(lambda: rooms.answered == [exchange])
             assert await replicas.store.ask("HGET", replicas.store.key("session", id), "life") == b"0"
+            await neighbours.close(0.0)
+
+    with fixture.Store() as server:
+        run(main(server))
+
+
+@pytest.mark.parametrize("how", ["ended", "given away"])
+def test_a_session_that_goes_while_all_are_written_anew_is_not_brought_back(how: str) -> None:
+    """SCA-1, SCA-2: the store was emptied, and what it is told of the end comes before what it is told of the rest."""
+
+    async def main(server: fixture.Store) -> None:
+        async with joined(server) as replicas:
+            rooms = OneRoom()
+            neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
+            owner = rooms.here = HttpSession(ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint(replicas.id))
+            neighbours.begun(owner)
+            await replicas.store.settled()
+            put_again = neighbours.records.put_again
+
+            async def slow(owner: HttpSession, shown: None) -> bool:
+                neighbours.ended(owner) if how == "ended" else neighbours.give_away(owner)
+                rooms.here = None
+                await replicas.store.settled()
+                return await put_again(owner, shown)
+
+            neighbours.records.put_again = slow  # type: ignore[method-assign]
+            await neighbours._look_over()  # pyright: ignore[reportPrivateUsage]
+            await replicas.store.settled()
+            found = await replicas.store.ask("HGET", replicas.store.key("session", owner.session.id), "owner")
+            assert found == (None if how == "ended" else b"")
+            await neighbours.close(0.0)
+
+    with fixture.Store() as server:
+        run(main(server))
+
+
+def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -> None:
+    """SCA-1: they come another way than the store's answers, and may come after those."""
+
+    async def main(server: fixture.Store) -> None:
+        async with joined(server) as replicas, joined(server) as other:
+            rooms = OneRoom()
+            neighbours = Neighbours(replicas, cast(Any, rooms), lambda *_: None, Limits())
+            owner = rooms.here = HttpSession(ANN, Client(("ann", "")), Shelf(), id=replicas.seals.mint("dead"))
+            owner.life = 2
+            for life, dropped in ((1, []), (2, []), (3, [owner])):
+                other.store.tell("taken", f"{life} {owner.session.id}".encode())
+                other.store.tell("heard", str(life).encode())
+                heard: list[bytes] = []
+                replicas.store.hear("heard", heard.append)
+                await until(lambda heard=heard: bool(heard))
+                assert rooms.dropped == dropped
             await neighbours.close(0.0)
 
     with fixture.Store() as server:
