@@ -111,7 +111,7 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
                 heard: list[bytes] = []
                 replicas.store.hear("heard", heard.append)
                 await until(lambda heard=heard: bool(heard))
-                assert rooms.dropped == dropped
+                assert (rooms.dropped, owner.lost) == (dropped, bool(dropped))
             await neighbours.close(0.0)
 
     with fixture.Store() as server:

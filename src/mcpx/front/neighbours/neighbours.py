@@ -353,6 +353,7 @@ class Neighbours:
 
     def _lose(self, owner: HttpSession) -> None:
         owner.journal = None
+        owner.lost = True
         self._rooms.drop(owner)
 
     def _look_over_soon(self) -> None:
