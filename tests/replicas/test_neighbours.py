@@ -7,10 +7,12 @@ import pytest
 from fixtures import replicas as fixture
 from fixtures.parts import run, until
 from mcpx.front.http_session import HttpSession
+from mcpx.front.neighbours import neighbours as neighbours_module
 from mcpx.front.neighbours.neighbours import Neighbours
 from mcpx.front.sessions import Client
 from mcpx.front.streams import Shelf
 from mcpx.front.visitor import Visitor
+from mcpx.replicas.members import Member
 from mcpx.wire.exchange import Exchange, Headers
 from mcpx.wire.http_server import Limits
 from replicas.test_members import joined
@@ -112,6 +114,26 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
                 replicas.store.hear("heard", heard.append)
                 await until(lambda heard=heard: bool(heard))
                 assert (rooms.dropped, owner.lost) == (dropped, bool(dropped))
+            await neighbours.close(0.0)
+
+    with fixture.Store() as server:
+        run(main(server))
+
+
+def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCA-2: its machine may be gone before it has answered all, and then nothing tells so; one that is back answers."""
+    monkeypatch.setattr(neighbours_module, "ENDED_BY", 0.01)
+
+    async def main(server: fixture.Store) -> None:
+        async with joined(server) as replicas, joined(server) as other:
+            neighbours = Neighbours(replicas, cast(Any, OneRoom()), lambda *_: None, Limits())
+            await until(lambda: other.id in replicas.members.others)
+            over: list[str] = []
+            monkeypatch.setattr(neighbours._passing, "gone", over.append)  # pyright: ignore[reportPrivateUsage]
+            for member in (other.members.me, Member("left")):
+                neighbours._left(member)  # pyright: ignore[reportPrivateUsage]
+            await until(lambda: bool(over))
+            assert over == ["left"]
             await neighbours.close(0.0)
 
     with fixture.Store() as server:

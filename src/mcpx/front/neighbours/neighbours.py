@@ -283,7 +283,11 @@ class Neighbours:
     def _left(self, member: Member) -> None:
         self._count_out(member)
         self._passing.retire(member.id)
-        asyncio.get_running_loop().call_later(ENDED_BY, self._passing.gone, member.id)
+        asyncio.get_running_loop().call_later(ENDED_BY, self._has_ended, member.id)
+
+    def _has_ended(self, id: str) -> None:
+        if self._members.find(id) is None:  # else it is back
+            self._passing.gone(id)
 
     def _count_out(self, member: Member) -> None:
         self._lost[member.id] = None
