@@ -121,7 +121,7 @@ def test_news_of_before_do_not_take_a_session_from_who_has_taken_it_up_since() -
 
 
 def test_nobody_waits_for_ever_for_one_that_has_said_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SCA-2: its machine may be gone before it has answered all, and then nothing tells so; one that is back answers."""
+    """SCA-2: its machine may be gone before it has answered all, and nothing tells so; one that is back answers."""
     monkeypatch.setattr(neighbours_module, "ENDED_BY", 0.01)
 
     async def main(server: fixture.Store) -> None:
