@@ -337,6 +337,29 @@ def test_no_more_can_be_subscribed_to_than_so_much(monkeypatch: pytest.MonkeyPat
     run(main())
 
 
+def test_a_subscription_that_is_taken_back_while_others_are_made_anew_is_not_made() -> None:
+    """SCA-1: of a conversation that goes on here; and the rest goes on."""
+
+    async def main() -> None:
+        slowly = asyncio.Event()
+
+        async def slow(line: Line, params: Json) -> Json:
+            await slowly.wait()
+            return {}
+
+        lib = library("older", **{"resources/subscribe": slow})
+        async with Office(lib=lib) as office:
+            office.session.subscriptions.update({("lib", "x:1"): {"x:1"}, ("lib", "x:2"): {"x:2"}})
+            going_on = asyncio.create_task(office.dispatcher.go_on(office.session))
+            await until(lambda: "resources/subscribe" in lib.lines[0].methods())
+            await office.ask("resources/unsubscribe", uri="x:2")
+            slowly.set()
+            await going_on
+            assert lib.lines[0].methods().count("resources/subscribe") == 1
+
+    run(main())
+
+
 # --- listening of modern clients
 
 

@@ -1,6 +1,7 @@
 """Who has to leave when a configuration changes, and what of the servers somebody hears."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -59,6 +60,18 @@ def test_whoever_would_not_be_let_in_again_the_same_way_has_to_leave(after: Conf
     assert reception.stays_until(there) == NEVER
     reception.take_up(after)
     assert (reception.stays_until(there) is not None) is stays
+
+
+def test_whoever_another_replica_let_in_leaves_when_their_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-1, SCA-1: though nobody has shown it here."""
+    reception = Reception(House("127.0.0.1"), config(Token(name="ann", token="a", expires="2999-01-31")), no_fetcher)
+    assert reception.identity is not None and not reception.identity.look()
+    ends = time.time() + 600
+    there = Visitor("ann", None, "", Badge("ann", expires=ends))
+    assert reception.follows(there) and not reception.identity.look()
+    monkeypatch.setattr(time, "time", lambda: ends)
+    assert reception.identity.look()
+    assert not reception.follows(there)
 
 
 def test_a_profile_that_closes_sees_off_whoever_came_through_it() -> None:

@@ -937,6 +937,24 @@ class Elsewhere:
     def give_away(self, owner: HttpSession) -> None: ...
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["by the word of another replica", "by its client"])
+def test_a_call_whose_session_goes_is_told_why(lost: bool) -> None:
+    """SCA-1: what another replica has taken up nobody has cancelled, and the call may have had an effect."""
+
+    async def main() -> None:
+        toy = Toy("older", tools={"hang": forever})
+        async with front(toy) as at:
+            client = await at.client().greet()
+            hanging = client.call("hang")
+            await until(lambda: toy.lines and toy.lines[0].calls())
+            (owner,) = at.streamable.sessions
+            owner.lost = lost
+            at.streamable.sessions.end(owner)
+            assert error_of(await hanging.json()) == (GATEWAY_ENDING if lost else REQUEST_CANCELLED)
+
+    run(main())
+
+
 def test_a_session_that_is_given_away_while_a_call_of_it_stands_in_line_is_not_unknown() -> None:
     """SCA-2: the call goes where the session went; it is not told to begin anew."""
 

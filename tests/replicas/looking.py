@@ -43,10 +43,10 @@ def place_of(store: Store, replica: Gateway) -> tuple[str, int, str]:
     return about["host"], about["port"], id
 
 
-def established(port: int) -> int:
-    """Connections that somebody has to a port of this machine."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(re.match(rf"\s*\d+: \S+ \S+:{port:04X} 01", line) is not None for line in lines)
+def connections(port: int) -> set[str]:
+    """Those that somebody has to a port of this machine, by their own ends."""
+    table = Path("/proc/net/tcp").read_text()
+    return set(re.findall(rf"^\s*\d+: (\S+) \S+:{port:04X} 01", table, re.MULTILINE))
 
 
 def peak_memory(replica: Gateway) -> int:

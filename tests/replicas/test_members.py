@@ -64,6 +64,28 @@ def test_replicas_find_each_other_and_a_goodbye_is_heard_at_once(server: fixture
     run(main())
 
 
+def test_a_goodbye_that_is_not_heard_before_the_next_beat_is_no_death(
+    server: fixture.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCA-2: what was handed to it is answered still."""
+
+    async def main() -> None:
+        async with joined(server) as one:
+            left: list[Member] = []
+            gone: list[Member] = []
+            one.members.on_left(left.append)
+            one.members.on_gone(gone.append)
+            async with joined(server) as other:
+                other.members.update(state="leaving")
+                await until(lambda: [each.state for each in one.members.others.values()] == ["leaving"])
+                monkeypatch.setattr(other.store, "tell", lambda *_: None)
+            await until(lambda: other.id not in one.members.others)
+            assert [member.id for member in left] == [other.id]
+            assert gone == []
+
+    run(main())
+
+
 def test_one_that_beats_no_more_is_gone_and_one_that_beats_again_is_back(
     server: fixture.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

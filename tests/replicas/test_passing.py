@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Reply, Web, run, serving, until
+from fixtures.parts import Reply, Web, forever, run, serving, until
 from mcpx.front.neighbours import passing
 from mcpx.front.neighbours.papers import Papers
 from mcpx.front.neighbours.passing import Passing
@@ -183,5 +183,46 @@ def test_who_has_no_connections_left_does_not_take_others_for_dead(monkeypatch: 
             assert (reply.status, tried, between.lost, between.again) == (503, 1, [], [])
             there.reply(200, b"{}")
             assert await earlier.json() == {}
+
+    run(main())
+
+
+def test_a_connection_that_is_not_made_in_time_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCA-1, SCA-2: here everything may have stood still for so long. What the other one answers is not cut off, and
+    its sessions stay its own; unless it takes none again and again."""
+
+    async def main() -> None:
+        async with pair() as between:
+            dial = http_client.dial
+
+            async def hangs(address: Address, *more: Any) -> None:
+                await (forever() if address.port == between.port else dial(address, *more))
+
+            async def late(count: int) -> None:
+                asked = len(between.again)
+                replies = [between.ask() for _ in range(count)]
+                for reply in replies:
+                    await reply.over.wait()
+                assert len(between.again) == asked + count
+
+            earlier = between.ask()
+            there = await between.door.get()
+            monkeypatch.setattr(http_client, "dial", hangs)
+            monkeypatch.setattr(passing, "IN_A_ROW", 60.0)
+            [pool] = between.over._pools.values()  # pyright: ignore[reportPrivateUsage]
+            monkeypatch.setattr(pool, "_connect_timeout", 0.05)
+            await late(3)
+            await late(1)
+            assert between.lost == []
+            there.reply(200, b"{}")
+            assert await earlier.json() == {}
+            busy = between.ask()  # with the connection that there is
+            await between.door.get()
+            await late(1)
+            await late(1)
+            assert between.lost == []
+            await late(1)
+            assert between.lost == ["there"]
+            busy.abort()
 
     run(main())

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from behaviour.raw import WAIT, Session, ask, initialize, post
+from mcpx.front.identity.badge import Badge
 from mcpx.front.neighbours.papers import GOOD_FOR, PAPER, Papers
 from mcpx.front.visitor import ANONYMOUS, Visitor
 from mcpx.replicas.seals import Seals
@@ -81,6 +82,15 @@ def test_papers_that_were_not_made_just_now_for_this_replica_by_one_of_its_store
         "of another day": papers(key, id, -86_400)[PAPER],
     }[what]
     assert post(door, initialize(), {PAPER: shown}).status == 403
+
+
+def test_papers_of_somebody_whose_token_has_ended_meanwhile_let_nobody_in(trio: Trio, key: bytes) -> None:
+    """SEC-1, SCA-1: and those of somebody whose token is good still do."""
+    _, door, id = place_of(trio.store, trio.replicas[0])
+    made = Papers(Seals(key), "somebody", time.time)
+    for expires, status in ((time.time() - 1, 401), (time.time() + 600, 200)):
+        paper = made.write(Visitor("ann", None, "127.0.0.1", Badge("ann", expires=expires)), id)
+        assert post(door, initialize(), {PAPER: paper.decode()}).status == status
 
 
 def test_papers_are_worth_nothing_at_the_front_door(trio: Trio, key: bytes) -> None:

@@ -1,12 +1,11 @@
 """SCA-1: an older session whose replica was killed goes on at whichever replica is asked next."""
 
 import json
-import time
 from pathlib import Path
 
 from behaviour.raw import Json, Session, Stream, eventually, modern, modern_headers, notification, post, text_of
 from behaviour.test_leases import URI, seen
-from fixtures.replicas import wait_until
+from fixtures.replicas import ready, wait_until
 from replicas.conftest import Trio, three
 from replicas.looking import messages, nothing_more, told_in
 
@@ -145,7 +144,9 @@ def test_a_stranger_who_asks_at_the_same_moment_is_in_nobodys_way(tmp_path: Path
             for each in sessions
             for who in (BOB, ANN)
         ]
-        time.sleep(0.3)
+        assert all(
+            ready(trio.replicas[1]) for _ in range(3)
+        )  # which reads them before this, and does not ask the store
         trio.store.go_on()
         assert [stream.reply().status for stream in asked] == [404, 200] * 10
 

@@ -26,7 +26,7 @@ from behaviour.raw import (
 from behaviour.test_leases import URI, seen
 from fixtures.replicas import Store, program, wait_until
 from replicas.conftest import Trio
-from replicas.looking import established, messages, peak_memory, place_of
+from replicas.looking import connections, messages, peak_memory, place_of
 
 ABLE: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
 ANSWERS: dict[str, Json] = {
@@ -102,14 +102,15 @@ def test_a_get_stream_is_resumed_at_another_replica_without_loss_and_without_any
     session = begun(trio)
     session.request("resources/subscribe", {"uri": URI})
     door = place_of(trio.store, trio.replicas[0])[1]
+    before = connections(door)
     with through(session, trio, 1).listen() as stream:
         stream.comment()
+        listening = connections(door) - before
         session.call("s_touch")
         first = stream.event()
         assert first is not None and first["data"]["params"]["uri"] == URI
         session.call("s_touch")  # it is sent, and nobody reads it
-        before = established(door)
-    eventually(lambda: established(door) < before)
+    eventually(lambda: not listening & connections(door))
     session.call("s_touch")
     with through(session, trio, 2).listen(first["id"]) as stream:
         found = [stream.event() for _ in range(2)]
@@ -124,10 +125,12 @@ def test_the_owner_notices_that_a_client_left_through_another_replica(trio: Trio
     session = begun(trio)
     session.request("resources/subscribe", {"uri": URI})
     door = place_of(trio.store, trio.replicas[0])[1]
+    before = connections(door)
     with through(session, trio, 1).listen() as stream:
         stream.comment()
-        before = established(door)
-    eventually(lambda: established(door) < before)
+        listening = connections(door) - before
+        assert listening
+    eventually(lambda: not listening & connections(door))
     session.call("s_touch")
     with through(session, trio, 2).listen() as stream:
         assert stream.data()["params"]["uri"] == URI

@@ -238,7 +238,10 @@ class Dispatcher:
         if caller.log_level is not None:
             await self.gateway.set_level(caller, caller.log_level)
         for forms in list(session.subscriptions.values()):
-            call = Call("resources/subscribe", {"uri": next(iter(forms))}, caller)
+            uri = next(iter(forms), None)
+            if uri is None:  # the client has taken it back meanwhile
+                continue
+            call = Call("resources/subscribe", {"uri": uri}, caller)
             try:
                 await self.gateway.handle(call)
             except RpcError as error:

@@ -15,7 +15,7 @@ from mcpx import __version__
 from mcpx.config import Config
 from mcpx.front.conversation import ClientConversation
 from mcpx.front.dispatch import Dispatcher
-from mcpx.front.identity.badge import NEVER, Badge, Identity, Refusal
+from mcpx.front.identity.badge import NEVER, WRONG_TOKEN, Badge, Identity, Refusal
 from mcpx.front.proxies import Arrival, address_of
 from mcpx.front.reception import LOOK, Reception
 from mcpx.front.refusing import refuse, tell_metadata
@@ -332,7 +332,10 @@ class HttpFront:
     def _enter_passed(self, exchange: Exchange, visitor: Visitor) -> None:
         """From another replica, which has let them in."""
         _, path, _ = place_of(exchange.path)
-        if path == "/messages":
+        if not self._reception.follows(visitor):
+            wrong = [("www-authenticate", f'Bearer error="{WRONG_TOKEN.error}"')]
+            exchange.reply(WRONG_TOKEN.status, WRONG_TOKEN.text.encode(), "text/plain", wrong)
+        elif path == "/messages":
             self._post_legacy(exchange, visitor, passed=True)
         elif path == "/mcp" or path.startswith("/mcp/"):
             self._streamable.handle(exchange, visitor, path[5:] or None, passed=True)

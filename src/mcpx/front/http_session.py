@@ -59,8 +59,8 @@ class HttpSession:
     """One older client over streamable HTTP (a `Keeper` of its streams)."""
 
     __slots__ = (
-        *("_ended", "_finished", "_streams_made", "client", "fresh", "journal", "life", "moved", "pushes"),
-        *("questions", "running", "seen", "session", "shelf", "streams", "taken_up", "visitor", "weight"),
+        *("_ended", "_finished", "_streams_made", "client", "fresh", "journal", "life", "lost", "moved"),
+        *("pushes", "questions", "running", "seen", "session", "shelf", "streams", "taken_up", "visitor", "weight"),
     )
 
     def __init__(
@@ -76,6 +76,8 @@ class HttpSession:
         """Where others find what it takes to go on with it; None: nobody else could."""
         self.life = 0
         """How often it was gone on with elsewhere."""
+        self.lost = False
+        """Another gateway has it now, and thinks that this one is gone."""
         self.taken_up: asyncio.Task[None] | None = None
         """Tells servers what the client had asked of them, where another gateway began it."""
         self.pushes = PushStream(shelf, self._noted_push)

@@ -6,6 +6,7 @@ Where nothing must be shown nothing is looked at.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,18 @@ class Reception:
         if not self._tasks.closed:
             self._tasks.start(found)  # it will be known when they come again
         return 503
+
+    def follows(self, visitor: Visitor) -> bool:
+        """Whether one whom another replica let in may come in here: not if what they showed has ended meanwhile. When
+        it ends, they leave here too."""
+        badge = visitor.badge
+        if badge is None or badge.expires == NEVER:
+            return True
+        if badge.expires <= time.time():
+            return False
+        if self.identity is not None:
+            self.identity.expect(badge.expires)
+        return True
 
     def stays_until(self, visitor: Visitor) -> float | None:
         """When whoever came in before has to leave; None: now, they would not be let in again."""

@@ -28,6 +28,7 @@ from mcpx.model.errors import (
     REQUEST_CANCELLED,
     Denied,
     RpcError,
+    cut_off,
     gateway_ending,
     overloaded,
 )
@@ -238,7 +239,8 @@ class Streamable:
         self._admission.leave()
         self._open.pop(stream, None)
         if task.cancelled():
-            stream.finish(_failed(stream, RpcError(REQUEST_CANCELLED, "Request cancelled")))
+            cancelled = RpcError(REQUEST_CANCELLED, "Request cancelled")
+            stream.finish(_failed(stream, cut_off() if owner.lost else cancelled))
         if owner.running.get(rid) is task:
             del owner.running[rid]
 

@@ -165,10 +165,13 @@ class Members:
 
     def _left(self, id: str) -> None:
         if (member := self._others.pop(id, None)) is not None:
-            self._lost[id] = monotonic()
-            log.info("replica %s (%s) has left", member.name, member.id)
-            for left in self._on_left:
-                left(member)
+            self._parted(member)
+
+    def _parted(self, member: Member) -> None:
+        self._lost[member.id] = monotonic()
+        log.info("replica %s (%s) has left", member.name, member.id)
+        for left in self._on_left:
+            left(member)
 
     def _gone(self, member: Member) -> None:
         log.info("replica %s (%s) is gone", member.name, member.id)
@@ -266,7 +269,9 @@ class Members:
             there = {**self._others, **there}
         before, self._others = self._others, there
         for id, member in before.items():
-            if id not in there:
+            if id not in there and member.state == "leaving":  # a beat may be answered before a goodbye is heard
+                self._parted(member)
+            elif id not in there:
                 self._gone(member)
         for id, member in there.items():
             if id not in before:

@@ -14,6 +14,7 @@ import asyncio
 import errno
 import functools
 import select
+import socket
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
@@ -73,10 +74,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._intake.read_from(self._transport)
-        socket = transport.get_extra_info("socket")
-        if socket is not None and hasattr(select, "poll"):
+        own = transport.get_extra_info("socket")
+        if own is not None and hasattr(select, "poll"):
             poll = select.poll()
-            poll.register(socket.fileno(), select.POLLIN)
+            poll.register(own.fileno(), select.POLLIN)
             self._poll = poll.poll
 
     def send(self, call: Request) -> None:
@@ -366,12 +367,13 @@ class Pool:
             connection.drop()
             self.gone(connection)  # uvloop does not tell of the loss when connecting is cancelled
             if isinstance(e, TimeoutError):
-                call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False))
+                call.fail(ConnectionLost(f"{error} in {self._connect_timeout:g} s", sent=False, vague=True))
             elif isinstance(e, Forbidden):
                 call.fail(e)
             elif isinstance(e, (OSError, ValueError)):
                 ours = isinstance(e, OSError) and e.errno in WANTS
-                call.fail(ConnectionLost(f"{error}: {e.args[-1] if e.args else e}", sent=False, ours=ours))
+                why = f"{error}: {e.args[-1] if e.args else e}"
+                call.fail(ConnectionLost(why, sent=False, ours=ours, vague=isinstance(e, socket.gaierror)))
             else:
                 raise
         else:

@@ -18,12 +18,14 @@ HEADER_BYTES: Final = 65536
 
 class ConnectionLost(ConnectionError):
     """No complete reply. With `sent` the server may have acted on the request: it must not be repeated. `ours`: there
-    was no connection for a want of our own, which says nothing of the server."""
+    was no connection for a want of our own, which says nothing of the server. `vague`: there was none in time, or no
+    address for its name; a loop that stood still for as long finds the same."""
 
-    def __init__(self, message: str, *, sent: bool, ours: bool = False) -> None:
+    def __init__(self, message: str, *, sent: bool, ours: bool = False, vague: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
         self.ours = ours
+        self.vague = vague
 
 
 class Crowded(ConnectionError):

@@ -57,6 +57,10 @@ class Identity(Protocol):
         """One that was good, as it counts now; None: it is not good any more."""
         ...
 
+    def expect(self, ends: float) -> None:
+        """Somebody is here whom another replica has let in, until then."""
+        ...
+
     def knows(self, principal: str) -> bool:
         """Whether they may come in again, by whichever token."""
         ...

@@ -88,6 +88,9 @@ class Bearer:
             return None
         return None if found.expires <= time.time() else found
 
+    def expect(self, ends: float) -> None:
+        self._ends = min(self._ends, ends)
+
     def knows(self, principal: str) -> bool:
         now = time.time()
         return any(badge.principal == principal and badge.expires > now for badge in self._good.values())

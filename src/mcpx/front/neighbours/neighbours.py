@@ -49,6 +49,8 @@ MOST_LOST: Final = 64
 """Replicas that are known to be gone though they may still count as there."""
 PARTING: Final = 0.3
 """Seconds in which the others learn that this one takes no more."""
+ENDED_BY: Final = 30.0
+"""Seconds after its goodbye by which a replica has ended; whoever waits for its answer then waits in vain."""
 AT_ONCE: Final = 256
 """Sessions that are written again in one go."""
 AT: Final = "mcpx-at."
@@ -238,7 +240,7 @@ class Neighbours:
             self.records.free(id)
             raise StoreDown("there is no room for another session here")
         self._replicas.adopted += 1
-        self._replicas.store.tell("taken", id.encode())
+        self._replicas.store.tell("taken", f"{taken.life} {id}".encode())
         return owner
 
     # Whom requests are handed to -------------------------------------------------------------------------------
@@ -266,8 +268,12 @@ class Neighbours:
         member = None if born is None else self._members.find(born)
         if member is None:
             return False
-        gone: Callable[[], None] = lambda: exchange.reply(404, b"unknown session", "text/plain")  # noqa: E731
-        self._passing.hand(exchange, visitor, f"/messages?session={id}", member, gone)
+
+        def again() -> None:  # until it takes the message, or is gone
+            if not self.hand_to_stream(exchange, visitor, id):
+                exchange.reply(404, b"unknown session", "text/plain")
+
+        self._passing.hand(exchange, visitor, f"/messages?session={id}", member, again)
         return True
 
     def _gone(self, member: Member) -> None:
@@ -277,6 +283,11 @@ class Neighbours:
     def _left(self, member: Member) -> None:
         self._count_out(member)
         self._passing.retire(member.id)
+        asyncio.get_running_loop().call_later(ENDED_BY, self._has_ended, member.id)
+
+    def _has_ended(self, id: str) -> None:
+        if self._members.find(id) is None:  # else it is back
+            self._passing.gone(id)
 
     def _count_out(self, member: Member) -> None:
         self._lost[member.id] = None
@@ -338,13 +349,15 @@ class Neighbours:
         await self._members.leave()
         await asyncio.sleep(PARTING)
 
-    def _taken_elsewhere(self, id: bytes) -> None:
-        owner = self._rooms.session(id.decode(errors="replace"))
-        if owner is not None:
+    def _taken_elsewhere(self, news: bytes) -> None:
+        life, _, id = news.decode(errors="replace").partition(" ")
+        owner = self._rooms.session(id)
+        if owner is not None and int(life) > owner.life:  # else we have taken it up since
             self._lose(owner)
 
     def _lose(self, owner: HttpSession) -> None:
         owner.journal = None
+        owner.lost = True
         self._rooms.drop(owner)
 
     def _look_over_soon(self) -> None:
@@ -358,16 +371,25 @@ class Neighbours:
         lost = 0
         try:
             for at in range(0, len(owners), AT_ONCE):
-                some = owners[at : at + AT_ONCE]
+                some = [owner for owner in owners[at : at + AT_ONCE] if owner.journal is not None]
                 kept = await asyncio.gather(*(self.records.put_again(o, self._rooms.shown(o)) for o in some))
                 for owner, ours in zip(some, kept, strict=True):
-                    if not ours and owner.journal is not None:
+                    if owner.journal is None:
+                        self._part_again(owner.session.id)
+                    elif not ours:
                         self._lose(owner)
                         lost += 1
         except StoreDown:
             pass  # it is done when it is back
         if lost:
             log.info("%d sessions went on at other replicas meanwhile", lost)
+
+    def _part_again(self, id: str) -> None:
+        """A session that ended or was given away while it was written: that may have been heard before."""
+        if id in self._ended:
+            self.records.end(id)
+        elif self._rooms.session(id) is None:
+            self.records.free(id)
 
     def describe(self) -> Json:
         store = self._replicas.store

@@ -1,7 +1,8 @@
 """Requests that belong to another replica, handed to it; its answer goes back as it comes, streams too.
 
-Promised: a request is handed over once. If the other one is found gone before anything was sent, says that it has no
-such session, or is not the one it was taken for, whoever handed it over is told (`Again`) and may try another way; if
+Promised: a request is handed over once. If the other one is found gone before anything was sent, takes no connection,
+says that it has no such session, or is not the one it was taken for, whoever handed it over is told (`Again`) and may
+try another way; that others wait for a connection in vain is no reason to give up what is under way there already. If
 it goes while it answers, the client is told that the call was cut off, unless the request has no effect and nothing was
 answered yet; where half a message was told the connection is broken off, and it may come back for it. A client that
 leaves is a client that leaves there, and one that does not read is not read for: the other one notices, and does what
@@ -33,7 +34,11 @@ MOST_CALLS: Final = 1024
 MOST_STREAMS: Final = 3072
 """Connections to one replica: each GET stream of a client takes one, and however many there are, calls have theirs."""
 CONNECTING: Final = 1.0
-"""Seconds in which a replica that is there takes a connection."""
+"""Seconds in which a replica that is there takes a connection, if nothing here stood still meanwhile."""
+LATE: Final = 3
+"""So many connections, one tried after the other, are not made in time before a replica counts as gone for it."""
+IN_A_ROW: Final = 3 * CONNECTING
+"""Seconds between two of those that count together."""
 NOT_HERE: Final = 421
 """What a replica answers that has no such session."""
 STRANGER: Final = 403
@@ -66,6 +71,8 @@ class Passing:
         self._pools: dict[tuple[str, bool], Pool] = {}
         """For each replica one for GET streams, and one for the rest."""
         self._under_way: dict[str, set[_Passed]] = {}
+        self._late: dict[str, tuple[int, float]] = {}
+        """How often in a row a replica took no connection in time, and when that was seen last."""
         self._finished: asyncio.Event | None = None
         """Set when no call is under way, where somebody waits for that."""
         self.tasks = Tasks("passing")
@@ -97,6 +104,8 @@ class Passing:
         others = self._under_way.get(passed.member)
         if others is not None:
             others.discard(passed)
+            if not others:
+                del self._under_way[passed.member]
         if self._finished is not None and not self._calls():
             self._finished.set()
 
@@ -119,8 +128,25 @@ class Passing:
     def unreachable(self, member: str) -> None:
         self._lost(member)
 
+    def late(self, member: str, since: float) -> None:
+        """It took no connection in time: that may be our own fault, so it is gone only if that happens again and again.
+        `since`: when it was to take it; what was tried side by side counts once."""
+        now = asyncio.get_running_loop().time()
+        times, last = self._late.get(member, (0, -IN_A_ROW))
+        if since < last:
+            return
+        times = times + 1 if now - last < IN_A_ROW else 1
+        self._late[member] = times, now
+        if times >= LATE:
+            self._lost(member)
+
+    def there(self, member: str) -> None:
+        """It has answered."""
+        self._late.pop(member, None)
+
     def retire(self, member: str) -> None:
         """Nothing more is handed to that one; it answers what it has."""
+        self._late.pop(member, None)
         for listens in (False, True):
             if (pool := self._pools.pop((member, listens), None)) is not None:
                 pool.retire()
@@ -141,13 +167,14 @@ class _Passed:
     """One request at another replica (`wire.http_client.Sink`)."""
 
     __slots__ = (
-        *("_again", "_body", "_headers", "_held", "_passing", "_status", "_streams", "_tail", "exchange", "member"),
-        "request",
+        *("_again", "_began", "_body", "_headers", "_held", "_passing", "_status", "_streams", "_tail"),
+        *("exchange", "member", "request"),
     )
 
     def __init__(self, passing: Passing, exchange: Exchange, member: str, again: Again) -> None:
         self._passing = passing
         self._again = again
+        self._began = asyncio.get_running_loop().time()
         self.exchange = exchange
         self.member = member
         self.request: Abortable | None = None
@@ -175,6 +202,7 @@ class _Passed:
     # --- from the other replica
 
     def head(self, status: int, headers: Headers) -> None:
+        self._passing.there(self.member)
         self._status, self._headers = status, headers
         kind = headers.get("content-type") or ""
         if kind.startswith("text/event-stream"):
@@ -229,7 +257,10 @@ class _Passed:
         elif isinstance(error, ConnectionLost) and error.ours:
             self._turn_away("crowded", "no connection to another replica can be made at the moment; try again later")
         elif isinstance(error, ConnectionLost) and not error.sent:
-            self._passing.unreachable(self.member)
+            if error.vague:
+                self._passing.late(self.member, self._began)
+            else:
+                self._passing.unreachable(self.member)
             self._try_again()
         else:
             self._cut_off()
