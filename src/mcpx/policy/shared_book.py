@@ -181,15 +181,18 @@ class SharedBook:
             self._tasks.start(self.give_back(approval), apart=True)
 
     async def give_back(self, approval: Approval) -> None:
-        """As of a `Book`."""
+        """As of a `Book`; it is done even if whoever waits for it is cancelled."""
         use = self._used.pop(approval.id, None)
         if use is None or not use.claim:
             return  # so much was used since that it is not known any more by which claim it was
         self._owed[approval.id] = (approval, use.claim)
         if len(self._owed) > MOST:
             del self._owed[next(iter(self._owed))]
+        await asyncio.wait([self._tasks.start(self._pay_now(approval, use.claim), apart=True)])
+
+    async def _pay_now(self, approval: Approval, claim: str) -> None:
         try:
-            await self._pay(approval, use.claim)
+            await self._pay(approval, claim)
         except StoreDown:
             pass  # when it is back
 
