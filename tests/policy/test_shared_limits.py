@@ -20,6 +20,7 @@ from mcpx.policy import counters as module
 from mcpx.policy.limits import Limiter, limiter
 from mcpx.policy.shared_counters import SharedCounters
 from mcpx.policy.state import PolicyState
+from mcpx.policy.tallies import ROUND
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 
@@ -477,6 +478,42 @@ def test_who_waits_comes_in_when_the_limit_goes(store: RealStore) -> None:
     run(main())
 
 
+def test_who_is_told_to_wait_when_the_limit_has_just_gone_comes_in(store: RealStore) -> None:
+    """What the store answers is about the limits of before."""
+
+    async def main() -> None:
+        async with houses(store, of_server(in_flight=1), 1) as (house,):
+            gate = Gate()
+            calls = [house.start(gate)]
+            await until(lambda: gate.running == 1)
+            real, answered = house.replicas.store.run, asyncio.Event()
+            sent = asyncio.Event()
+
+            def run_and_hold(script: Any, keys: Any, arguments: Any = ()) -> "asyncio.Future[Any]":
+                if script is not ROUND:
+                    return real(script, keys, arguments)
+
+                async def held() -> Any:
+                    answer = await real(script, keys, arguments)
+                    sent.set()
+                    await answered.wait()
+                    return answer
+
+                return asyncio.ensure_future(held())
+
+            house.replicas.store.run = run_and_hold  # type: ignore[method-assign]
+            calls.append(house.start(gate))
+            await sent.wait()
+            house.take_up(of_server())
+            answered.set()
+            await until(lambda: gate.running == 2, 5)
+            gate.open.set()
+            await asyncio.gather(*calls)
+            await at_rest(store, house)
+
+    run(main())
+
+
 # The store, and replicas that go
 
 
@@ -583,6 +620,26 @@ def test_closed_nobody_is_let_in_while_the_store_is_away(own_store: RealStore) -
             gate.open.set()
             await asyncio.gather(runs, later)
             await at_rest(own_store, one, other)
+
+    run(main())
+
+
+def test_of_clients_who_waited_while_the_store_is_away_nothing_is_left(own_store: RealStore) -> None:
+    """It may be away for long, and there may be any number of them."""
+
+    async def main() -> None:
+        async with houses(own_store, of_clients(in_flight=1, queue=2), 1) as (house,):
+            await house.call()
+            await until(lambda: house.counters._tick is None)  # pyright: ignore[reportPrivateUsage] - nothing to do
+            own_store.kill()
+            await until(lambda: not house.counters.counting)
+            for number in range(3):
+                gate = Gate()
+                calls = [house.start(gate, who=f"w{number}") for _ in range(2)]
+                await until(lambda: house.counters.depth()["client"] == 1)
+                gate.open.set()
+                await asyncio.gather(*calls)
+            await until(lambda: not house.counters.lined)
 
     run(main())
 

@@ -145,6 +145,6 @@ class SharedLimiter(Limiter):
                 if not counter.has_room(ask.who):  # others came while it waited for the place before
                     raise self._full(counter)
                 crowded = counter.waiting >= counter.bound.room
-                ask.turn = counter.line_up(ask.who, crowded and counter.may_displace(ask.who))
+                ask.turn = counter.line_up(ask.who, displacing=crowded and counter.may_displace(ask.who))
                 return
             ask.held += 1
