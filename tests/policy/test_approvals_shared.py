@@ -139,17 +139,17 @@ async def replicas(store: Store, count: int = 2, environ: dict[str, str] | None 
 async def deaf(replica: Replica) -> AsyncIterator[None]:
     """It learns nothing of what the others do; what it had begun to look at, it has seen."""
     book: Any = replica.state.book
-    follow = book._follow
+    follow = book._follow_alone
 
     async def learn_nothing() -> None: ...
 
-    book._follow = learn_nothing
+    book._follow_alone = learn_nothing
     async with book._lock:
         pass
     try:
         yield
     finally:
-        book._follow = follow
+        book._follow_alone = follow
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -661,6 +661,22 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
             told = [(event.state, event.elsewhere) for event in one.heard if event.id == id]
             assert told == [("pending", False), ("approved", False), ("used", False)]
             assert await one.pending() == await two.pending() == [] and len(server.called) == 1
+
+    run(test)
+
+
+def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            book: Any = two.state.book
+            async with book._lock:  # as while it looks
+                seen = two.replicas.members._numbers  # pyright: ignore[reportPrivateUsage]
+                for number in range(20):
+                    before = seen.get("approvals", 0)
+                    await one.waits(Server(), path=f"/{number}")
+                    await eventually(lambda before=before: seen.get("approvals", 0) > before, "it was told")
+                assert len(book._tasks._running) == 1
+            await eventually(lambda: len(two.waiting()) == 20, "it knows all of them")
 
     run(test)
 
