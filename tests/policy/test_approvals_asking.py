@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcpx.config import PolicyRule
+from fixtures.parts import forever, until
+from mcpx.config import Config, Policy, PolicyRule
+from mcpx.config.sections import FrontLimits, FrontServer
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import DENIED, NEEDS_APPROVAL, OVERLOADED, Denied, RpcError
 from mcpx.model.events import Passage
@@ -15,6 +17,7 @@ from mcpx.policy.asking import KEY
 from mcpx.policy.rules import Rule
 from mcpx.policy.seals import Seals
 from mcpx.policy.state import PolicyState
+from mcpx.policy.warden import Warden
 
 RULE = Rule(1, PolicyRule(effect="ask", reason="it deletes"))
 YES: Json = {"action": "accept", "content": {"approve": True}}
@@ -349,3 +352,56 @@ def test_questions_stay_bounded_however_many_callers_there_are() -> None:
     last = seals.seal("ada", b"call")
     assert not seals.redeem("eve", last, b"call") and not seals.redeem("ada", last, b"other")
     assert seals.redeem("ada", last, b"call") and not seals.redeem("ada", last, b"call")
+
+
+@pytest.mark.parametrize("caller", [MUTE, MODERN], ids=["its approval", "what its server asked"])
+def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_pass(caller: Caller) -> None:
+    """Somebody said yes to it, and it was not made."""
+
+    async def test() -> None:
+        state, server = PolicyState(None), Server()
+        asks = Policy(rules=(PolicyRule(effect="ask", servers=("files",)),))
+        warden = Warden(Config(server=FrontServer(limits=FrontLimits(in_flight=1)), policy=asks), state)
+
+        async def call(work: Callable[[], Awaitable[Json]], to: str = "files", **params: Any) -> Json:
+            said: Json = {"name": "rm", "arguments": {}, **params}
+            passage = Passage(to, "rm", None, Call("tools/call", dict(said), caller), said)
+            try:
+                return await warden.guard(passage, work, lambda passage: None)
+            finally:
+                for place in passage.places:
+                    place.leave()
+
+        async def answer() -> Json:
+            server.called.append({})
+            return {"content": []}
+
+        async def question() -> Json:
+            return {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
+
+        brings: Json = {}
+        if caller.modern:
+            asked = await call(answer)
+            await call(question, requestState=asked["requestState"], inputResponses={KEY: YES})
+            brings = {"requestState": "theirs", "inputResponses": {"q": {"action": "accept"}}}
+        else:
+            with pytest.raises(Denied) as refused:
+                await call(answer)
+            await state.book.decide(refused.value.data["approval"], allow=True, by="eve")
+        runs = asyncio.ensure_future(call(forever, to="other"))
+        await until(lambda: [counter.running for counter in state.counters.clients.values()] == [1])
+        waits = asyncio.ensure_future(call(answer, **brings))
+        await until(lambda: state.counters.depth()["client"] == 1)
+        for one in (waits, runs):
+            one.cancel()
+            await asyncio.wait([one])
+        assert server.called == []
+        assert await call(answer, **brings) == {"content": []}
+        if caller.modern:
+            assert KEY in (await call(answer, **brings))["inputRequests"]
+        else:
+            with pytest.raises(Denied):
+                await call(answer)
+        assert len(server.called) == 1, "it has passed once"
+
+    run(test)

@@ -14,7 +14,7 @@ from mcpx.model.errors import DENIED, NEEDS_APPROVAL, OVERLOADED, Denied
 from mcpx.model.events import ApprovalChanged, Event, Passage
 from mcpx.policy import approvals as approving
 from mcpx.policy import seals as sealing
-from mcpx.policy.asking import KEY
+from mcpx.policy.asking import KEY, Forward, Through
 from mcpx.policy.book import Away
 from mcpx.policy.rules import Rule
 from mcpx.policy.shared_records import CLAIM, DECIDE, WAIT
@@ -77,7 +77,14 @@ class Replica:
     async def decide(self, id: str, allow: bool = True) -> bool:
         return await self.state.book.decide(id, allow=allow, by="eve") is not None
 
-    async def call(self, server: Server, caller: Caller = MUTE, path: str = "/a", **params: Any) -> Json:
+    async def call(
+        self,
+        server: Server,
+        caller: Caller = MUTE,
+        path: str = "/a",
+        through: Through = lambda forward: forward(),
+        **params: Any,
+    ) -> Json:
         said: Json = {"name": "rm", "arguments": {"path": path}, **params}
         passage = Passage("files", "rm", None, Call("tools/call", dict(said), caller), said)
 
@@ -88,7 +95,7 @@ class Replica:
                 raise result
             return result
 
-        return await self.state.asking.pass_if_approved(passage, RULE, forward)
+        return await self.state.asking.pass_if_approved(passage, RULE, forward, through)
 
     async def refused(self, server: Server, caller: Caller = MUTE, **more: Any) -> Denied:
         with pytest.raises(Denied) as refused:
@@ -132,17 +139,17 @@ async def replicas(store: Store, count: int = 2, environ: dict[str, str] | None 
 async def deaf(replica: Replica) -> AsyncIterator[None]:
     """It learns nothing of what the others do; what it had begun to look at, it has seen."""
     book: Any = replica.state.book
-    follow = book._follow
+    follow = book._follow_alone
 
     async def learn_nothing() -> None: ...
 
-    book._follow = learn_nothing
+    book._follow_alone = learn_nothing
     async with book._lock:
         pass
     try:
         yield
     finally:
-        book._follow = follow
+        book._follow_alone = follow
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -284,6 +291,35 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
             store.go_on()
             await one.store.settled()
             await eventually(lambda: passes(two, server), "it passes")
+            assert len(server.called) == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("impatient", [False, True], ids=["given up", "and nobody waits for its end"])
+def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(store: Store, impatient: bool) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            server, waits = Server(), asyncio.Event()
+
+            async def stands_in_line(forward: Forward) -> Json:
+                waits.set()
+                await asyncio.Event().wait()
+                return await forward()
+
+            id = await one.waits(server)
+            assert await two.decide(id)
+            call = asyncio.ensure_future(one.call(server, through=stands_in_line))
+            await waits.wait()
+            assert await two.waits(server) != id
+            call.cancel()
+            if impatient:
+                await asyncio.sleep(0)
+                call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await eventually(lambda: passes(two, server), "it passes")
+            assert await one.waits(server) != id
             assert len(server.called) == 1
 
     run(test)
@@ -625,6 +661,22 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
             told = [(event.state, event.elsewhere) for event in one.heard if event.id == id]
             assert told == [("pending", False), ("approved", False), ("used", False)]
             assert await one.pending() == await two.pending() == [] and len(server.called) == 1
+
+    run(test)
+
+
+def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at_once_more(store: Store) -> None:
+    async def test() -> None:
+        async with replicas(store) as (one, two):
+            book: Any = two.state.book
+            async with book._lock:  # as while it looks
+                seen = two.replicas.members._numbers  # pyright: ignore[reportPrivateUsage]
+                for number in range(20):
+                    before = seen.get("approvals", 0)
+                    await one.waits(Server(), path=f"/{number}")
+                    await eventually(lambda before=before: seen.get("approvals", 0) > before, "it was told")
+                assert len(book._tasks._running) == 1
+            await eventually(lambda: len(two.waiting()) == 20, "it knows all of them")
 
     run(test)
 

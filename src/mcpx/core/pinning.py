@@ -45,7 +45,8 @@ class Pinning:
         self._told = asyncio.Event()
         """Somebody else has written something."""
         self._files: dict[str, tuple[int, int] | None] = {}
-        """The files as they were when they were last read or written here."""
+        """The files as they were when they were last looked at. Not when they were written: right behind that somebody
+        else may have written."""
         self._names: tuple[tuple[object, ...], dict[str, dict[str, str]]] | None = None
         pins.changed = self._keep_soon
         pins.elsewhere = self._elsewhere
@@ -116,7 +117,6 @@ class Pinning:
             log.warning("[%s] what is pinned could not be written: %s", server, error)
             return str(error)
         if written is not None:
-            self._files[server] = self._pins.mark(server)
             self._take_up(server, written)
         return None
 
@@ -144,8 +144,7 @@ class Pinning:
             self._told.clear()
             for server, pinned in list(self._pins.servers.items()):
                 mark = self._pins.mark(server)
-                known = self._files.setdefault(server, None if told else mark)
-                if mark != known and (told or pinned.waits):
+                if mark != self._files.get(server) and (told or pinned.waits):
                     self._files[server] = mark
                     kept = await asyncio.to_thread(self._pins.read, server)
                     if kept is not None and pinned.broken is None:

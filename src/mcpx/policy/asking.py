@@ -5,7 +5,8 @@ result, and calls again with the answer. Of everybody else the call is refused a
 is approved, the same call passes, once.
 
 Promised: nothing is forwarded before somebody said yes to exactly this call; no answer, an answer that is not a clear
-yes, and an answer that comes too late are a no. A call that is given up takes its question back.
+yes, and an answer that comes too late are a no. A call that is given up takes its question back. An approval is
+used up by a call that is made: one that a limit refuses, or that is given up while it waits for its turn, leaves it.
 """
 
 import asyncio
@@ -41,16 +42,24 @@ SCHEMA: Json = {
 }
 
 Forward = Callable[[], Awaitable[Json]]
+Through = Callable[[Forward], Awaitable[Json]]
+"""The rest of a call's way: it may be stopped before it is forwarded."""
+
+
+def _straight(forward: Forward) -> Awaitable[Json]:
+    return forward()
 
 
 class Asking:
     def __init__(self, book: "Book | SharedBook") -> None:
         self._book = book
 
-    async def pass_if_approved(self, passage: Passage, rule: Rule, forward: Forward) -> Json:
+    async def pass_if_approved(
+        self, passage: Passage, rule: Rule, forward: Forward, through: Through = _straight
+    ) -> Json:
         """The result of the call; or, for a modern client, the question whether it may be made."""
         if passage.method in NOT_ASKED:
-            return await forward()
+            return await through(forward)
         what = f"{passage.server}.{line(passage.name, LONGEST_NAME)}"
         if passage.method == "completion/complete":
             raise Denied(DENIED, f"{what} needs approval for each call, so nothing is completed")
@@ -72,13 +81,21 @@ class Asking:
                 return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
             if not await self._says_yes(passage, question, what):
                 raise await self._has_to_wait(passage, binding, what, arguments, rule)
+        made = False
+
+        def make() -> Awaitable[Json]:
+            nonlocal made
+            made = True
+            return forward()
+
         try:
-            result = await forward()
-        except Denied:  # a limit was in the way; no server heard of it
-            if approval is not None:
-                await self._book.give_back(approval)
-            elif came_back and not Seals.ours(state):
-                await self._book.goes_on(passage.caller.principal, binding, state)
+            result = await through(make)
+        except (Exception, asyncio.CancelledError) as error:
+            if not made or isinstance(error, Denied):  # a limit was in the way, or it was given up: no server heard it
+                if approval is not None:
+                    await self._book.give_back(approval)
+                elif came_back and not Seals.ours(state):
+                    await self._book.goes_on(passage.caller.principal, binding, state)
             raise
         if passage.caller.modern and result.get("resultType") == "input_required":
             await self._book.goes_on(passage.caller.principal, binding, result.get("requestState"))

@@ -134,9 +134,11 @@ class Counter:
         self.running += 1
         return True
 
-    async def wait(self, who: Hashable) -> None:
-        """For a place: there must be room. Raises `Displaced`. Whoever leaves meanwhile has no place."""
-        if self.waiting >= self.bound.room and (longest := self._longest(who)) is not None:
+    def line_up(self, who: Hashable, *, displacing: bool) -> "asyncio.Future[None] | None":
+        """A turn to wait for. None: whose place it was to take is not there any more."""
+        if displacing:
+            if (longest := self._longest(who)) is None:
+                return None
             last = self._lines[longest][-1]
             self._remove(longest, last)
             if not last.done():
@@ -144,6 +146,13 @@ class Counter:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(who, deque()).append(turn)
         self.waiting += 1
+        return turn
+
+    async def wait(self, who: Hashable) -> None:
+        """For a place: there must be room. Raises `Displaced`. Whoever leaves meanwhile has no place."""
+        crowded = self.waiting >= self.bound.room
+        turn = self.line_up(who, displacing=crowded and self._longest(who) is not None)
+        assert turn is not None
         try:
             await turn
         except asyncio.CancelledError:
@@ -163,14 +172,19 @@ class Counter:
         """Those whose turn it is."""
         most = self.bound.in_flight
         while self._lines and (most is None or self.running < most):
-            who, line = next(iter(self._lines.items()))
-            turn = line[0]
-            self._remove(who, turn)
-            if who in self._lines:
-                self._lines.move_to_end(who)
+            turn = self._next()
             if not turn.done():  # else it was cancelled in this very turn of the loop, and is on its way out
                 turn.set_result(None)
                 self.running += 1
+
+    def _next(self) -> "asyncio.Future[None]":
+        """Whose turn it is, and stands in line no more; after it one of another client's, if any wait."""
+        who, line = next(iter(self._lines.items()))
+        turn = line[0]
+        self._remove(who, turn)
+        if who in self._lines:
+            self._lines.move_to_end(who)
+        return turn
 
     def _remove(self, who: Hashable, turn: "asyncio.Future[None]") -> bool:
         """Whether it was still in line."""

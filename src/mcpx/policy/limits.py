@@ -81,16 +81,9 @@ class Limiter:
     ) -> Awaitable[Json]:
         """Forward when the limits allow it. Raises `Denied`; nothing was forwarded then. `again`: looks at a call that
         has waited. One that need not wait has its `places` from now on."""
-        call = passage.call
-        if call.method in FREE:
+        if passage.call.method in FREE:
             return forward()
-        caller = call.caller
-        if self._edition != self._counters.edition:
-            self._known.clear()
-            self._edition = self._counters.edition
-        key = (caller.principal, caller.address, caller.profile, passage.server)
-        known = self._known.get(key)
-        who, met = self._meets(passage, key) if known is None else known
+        who, met = self._meets(passage)
         now = self._counters.clock()
         for place, counter in enumerate(met):
             if not counter.enter(now):
@@ -100,7 +93,17 @@ class Limiter:
         passage.places = met
         return forward()
 
-    def _meets(self, passage: Passage, key: tuple[str, str, str | None, str]) -> tuple[Hashable, list[Counter]]:
+    def _meets(self, passage: Passage) -> tuple[Hashable, list[Counter]]:
+        """Who it counts as, and the counters that it meets. Raises `Denied`."""
+        caller = passage.call.caller
+        if self._edition != self._counters.edition:
+            self._known.clear()
+            self._edition = self._counters.edition
+        key = (caller.principal, caller.address, caller.profile, passage.server)
+        known = self._known.get(key)
+        return self._looked_up(passage, key) if known is None else known
+
+    def _looked_up(self, passage: Passage, key: tuple[str, str, str | None, str]) -> tuple[Hashable, list[Counter]]:
         who = (key[0], place_of(key[1]))
         met = who, self._met(passage, who)
         if len(self._known) >= REMEMBERED:
@@ -175,8 +178,7 @@ class Limiter:
                 async with asyncio.timeout_at(until):
                     await counter.wait(who)
             except TimeoutError:
-                text = f"no place was free for a call of {counter.bound.whose} in the time a call may take"
-                raise self._refused(counter, "in_flight", f"{text}; try again later", SOON) from None
+                raise self._too_late(counter) from None
             except Displaced:
                 raise self._full(counter) from None
         except Denied:
@@ -186,6 +188,10 @@ class Limiter:
 
     def _full(self, counter: Counter) -> Denied:
         return self._refused(counter, "in_flight", full(counter.bound, counter.running, counter.waiting), SOON)
+
+    def _too_late(self, counter: Counter) -> Denied:
+        text = f"no place was free for a call of {counter.bound.whose} in the time a call may take; try again later"
+        return self._refused(counter, "in_flight", text, SOON)
 
     def _refused(self, counter: Counter, what: str, text: str, retry_after: float) -> Denied:
         bound = counter.bound

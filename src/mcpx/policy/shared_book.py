@@ -181,15 +181,18 @@ class SharedBook:
             self._tasks.start(self.give_back(approval), apart=True)
 
     async def give_back(self, approval: Approval) -> None:
-        """As of a `Book`."""
+        """As of a `Book`; it is done even if whoever waits for it is cancelled."""
         use = self._used.pop(approval.id, None)
         if use is None or not use.claim:
             return  # so much was used since that it is not known any more by which claim it was
         self._owed[approval.id] = (approval, use.claim)
         if len(self._owed) > MOST:
             del self._owed[next(iter(self._owed))]
+        await asyncio.wait([self._tasks.start(self._pay_now(approval, use.claim), apart=True)])
+
+    async def _pay_now(self, approval: Approval, claim: str) -> None:
         try:
-            await self._pay(approval, use.claim)
+            await self._pay(approval, claim)
         except StoreDown:
             pass  # when it is back
 
@@ -336,9 +339,10 @@ class SharedBook:
             self._tasks.start(self._look_now(), apart=True)
 
     async def _look_now(self) -> None:
-        self._looking = False  # what changes from here on needs another look
         try:
-            await self._follow()
+            async with self._lock:
+                self._looking = False  # what changes from here on needs another look
+                await self._follow_alone()
         except StoreDown:
             pass  # it is looked at when it is back
 
@@ -356,15 +360,18 @@ class SharedBook:
     async def _follow(self) -> None:
         """Write what is not there, then know what is. Raises `StoreDown`."""
         async with self._lock:
-            for _ in range(LOOKS):
-                await self._write()
-                known = {*(approval.id for approval in self._approvals.all()), *self._unreadable}
-                number = self._number
-                answer = await self._run(LOOK, *known)
-                if self._is_lost(answer, number):
-                    continue
-                if answer[1] >= self._number and self._take_up(answer, known):  # else it was overtaken, or is not all
-                    return
+            await self._follow_alone()
+
+    async def _follow_alone(self) -> None:
+        for _ in range(LOOKS):
+            await self._write()
+            known = {*(approval.id for approval in self._approvals.all()), *self._unreadable}
+            number = self._number
+            answer = await self._run(LOOK, *known)
+            if self._is_lost(answer, number):
+                continue
+            if answer[1] >= self._number and self._take_up(answer, known):  # else it was overtaken, or is not all
+                return
 
     def _is_lost(self, answer: list[Any], number: int) -> bool:
         """Whether the store has forgotten what was in it since it was last asked; then it is written anew."""

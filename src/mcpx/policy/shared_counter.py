@@ -5,11 +5,10 @@ by this replica's own count while it is not. A place, or a place in line, is giv
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from mcpx.policy.counters import Bound, Counter, Displaced
+from mcpx.policy.counters import Bound, Counter
 
 if TYPE_CHECKING:
     from mcpx.policy.shared_counters import SharedCounters
@@ -40,19 +39,10 @@ class SharedCounter(Counter):
         if self.waiting and (self.bound.in_flight is None or self._all.alone):
             super().let_in()
 
-    def line_up(self, who: Hashable, displacing: bool) -> "asyncio.Future[None] | None":
-        """A turn to wait for. None: whose place it was to take is not there any more."""
-        if displacing:
-            if (longest := self._longest(who)) is None:
-                return None
-            last = self._lines[longest][-1]
-            self._remove(longest, last)
-            if not last.done():
-                last.set_exception(Displaced())
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(who, deque()).append(turn)
-        self.waiting += 1
-        self._all.lined[self.key] = self
+    def line_up(self, who: Hashable, *, displacing: bool) -> "asyncio.Future[None] | None":
+        turn = super().line_up(who, displacing=displacing)
+        if turn is not None:
+            self._all.waits_in(self)
         return turn
 
     def may_displace(self, who: Hashable) -> bool:
@@ -71,11 +61,7 @@ class SharedCounter(Counter):
     def admit(self, places: int) -> int:
         """So many of those in line; how many places are left over."""
         while places and self._lines:
-            who, line = next(iter(self._lines.items()))
-            turn = line[0]
-            self._remove(who, turn)
-            if who in self._lines:
-                self._lines.move_to_end(who)
+            turn = self._next()
             if turn.done():  # it was cancelled in this very turn of the loop, and is on its way out
                 self._all.owe(self, left=1)
             else:

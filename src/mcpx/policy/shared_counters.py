@@ -156,6 +156,11 @@ class SharedCounters(Counters):
             self._due[counter.key] = counter
             self._soon()
 
+    def waits_in(self, counter: SharedCounter) -> None:
+        """One more call stands in line there."""
+        self.lined[counter.key] = counter
+        self._look_later()
+
     def unspend(self, ask: Ask) -> None:
         """It is refused after all: a call that was not made."""
         for counter in ask.spent:
@@ -201,8 +206,7 @@ class SharedCounters(Counters):
             self._working = False
             if not self.counting:
                 self._count_alone()
-            if self._tick is None and not self._tasks.closed:
-                self._tick = self._loop.call_later(LOOK, self._look)
+            self._look_later()
 
     async def _begin_term(self) -> None:
         self._term += 1
@@ -342,9 +346,10 @@ class SharedCounters(Counters):
             ask.count()
         if kind in (WAITS, DISPLACES):
             counter = ask.met[held]
-            ask.turn = counter.line_up(ask.who, kind == DISPLACES)
+            ask.turn = counter.line_up(ask.who, displacing=kind == DISPLACES)
             if ask.turn is None:
                 said = [FULL, number, counter.running, counter.waiting]
+            counter.let_in()  # its limit may have gone meanwhile
         ask.answer.set_result(said)
 
     def _tell_others(self, counters: list[SharedCounter], given: list[bytes]) -> None:
@@ -370,6 +375,10 @@ class SharedCounters(Counters):
             else:
                 counter.let_in()
 
+    def _look_later(self) -> None:
+        if self._tick is None and not self._tasks.closed:
+            self._tick = self._loop.call_later(LOOK, self._look)
+
     def _look(self) -> None:
         """A few times a second, while calls of this replica run or wait."""
         self._tick = None
@@ -384,7 +393,7 @@ class SharedCounters(Counters):
         elif not self._working:
             self._count_alone()
         if not self._working and (self.lined or any(each.running for _, each in self.all())):
-            self._tick = self._loop.call_later(LOOK, self._look)
+            self._look_later()
 
     def _neglected(self) -> dict[str, SharedCounter]:
         """What this replica has in the store and has not touched for long; one of them, to see whether the store still

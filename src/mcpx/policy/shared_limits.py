@@ -44,19 +44,9 @@ class SharedLimiter(Limiter):
     def passing(
         self, passage: Passage, forward: Callable[[], Awaitable[Json]], again: Callable[[Passage], None]
     ) -> Awaitable[Json]:
-        shared = self._shared
-        if shared.alone:
+        if self._shared.alone or passage.call.method in FREE:
             return super().passing(passage, forward, again)
-        call = passage.call
-        if call.method in FREE:
-            return forward()
-        caller = call.caller
-        if self._edition != shared.edition:
-            self._known.clear()
-            self._edition = shared.edition
-        key = (caller.principal, caller.address, caller.profile, passage.server)
-        known = self._known.get(key)
-        who, met = self._meets(passage, key) if known is None else known
+        who, met = self._meets(passage)
         return self._later(passage, forward, again, who, met) if met else forward()
 
     async def _later(
@@ -113,14 +103,9 @@ class SharedLimiter(Limiter):
             ask.turn = None  # what it has so far it keeps
             return True
         except TimeoutError:
-            counter = ask.met[ask.held]
-            text = f"no place was free for a call of {counter.bound.whose} in the time a call may take"
-            raise self._refused(counter, "in_flight", f"{text}; try again later", SOON) from None
+            raise self._too_late(ask.met[ask.held]) from None
         except Displaced:
-            counter = ask.met[ask.held]
-            raise self._refused(
-                counter, "in_flight", full(counter.bound, counter.running, counter.waiting), SOON
-            ) from None
+            raise self._full(ask.met[ask.held]) from None
 
     def _judge(self, ask: Ask, said: list[int]) -> None:
         """Raises `Denied` if the store lets it neither pass nor wait."""
@@ -145,6 +130,6 @@ class SharedLimiter(Limiter):
                 if not counter.has_room(ask.who):  # others came while it waited for the place before
                     raise self._full(counter)
                 crowded = counter.waiting >= counter.bound.room
-                ask.turn = counter.line_up(ask.who, crowded and counter.may_displace(ask.who))
+                ask.turn = counter.line_up(ask.who, displacing=crowded and counter.may_displace(ask.who))
                 return
             ask.held += 1

@@ -5,6 +5,7 @@ A configuration that guards nothing has none, and its calls pay nothing.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from mcpx.config import Config, Policy
 from mcpx.model.call import Caller, Json
@@ -97,12 +98,13 @@ class Warden:
         if rule.effect == "deny":
             raise _refusal(passage, rule, hidden=hidden)
         if rule.effect == "ask":
-            return self._state.asking.pass_if_approved(passage, rule, lambda: self._approved(passage, forward, again))
+            through = partial(self._approved, passage, again)
+            return self._state.asking.pass_if_approved(passage, rule, forward, through)
         if passage.caller.modern and "requestState" in passage.params:
             strip(passage)  # it was asked about before a reload, and need not be any more
         return self._limited(passage, forward, again)
 
-    def _approved(self, passage: Passage, forward: Forward, again: Again) -> Awaitable[Json]:
+    def _approved(self, passage: Passage, again: Again, forward: Forward) -> Awaitable[Json]:
         again(passage)
         return self._limited(passage, forward, again)
 
