@@ -26,7 +26,8 @@ from mcpx.cli.where import overlay, required
 from mcpx.cli.words import counted
 from mcpx.config import load
 from mcpx.config.edits import Where
-from mcpx.config.files import members
+from mcpx.config.files import is_base, members
+from mcpx.config.source import Source
 from mcpx.config.written import read_written
 from mcpx.core.alone import AUTHOR
 from mcpx.core.sharing import TOPIC, TURN, Refusal, Shared, Sharing, etag_of_texts, switched_off
@@ -128,13 +129,23 @@ async def _push(
 
 
 def _renamed(texts: dict[str, str], before: Shared | None) -> dict[str, str]:
-    """A single file takes the place of the single one that is there, whatever it is called."""
-    if before is None or len(texts) != 1 or len(before.texts) != 1:
+    """A single file takes the place of the single one that is there, whatever it is called, if it is of the same form.
+    Else it has a name under which it is found in the folder where replicas lay it down, and is no overlay there; TOML
+    is found in none."""
+    if len(texts) != 1 or (before is not None and len(before.texts) != 1):
         return texts
-    (own, text), name = next(iter(texts.items())), next(iter(before.texts))
-    alike = (".yaml", ".yml")
-    same = Path(own).suffix == Path(name).suffix or (Path(own).suffix in alike and Path(name).suffix in alike)
-    return {name: text} if same else texts
+    (own, text), form = next(iter(texts.items())), _form(texts)
+    if before is not None and form == _form(before.texts):
+        return {next(iter(before.texts)): text}
+    return {own if form == "toml" or is_base(Path(own)) else f"mcpx.{form}": text}
+
+
+def _form(texts: Mapping[str, str]) -> str:
+    """How the single one is written."""
+    name, text = next(iter(texts.items()))
+    source = Source(Path(name))
+    source.text = text
+    return source.form
 
 
 async def _taken_up(replicas: Replicas, etag: str) -> int:
