@@ -109,22 +109,24 @@ def push(options: argparse.Namespace) -> int:
 async def _push(
     address: StoreAddress, texts: dict[str, str], off: frozenset[str], path: Path, options: argparse.Namespace
 ) -> int:
-    async with _visited(address, os.environ, WAIT) as replicas, replicas.turns.turn(TOPIC, TURN):
-        sharing = Sharing(replicas)
-        head, before = await sharing.head(), await sharing.read()
-        texts = _renamed(texts, before)
-        etag = etag_of_texts(texts)
-        if before is not None and before.etag == etag:
-            return _told(options, path, before.number, 0, changed=False)
-        refusals, highest = await sharing.ask(texts, off)
-        if refusals:
-            return _refused(options, refusals)
-        number = max(highest, 0 if head is None else head[0]) + 1
-        if options.dry_run:
-            return _told(options, path, number, len(replicas.members.others), changed=True)
-        made = Shared(number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR)
-        if not await sharing.put(made, None if head is None else head[0]):
-            raise StoreDown("another change was made in the same moment; look at it, and push again")
+    async with _visited(address, os.environ, WAIT) as replicas:
+        async with replicas.turns.turn(TOPIC, TURN):
+            sharing = Sharing(replicas)
+            head, before = await sharing.head(), await sharing.read()
+            texts = _renamed(texts, before)
+            etag = etag_of_texts(texts)
+            if before is not None and before.etag == etag:
+                return _told(options, path, before.number, 0, changed=False)
+            refusals, highest = await sharing.ask(texts, off)
+            if refusals:
+                return _refused(options, refusals)
+            number = max(highest, 0 if head is None else head[0]) + 1
+            if options.dry_run:
+                return _told(options, path, number, len(replicas.members.others), changed=True)
+            made = Shared(number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR)
+            if not await sharing.put(made, None if head is None else head[0]):
+                raise StoreDown("another change was made in the same moment; look at it, and push again")
+        # The next change may be made to it, however long it takes to run everywhere.
         return _told(options, path, number, await _taken_up(replicas, etag), changed=True)
 
 
