@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, older, run, until
+from fixtures.parts import Toy, older, run, turns, until
 from fixtures.replicas import Store
 from mcpx.config import Config, Global, Naming, Server
+from mcpx.core.catalogs import _Special
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import OffersChanged
@@ -349,6 +350,45 @@ def test_many_names_are_told_in_pieces_and_found_whole(store: Store) -> None:
                     await agreed(lambda gateway=gateway: as_given(gateway))
 
     run(main(), 60)
+
+
+@pytest.mark.parametrize("whose", ["everybody's", "of some"])
+def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """NAM-1: they were compared with the catalog before that one, and nobody proposes what is settled already."""
+    monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
+    tools = [f"t{number}" for number in range(600)]
+
+    async def main() -> None:
+        async with replica(store, config(Toy(tools=tools).server("one"), Toy(tools=tools).server("two"))) as first:
+            await come(first, "one", "two")
+            await settled(first)
+            catalogs, shared = first.catalogs, first.catalogs.names
+            assert shared is not None and catalogs.shared.names()["tools", "one", "t0"] == "t0"
+            special = _Special(())
+            catalogs._shared = catalogs._recipe = None  # nothing is found yet that could contradict
+            if whose == "of some":
+                recipe = catalogs._cook(None)
+                building = special.building = asyncio.create_task(catalogs._build_special(special, recipe))
+            else:
+                _ = catalogs.shared
+                building = catalogs._building
+                assert building is not None
+            await turns(3)  # it has begun, and has copied the names that count
+            assert not building.done()
+            theirs = {
+                ("tools", server, tool): name for server, tool, name in (("one", "t0", "one_t0"), ("two", "t0", "t0"))
+            }
+            await shared._take_up(
+                theirs, {(kind, name): (server, tool) for (kind, server, tool), name in theirs.items()}
+            )
+            await building
+            await catalogs.ready()
+            found = special.catalog or catalogs.shared
+            assert (found.names()["tools", "one", "t0"], found.names()["tools", "two", "t0"]) == ("one_t0", "t0")
+
+    run(main(), 30)
 
 
 def test_nothing_of_names_stays_for_ever(store: Store) -> None:

@@ -174,10 +174,11 @@ def test_haproxy_takes_its_file() -> None:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replicas, int]]:
-    """Three replicas on the example's configuration, and the port of HAProxy on the example's file; addresses, servers
-    and the store are those of the test."""
+    """Three replicas on the example's configuration, and the port of HAProxy on the example's file; addresses, servers,
+    the store and how much a client may call are those of the test."""
     tree = yaml.safe_load(filled_in(text(COMPOSE / "mcpx.yaml")))
-    tree["server"] |= {"trusted_proxies": ["127.0.0.1"], "replica": {}, "drain": 2}
+    # HAProxy needs two seconds to notice, and more on a busy machine.
+    tree["server"] |= {"trusted_proxies": ["127.0.0.1"], "replica": {}, "drain": 4, "limits": {"in_flight": 50}}
     config = {
         **tree,
         "mcp_servers": [raw_server("one")],

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -116,13 +117,13 @@ def test_nothing_outlives_its_time_anywhere(store: Store) -> None:
     """SUR-11: counted from the moment it was kept, also of what was copied on the way."""
 
     async def main() -> None:
-        async with several(store, seconds=1.5) as (one, two):
+        async with several(store, seconds=3.0) as (one, two):
             handle = one.keep("ann", pack(b"x"))
             assert text(await two.find("ann", handle)) == b"x"
             await until(lambda: one.get("ann", handle) is None)
             await until(lambda: two._copies.get("ann", handle) is None)
             assert await two.find("ann", handle) is None
-            assert "kept" not in store.cli("--scan")
+            await until(lambda: "kept" not in store.cli("--scan"))  # the list of them is as old as the write
 
     run(main())
 
@@ -192,6 +193,34 @@ def test_after_letting_go_nothing_that_was_kept_before_is_read_by_anybody(store:
             assert [await three.find("ann", handle) for handle in (gone, here)] == [None, None]
             later = two.keep("ann", pack(b"3"))
             assert text(await three.find("ann", later)) == b"3"
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["let go of", "forgotten"])
+def test_what_is_being_read_while_it_is_let_go_of_is_not_kept_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """SUR-11, SEC-2: both happen at once."""
+
+    async def main() -> None:
+        async with several(store) as (one, two):
+            handle = one.keep("ann", pack(body(1, 3 * PART)))
+            await written(one)
+            ask = two._store.ask
+
+            async def asked(*words: Any) -> Any:
+                answer = await ask(*words)
+                if words[0] == "HGET" and words[2] == 2:  # the last part
+                    two.let_go() if how == "let go of" else two.forget("ann")
+                return answer
+
+            with monkeypatch.context() as patched:
+                patched.setattr(two._store, "ask", asked)
+                found = await two.find("ann", handle)
+            assert text(found) == (None if how == "let go of" else body(1, 3 * PART))
+            await two._store.settled()
+            assert await two.find("ann", handle) is None and len(two._copies) == 0
 
     run(main())
 

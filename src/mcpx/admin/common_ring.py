@@ -45,6 +45,15 @@ end
 return told
 """
 )
+_SAY = Script(
+    """
+local heard = redis.call('EXISTS', KEYS[1])
+redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])
+if heard == 0 then redis.call('HINCRBY', KEYS[2], ARGV[2], 1) end
+return 1
+"""
+)
+"""Where nobody had said so for a while the others may have ceased to tell: they look again then."""
 _LAST = Script(
     "local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] return last and last[1] or '0-0'"
 )
@@ -82,7 +91,7 @@ class CommonRing(Ring):
 
     def say_so(self) -> None:
         """Each second, while somebody listens here."""
-        self._store.later("SET", self._heard, 1, "PX", int(HEARD * 1000))
+        self._store.run_later(_SAY, [self._heard, self._store.key("numbers")], [int(HEARD * 1000), TOPIC])
 
     async def is_wanted(self) -> bool:
         """Whether somebody listens anywhere."""
@@ -171,7 +180,7 @@ class CommonRing(Ring):
     async def _look_back(self, id: str) -> None:
         """What the stream still has since then, put before what is here."""
         found = await self._entries(id, MOST + 1)
-        if not found or found[0][0] != id:
+        if not found or found[0][0] != id or self.number(id) is not None:  # another listener has looked back further
             return
         until = _moment(self._before) or (0, 0)
         missing = [(each, sealed) for each, sealed in found[1:] if (_moment(each) or (0, 0)) <= until]

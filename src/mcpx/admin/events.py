@@ -217,7 +217,7 @@ class Events:
             if self._listeners or loop.time() - self._left <= LINGER:
                 if self._common is not None:
                     self._common.say_so()
-            elif self._common is None or not await self._common.is_wanted():
+            elif (self._common is None or not await self._common.is_wanted()) and not self._listeners:
                 self._rest()
                 return
             await self._look_at_catalog()

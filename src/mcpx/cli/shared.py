@@ -26,7 +26,8 @@ from mcpx.cli.where import overlay, required
 from mcpx.cli.words import counted
 from mcpx.config import load
 from mcpx.config.edits import Where
-from mcpx.config.files import members
+from mcpx.config.files import is_base, members
+from mcpx.config.source import Source
 from mcpx.config.written import read_written
 from mcpx.core.alone import AUTHOR
 from mcpx.core.sharing import TOPIC, TURN, Refusal, Shared, Sharing, etag_of_texts, switched_off
@@ -108,33 +109,45 @@ def push(options: argparse.Namespace) -> int:
 async def _push(
     address: StoreAddress, texts: dict[str, str], off: frozenset[str], path: Path, options: argparse.Namespace
 ) -> int:
-    async with _visited(address, os.environ, WAIT) as replicas, replicas.turns.turn(TOPIC, TURN):
-        sharing = Sharing(replicas)
-        head, before = await sharing.head(), await sharing.read()
-        texts = _renamed(texts, before)
-        etag = etag_of_texts(texts)
-        if before is not None and before.etag == etag:
-            return _told(options, path, before.number, 0, changed=False)
-        refusals, highest = await sharing.ask(texts, off)
-        if refusals:
-            return _refused(options, refusals)
-        number = max(highest, 0 if head is None else head[0]) + 1
-        if options.dry_run:
-            return _told(options, path, number, len(replicas.members.others), changed=True)
-        made = Shared(number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR)
-        if not await sharing.put(made, None if head is None else head[0]):
-            raise StoreDown("another change was made in the same moment; look at it, and push again")
+    async with _visited(address, os.environ, WAIT) as replicas:
+        async with replicas.turns.turn(TOPIC, TURN):
+            sharing = Sharing(replicas)
+            head, before = await sharing.head(), await sharing.read()
+            texts = _renamed(texts, before)
+            etag = etag_of_texts(texts)
+            if before is not None and before.etag == etag:
+                return _told(options, path, before.number, 0, changed=False)
+            refusals, highest = await sharing.ask(texts, off)
+            if refusals:
+                return _refused(options, refusals)
+            number = max(highest, 0 if head is None else head[0]) + 1
+            if options.dry_run:
+                return _told(options, path, number, len(replicas.members.others), changed=True)
+            made = Shared(number, etag, texts, f"{AUTHOR} (cli)", f"what {path.name} says", "cli", AUTHOR)
+            if not await sharing.put(made, None if head is None else head[0]):
+                raise StoreDown("another change was made in the same moment; look at it, and push again")
+        # The next change may be made to it, however long it takes to run everywhere.
         return _told(options, path, number, await _taken_up(replicas, etag), changed=True)
 
 
 def _renamed(texts: dict[str, str], before: Shared | None) -> dict[str, str]:
-    """A single file takes the place of the single one that is there, whatever it is called."""
-    if before is None or len(texts) != 1 or len(before.texts) != 1:
+    """A single file takes the place of the single one that is there, whatever it is called, if it is of the same form.
+    Else it has a name under which it is found in the folder where replicas lay it down, and is no overlay there; TOML
+    is found in none."""
+    if len(texts) != 1 or (before is not None and len(before.texts) != 1):
         return texts
-    (own, text), name = next(iter(texts.items())), next(iter(before.texts))
-    alike = (".yaml", ".yml")
-    same = Path(own).suffix == Path(name).suffix or (Path(own).suffix in alike and Path(name).suffix in alike)
-    return {name: text} if same else texts
+    (own, text), form = next(iter(texts.items())), _form(texts)
+    if before is not None and form == _form(before.texts):
+        return {next(iter(before.texts)): text}
+    return {own if form == "toml" or is_base(Path(own)) else f"mcpx.{form}": text}
+
+
+def _form(texts: Mapping[str, str]) -> str:
+    """How the single one is written."""
+    name, text = next(iter(texts.items()))
+    source = Source(Path(name))
+    source.text = text
+    return source.form
 
 
 async def _taken_up(replicas: Replicas, etag: str) -> int:

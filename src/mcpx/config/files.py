@@ -47,6 +47,11 @@ def members(folder: Path) -> list[Path]:
     return [folder / name for name in names if Path(name).suffix.lower() in SUFFIXES]
 
 
+def is_base(file: Path) -> bool:
+    """Whether a file of this name is found in a folder, and is no overlay there."""
+    return not file.name.startswith(".") and file.suffix.lower() in SUFFIXES and not _env_of(file)
+
+
 def _of_file(path: Path, env: str | None) -> Files:
     candidates = [path.with_name(f"{path.stem}.{env}{suffix}") for suffix in SUFFIXES] if env else []
     return Files([path], [file for file in candidates if os.path.lexists(file)], [path, *candidates])

@@ -107,8 +107,6 @@ class Catalogs:
         self._given_characters = 0
         self.names: SharedNames | None = None
         """What replicas gave; None: all names are given here."""
-        self._renamings = 0
-        """How often other names came to count."""
         self._warned: set[str] = set()
 
     # For everybody -----------------------------------------------------------------------------------------------
@@ -140,14 +138,14 @@ class Catalogs:
 
     async def _build_shared(self, recipe: _Recipe) -> None:
         try:
-            given, renamings = dict(self._known), self._renamings
-            catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given, self._held))
+            given, held = dict(self._known), self._held
+            catalog = await in_slices(Catalog.building(recipe.sources, recipe.naming, given, held))
             if self._wanted is recipe:
                 stale = self._stale
                 self._publish(recipe, catalog)
                 # What has changed meanwhile: an offer, or a name that a client was shown.
                 self._stale = stale or len(given) != len(self._known)
-                if renamings != self._renamings:
+                if held is not self._held:  # what replicas agreed on was compared with the catalog before
                     self._recipe, self._stale = None, True
         finally:
             self._building = None
@@ -258,8 +256,14 @@ class Catalogs:
 
     async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
         try:
-            building = Catalog.building(recipe.sources, recipe.naming, dict(self._known), self._held)
-            special.catalog = await in_slices(building)
+            held, catalog = None, None
+            while (
+                held is not self._held
+            ):  # else what replicas agreed on meanwhile was compared with no catalog of these
+                held = self._held
+                building = Catalog.building(recipe.sources, recipe.naming, dict(self._known), held)
+                catalog = await in_slices(building)
+            special.catalog = catalog
             self._is_otherwise()
             self._make_room()
         finally:
@@ -347,7 +351,6 @@ class Catalogs:
 
         def changed() -> None:
             log.info("some names are now those that another replica gave before")
-            self._renamings += 1
             self._recipe = None
             self.changed()
             self.varied()

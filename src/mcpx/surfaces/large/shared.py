@@ -104,6 +104,8 @@ class SharedResults(ResultStore):
         """To be written; what is not kept any more when its turn comes is not."""
         self._written: set[Key] = set()
         self._let_go_at: float | None = None
+        self._forgotten = 0
+        """How often something was let go of; what was being read at that time is not kept."""
         self._begins_epoch = False
         """It is written behind that one begins: what belongs to it is not written before."""
         self._writing: asyncio.Task[None] | None = None
@@ -186,10 +188,12 @@ class SharedResults(ResultStore):
     def forget(self, owner: str) -> None:
         super().forget(owner)
         self._copies.forget(owner)
+        self._forgotten += 1
         self._store.run_later(_FORGET, [self._index(owner)])
 
     def let_go(self) -> None:
         self._let_go_at = monotonic()
+        self._forgotten += 1
         self._begin_epoch()
         for key in self._written:
             self._store.run_later(_DROP, [self._place(*key), self._index(key[0])])
@@ -215,6 +219,7 @@ class SharedResults(ResultStore):
         kept = self.get(owner, handle) or self._copies.get(owner, handle)
         if kept is not None or len(handle) != _HANDLE or not self._store.up:
             return kept
+        let_go_at, forgotten = self._let_go_at, self._forgotten
         try:
             async with asyncio.timeout(LATE):
                 await self._joined.wait()
@@ -222,9 +227,17 @@ class SharedResults(ResultStore):
             if found is None:
                 return None
             async with self._reading:
-                return self._copies.get(owner, handle) or await self._put_together(owner, handle, *found)
+                if (kept := self._copies.get(owner, handle)) is not None:
+                    return kept
+                kept = await self._put_together(owner, handle, *found[:2])
         except (StoreDown, TimeoutError):
             return None
+        left = found[2]
+        if kept is None or let_go_at != self._let_go_at:
+            return None
+        if left > 0 and forgotten == self._forgotten:
+            self._copies.put((owner, handle), kept, left)
+        return kept
 
     async def _looked_for(self, owner: str, handle: str) -> tuple[bytes, bytes, float] | None:
         """The head, the first part, and how many seconds it has."""
@@ -237,7 +250,7 @@ class SharedResults(ResultStore):
                 await asyncio.sleep(pause)
         return None
 
-    async def _put_together(self, owner: str, handle: str, head: bytes, first: bytes, left: float) -> Kept | None:
+    async def _put_together(self, owner: str, handle: str, head: bytes, first: bytes) -> Kept | None:
         where = self._place(owner, handle)
         opened = self._seals.decrypt(head, f"{where}:head".encode())
         try:
@@ -260,10 +273,7 @@ class SharedResults(ResultStore):
             if piece is None:
                 return None
             pieces.append(piece)
-        kept = Kept(b"".join(pieces), size)
-        if left > 0:
-            self._copies.put((owner, handle), kept, left)
-        return kept
+        return Kept(b"".join(pieces), size)
 
     @staticmethod
     def _patience() -> Iterator[float]:
