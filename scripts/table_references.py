@@ -75,7 +75,7 @@ TWINS = {
     ),
     "MCPX_REPLICA": (
         "",
-        "What this replica is called in logs and in `/health`; the machine's name where it is not set.",
+        "What this replica is called in logs and in `/health`; the machine's name and the process's number where it is not set.",
     ),
     "MCPX_STATE_DIR": (
         "",

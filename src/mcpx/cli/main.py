@@ -40,7 +40,7 @@ def _leave() -> NoReturn:
     and the prompt begins a line of its own. Child processes that are left are ended (`processes.keeper`)."""
     import signal
 
-    signal.signal(signal.SIGINT, lambda *_: os._exit(codes.INTERRUPTED))
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(codes.INTERRUPTED))
     try:
         if sys.stderr.isatty():
             sys.stderr.write("\n")

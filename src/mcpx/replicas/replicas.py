@@ -60,11 +60,9 @@ class Replicas:
         self.store = Store(address)
         self._given = key_from(environ)
         self.seals = Seals(self._given)
-        name = environ.get("MCPX_REPLICA") or socket.gethostname()
-        self.members = Members(
-            self.store,
-            Member(Members.new_id(), f"{name}-{os.getpid()}", version=version, started_at=started_now()),
-        )
+        name = environ.get("MCPX_REPLICA") or f"{socket.gethostname()}-{os.getpid()}"  # several on one machine
+        me = Member(Members.new_id(), name, version=version, started_at=started_now())
+        self.members = Members(self.store, me)
         self.forwarded: Counter[str] = Counter()
         """Requests that were handed to other replicas, by how that ended."""
         self.adopted = 0

@@ -568,5 +568,5 @@ def _called(script: Script, keys: Sequence[str], arguments: Sequence[Word]) -> S
 def _words(error: BaseException) -> str:
     if isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError":
         return "it did not answer in time"
-    text = str(error).partition(" : <")[0]  # behind it the client describes the objects it is made of
+    text = str(error).partition(" : <")[0].rstrip(".")  # behind it the client describes the objects it is made of
     return (text or type(error).__name__)[:300]
