@@ -92,7 +92,8 @@ def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: B
         expect(page.get_by_text(text("en", "shell.notLoaded"))).to_be_visible()
         gateway.process.wait(STOP)
         with Gateway({"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]):
-            page.wait_for_url(re.compile(r"/login\?next=/tools"))
+            # It tries again in pauses that grow (`live.ts`), and may just have begun its longest.
+            page.wait_for_url(re.compile(r"/login\?next=/tools"), timeout=60_000)
 
 
 def test_the_first_load_is_small(browser: Browser, gateway: Gateway) -> None:
