@@ -5,7 +5,6 @@ what was made for it nothing is left then. No secret is printed.
 """
 
 import argparse
-import asyncio
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ from mcpx.cli import codes
 from mcpx.cli.asking import pairs, settings
 from mcpx.cli.changing import Subject, code_of, print_change, print_warnings, print_written, subject, to_make, write
 from mcpx.cli.given import TEXTS, Given, recognise, told_names
+from mcpx.cli.running import result_of
 from mcpx.cli.secrets_offer import Offer, choose, offer, variables_beside
 from mcpx.cli.terminal import agreed, can_ask, plain, print_json
 from mcpx.cli.trying import all_tried, print_tried, results
@@ -258,7 +258,7 @@ def _tried(given: Given, config: Config, made: Offer, options: argparse.Namespac
         return {}
     if given.is_strange and can_ask() and not options.yes and not agreed("Start it once to see?", default=True):
         return {} if agreed("Add it without trying it?") else None
-    return asyncio.run(all_tried(config, names))
+    return result_of(all_tried(config, names))
 
 
 def _agreed(given: Given, tried: dict[str, Tried], options: argparse.Namespace) -> bool:

@@ -1,19 +1,19 @@
 """`mcpx admin`: a login URL of the gateway that runs on this config, over its control socket; good once."""
 
-import asyncio
 import contextlib
 import sys
 from pathlib import Path
 
 from mcpx.cli import failing
 from mcpx.cli.codes import FAILED, NOT_RUNNING
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import print_json
 
 
 def admin(config_path: Path, state: Path, env: str | None, browser: bool, as_json: bool = False) -> int:
     from mcpx.front.control import ask, socket_path
 
-    answer = asyncio.run(ask(socket_path(state, config_path, env), "admin"))
+    answer = result_of(ask(socket_path(state, config_path, env), "admin"))
     if answer is None:
         told = f"no gateway runs on {config_path}; start one with: mcpx {config_path} --admin"
         return failing.tell("not_running", told, NOT_RUNNING, as_json)

@@ -3,7 +3,6 @@
 What is approved is what was shown: it is named by its fingerprints, and what has changed since stays held back.
 """
 
-import asyncio
 import json
 import re
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from mcpx.cli.codes import WAITS
 from mcpx.cli.pins import Desk, Where, known, local, print_hints, thing
+from mcpx.cli.running import result_of
 from mcpx.cli.words import counted
 from mcpx.model.call import Json, as_list, as_object
 from mcpx.model.errors import ConfigError
@@ -22,7 +22,7 @@ AT_ONCE = 400
 
 
 def approve(where: Where, what: str | None, *, yes: bool, deny: bool, as_json: bool) -> int:
-    return asyncio.run(_approve(where, what, yes, deny, as_json))
+    return result_of(_approve(where, what, yes, deny, as_json))
 
 
 async def _approve(where: Where, what: str | None, yes: bool, deny: bool, as_json: bool) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mcpx.cli.codes import SIGN_IN
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import plain, printable
 from mcpx.cli.words import counted
@@ -96,7 +97,7 @@ class Where:
 
 def status(where: Where, as_json: bool) -> int:
     """Every server: whether somebody has to sign in."""
-    answer = asyncio.run(_status(where))
+    answer = result_of(_status(where))
     found: list[Json] = answer["servers"]
     if as_json:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
@@ -147,7 +148,7 @@ def _until(expires: Any) -> str | None:
 
 def login(where: Where, name: str, browser: bool) -> int:
     """Sign in to one server: show where, wait until somebody has."""
-    return asyncio.run(_login(where, name, browser))
+    return result_of(_login(where, name, browser))
 
 
 async def _login(where: Where, name: str, browser: bool) -> int:
@@ -238,7 +239,7 @@ def _read_lines(loop: asyncio.AbstractEventLoop, take: Callable[[str], None]) ->
 
 def logout(where: Where, name: str) -> int:
     """Forget what somebody signed in for."""
-    return asyncio.run(_logout(where, name))
+    return result_of(_logout(where, name))
 
 
 async def _logout(where: Where, name: str) -> int:

@@ -14,6 +14,7 @@ from mcpx.cli.codes import FAILED, MISTAKE, TIMED_OUT
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
 from mcpx.cli.reach import Desk, Needs, is_down, place, reach, tools_of
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Waiting, plain, print_json
 from mcpx.library.values import COMMANDS, Progress, Result, Tool
 from mcpx.model.call import Json
@@ -29,7 +30,7 @@ TICK = 0.25
 def call(options: argparse.Namespace) -> int:
     if options.jmespath is not None:
         results.compiled(options.jmespath)
-    return asyncio.run(_call(options))
+    return result_of(_call(options))
 
 
 async def _call(options: argparse.Namespace) -> int:

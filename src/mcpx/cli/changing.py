@@ -6,7 +6,6 @@ ends. Nothing is written where something is wrong.
 """
 
 import argparse
-import asyncio
 import os
 import sys
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.cli import codes
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Waiting, plain, shown, styled
 from mcpx.core.alone import AUTHOR, Alone, Proposal
@@ -113,7 +113,7 @@ def _told_gateway(on: Subject) -> Json | None:
 
     with Waiting() as waiting:
         waiting.tell("the running gateway takes it up")
-        return asyncio.run(wait())
+        return result_of(wait())
 
 
 def print_written(result: Json, on: Subject) -> int:

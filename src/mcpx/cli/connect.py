@@ -5,7 +5,6 @@ was asked for: a client that starts mcpx needs nobody to have started it before,
 """
 
 import argparse
-import asyncio
 import os
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 from mcpx.cli import codes, where
 from mcpx.cli.client_files import Hand, named, short
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Cell, Table, print_json
 from mcpx.clients.catalogue import Client, Place, Transport, clients, this_system
@@ -100,7 +100,7 @@ def _url(options: argparse.Namespace, path: Path | None, config: "Config | None"
     url: str | None = None
     if path is not None:
         at = socket_path(state_folder(os.environ), Path(os.path.abspath(path)), where.overlay(options))
-        url = (asyncio.run(ask(at, "status")) or {}).get("url")
+        url = (result_of(ask(at, "status")) or {}).get("url")
     if not url:
         host, port = address(options, os.environ, config or Config())
         if not port:

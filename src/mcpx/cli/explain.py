@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mcpx.catalog.catalog import Catalog
 from mcpx.cli.codes import WAITS
+from mcpx.cli.running import result_of
 from mcpx.cli.serve import unknown_profile
 from mcpx.cli.terminal import plain
 from mcpx.config import Config
@@ -38,7 +39,7 @@ def explain(
     offer = _by_config(config, warden, through, tool)
     note = ""
     if offer is None:
-        catalog, down = asyncio.run(_look(config, environ, state))
+        catalog, down = result_of(_look(config, environ, state))
         offer = _found(catalog, tool)
         if offer is None and (offer := assumed(config, tool)) is not None:
             if offer.server not in down:

@@ -6,7 +6,6 @@ that says what is understood. Documents are fetched, bundles unpacked; nothing i
 """
 
 import argparse
-import asyncio
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.cli.asking import settings
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Waiting, plain
 from mcpx.config.lines import is_address
@@ -186,7 +186,7 @@ def _openapi(options: argparse.Namespace, *, text: str = "", url: str | None = N
     if url is not None:
         with Waiting() as waiting:
             waiting.tell("the document is fetched")
-            text, url = asyncio.run(fetch(url, os.environ, options.allow_private))
+            text, url = result_of(fetch(url, os.environ, options.allow_private))
     document = document_of(text, Path("document"), url)
     choice = Choice(tuple(options.only), tuple(options.skip), tuple(options.tag))
     wishes = Wishes(choice, None, None, options.prefix or "", options.allow_private)
@@ -258,7 +258,7 @@ def _fetched_bundle(url: str, sha256: str | None, options: argparse.Namespace) -
 
     with Waiting() as waiting:
         waiting.tell("the bundle is fetched")
-        data = asyncio.run(fetch())
+        data = result_of(fetch())
     with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
         file = Path(folder) / "bundle.mcpb"
         file.write_bytes(data)
@@ -273,7 +273,7 @@ def _look_up(name: str, options: argparse.Namespace) -> Listed:
 
     with Waiting() as waiting:
         waiting.tell("the registry is asked")
-        return asyncio.run(look_up(name, os.environ, allow_private=options.allow_private))
+        return result_of(look_up(name, os.environ, allow_private=options.allow_private))
 
 
 def _registered(listed: Listed, options: argparse.Namespace) -> Given:

@@ -1,7 +1,6 @@
 """`mcpx tools` and `mcpx search`: what can be called, as a table, as TypeScript, or for programs."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from mcpx.cli.codes import PARTIAL, SIGN_IN
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
 from mcpx.cli.reach import Desk, Needs, Place, place, reach, tell_down, tools_of
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, shown, styled
 from mcpx.cli.words import counted
 from mcpx.library.values import COMMANDS, Tool
@@ -25,7 +25,7 @@ MOST_ARGUMENTS = 44
 
 
 def tools(options: argparse.Namespace, server: str | None) -> int:
-    return asyncio.run(_tools(options, place(options), server))
+    return result_of(_tools(options, place(options), server))
 
 
 async def _tools(options: argparse.Namespace, where: Place, server: str | None) -> int:
@@ -152,7 +152,7 @@ def search(options: argparse.Namespace) -> int:
         raise ConfigError(["error: say what to look for: mcpx search WORDS"])
     if options.limit < 1:
         raise ConfigError(["error: --limit is a number from 1 on"])
-    return asyncio.run(_search(options, query))
+    return result_of(_search(options, query))
 
 
 async def _search(options: argparse.Namespace, query: str) -> int:

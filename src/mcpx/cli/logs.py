@@ -20,6 +20,7 @@ from mcpx.cli.codes import DONE, FAILED, MISTAKE, NOT_RUNNING
 from mcpx.cli.failing import tell, unknown
 from mcpx.cli.parsing import near
 from mcpx.cli.places import Place, place
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import plain, styled
 from mcpx.front.control import ask
 from mcpx.model.call import Json, as_list, as_object
@@ -38,7 +39,7 @@ def logs(options: argparse.Namespace, server: str | None) -> int:
     where = place(options)
     if server == OURS:
         return _own(where, options)
-    return asyncio.run(_logs(where, options, server))
+    return result_of(_logs(where, options, server))
 
 
 async def _logs(where: Place, options: argparse.Namespace, server: str | None) -> int:
@@ -140,7 +141,7 @@ def _line(raw: bytes, as_json: bool) -> None:
 
 def _file(where: Place) -> Path | None:
     """As the gateway that runs says it; else the configuration's, else that of the last one in the background."""
-    answer = None if where.channel is None else asyncio.run(ask(where.channel, "logs", 10.0, limit=1))
+    answer = None if where.channel is None else result_of(ask(where.channel, "logs", 10.0, limit=1))
     if answer is not None:
         return Path(str(answer["log_file"])) if answer.get("log_file") else None
     if where.path is None or where.channel is None:

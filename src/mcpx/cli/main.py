@@ -3,10 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from mcpx.cli import codes
 from mcpx.cli.parsing import near, tell_mistakes, wants_json
+from mcpx.cli.running import leave
 from mcpx.cli.table import COMMANDS
 from mcpx.cli.where import looks_like_file
 from mcpx.model.errors import ConfigError
@@ -32,23 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return codes.DONE
     except KeyboardInterrupt:
-        _leave()
-
-
-def _leave() -> NoReturn:
-    """At once, for somebody who may press Ctrl-C again and again: what did not reach its end is not told of one by one,
-    and the prompt begins a line of its own. Child processes that are left are ended (`processes.keeper`)."""
-    import signal
-
-    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(codes.INTERRUPTED))
-    try:
-        if sys.stderr.isatty():
-            sys.stderr.write("\n")
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except (OSError, ValueError):  # nobody reads any more
-        pass
-    os._exit(codes.INTERRUPTED)
+        leave()
 
 
 def _command(arguments: list[str]) -> str:

@@ -11,6 +11,7 @@ from mcpx.cli.codes import MISTAKE, PARTIAL, TIMED_OUT
 from mcpx.cli.parsing import near
 from mcpx.cli.questions import Questions
 from mcpx.cli.reach import Desk, Needs, place, reach, tell_down
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Cell, Table, Waiting, plain, print_json, styled
 from mcpx.cli.words import counted
 from mcpx.library.values import Content, Message, Prompt, Resource
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read(options: argparse.Namespace) -> int:
-    return asyncio.run(_read(options))
+    return result_of(_read(options))
 
 
 async def _read(options: argparse.Namespace) -> int:
@@ -98,7 +99,7 @@ def _told(resource: Resource) -> Json:
 
 
 def prompt(options: argparse.Namespace) -> int:
-    return asyncio.run(_prompt(options))
+    return result_of(_prompt(options))
 
 
 async def _prompt(options: argparse.Namespace) -> int:

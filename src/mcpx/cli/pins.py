@@ -3,7 +3,6 @@
 A gateway that runs on this config is asked; without one it is read from the files it left.
 """
 
-import asyncio
 import contextlib
 import json
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mcpx.cli.codes import WAITS
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.config import Config
 from mcpx.model.call import Json, as_list, as_object
@@ -75,7 +75,7 @@ class Where:
 
 
 def pins(where: Where, server: str | None, as_json: bool) -> int:
-    answer = known(asyncio.run(_pins(where, server)), server or "")
+    answer = known(result_of(_pins(where, server)), server or "")
     if not answer["ok"]:
         sys.stderr.write(f"error: {one_line(str(answer.get('error')))}\n")
         return 1

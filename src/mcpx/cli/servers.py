@@ -11,6 +11,7 @@ from typing import Any, cast
 from mcpx.cli import failing
 from mcpx.cli.codes import MISTAKE, NOT_RUNNING, PARTIAL
 from mcpx.cli.reach import TICK, starting
+from mcpx.cli.running import result_of
 from mcpx.cli.state import state_folder
 from mcpx.cli.status import told_since
 from mcpx.cli.terminal import Cell, Style, Table, Waiting, columns, plain, print_json, printable, styled
@@ -34,9 +35,9 @@ def servers(
     """Every server and how it is; without a running gateway they are connected to here, once.
 
     A running gateway is asked whatever has become of its file, and without the variables the file may need."""
-    answer: Json | None = asyncio.run(_ask(path, state_folder(environ), env))
+    answer: Json | None = result_of(_ask(path, state_folder(environ), env))
     if answer is None:
-        seen = asyncio.run(_look(load(), environ, state_folder(environ)))
+        seen = result_of(_look(load(), environ, state_folder(environ)))
         answer = {"running": False, "config": str(path), **seen}
     if as_json:
         print_json(answer)
@@ -49,7 +50,7 @@ def servers(
 def reload(config_path: Path, state: Path, env: str | None, as_json: bool = False) -> int:
     from mcpx.front.control import ask, socket_path
 
-    answer = asyncio.run(ask(socket_path(state, config_path, env), "reload"))
+    answer = result_of(ask(socket_path(state, config_path, env), "reload"))
     if answer is None:
         told = f"no gateway runs on {config_path}; start one with: mcpx {config_path}"
         return failing.tell("not_running", told, NOT_RUNNING, as_json)

@@ -21,6 +21,7 @@ from typing import Final
 from mcpx import __version__
 from mcpx.cli import codes
 from mcpx.cli.how import by_stdio
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import plain, print_json
 from mcpx.cli.where import overlay, required
 from mcpx.cli.words import counted
@@ -56,7 +57,7 @@ def fetch(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     folder = Path(laid_down(STORE, environ))
     there = bool(members(folder))
     try:
-        shared = asyncio.run(_fetched(address, environ, WAIT_WITH_A_COPY if there else WAIT))
+        shared = result_of(_fetched(address, environ, WAIT_WITH_A_COPY if there else WAIT))
     except StoreDown as error:
         if not there:
             raise ConfigError([f"error: the config is in the store, and {error}"]) from None
@@ -100,7 +101,7 @@ def push(options: argparse.Namespace) -> int:
     address = _address(given, "neither MCPX_STORE nor server.store says where the store is")
     off = frozenset(switched_off(config))
     try:
-        return asyncio.run(_push(address, texts, off, path, options))
+        return result_of(_push(address, texts, off, path, options))
     except StoreDown as error:
         sys.stderr.write(f"error: {error}\n")
         return codes.FAILED

@@ -5,7 +5,6 @@ down.
 """
 
 import argparse
-import asyncio
 import calendar
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 
 from mcpx.cli.codes import DONE, NOT_RUNNING, PARTIAL
 from mcpx.cli.places import Place, place
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import plain, print_json, printable, styled
 from mcpx.cli.words import counted
 from mcpx.front.control import ask
@@ -37,7 +37,7 @@ TOLD = (
 
 def status(options: argparse.Namespace) -> int:
     where = place(options)
-    answer = None if where.channel is None else asyncio.run(ask(where.channel, "status"))
+    answer = None if where.channel is None else result_of(ask(where.channel, "status"))
     if answer is None or not answer.get("ok"):
         return _none(where, options.json)
     servers = [as_object(server) for server in as_list(answer.get("servers"))]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok, warning
 from mcpx.cli.doctor.gateway import is_mcpx
+from mcpx.cli.running import result_of
 from mcpx.cli.words import counted
 from mcpx.clients import glance
 from mcpx.clients.catalogue import Client, clients, places_here
@@ -164,8 +165,6 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
 
 def _shown(case: Case, config: Config, client: Client) -> Shown:
     """As the gateway would, by what it knew of its servers last time."""
-    import asyncio
-
     from mcpx.core.gateway import Gateway
 
     async def shown() -> Shown:
@@ -179,7 +178,7 @@ def _shown(case: Case, config: Config, client: Client) -> Shown:
         finally:
             await gateway.close()
 
-    return asyncio.run(shown())
+    return result_of(shown())
 
 
 def _limits(client: Client, shown: Shown, config: Config) -> Iterator[Finding]:

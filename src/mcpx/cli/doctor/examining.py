@@ -5,7 +5,6 @@ changed, and nothing is started but a server that was named.
 """
 
 import argparse
-import asyncio
 import os
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from mcpx.cli import codes, where
 from mcpx.cli.doctor import clients, config, gateway, programs, server
 from mcpx.cli.doctor.finding import Case, Finding, Level, warning
+from mcpx.cli.running import result_of
 from mcpx.cli.serve import address
 from mcpx.cli.state import state_folder
 from mcpx.cli.terminal import Style, Waiting, plain, print_json, styled
@@ -90,7 +90,7 @@ def _case(options: argparse.Namespace, note: Callable[[Finding], None]) -> Case:
     except ConfigError as problem:  # MCPX_PORT is none
         for each in config.mistakes(problem):
             note(each)
-    status = None if path is None else asyncio.run(_status(state, path, env))
+    status = None if path is None else result_of(_status(state, path, env))
     return Case(path, loaded, environ, state, env, status, host, port)
 
 

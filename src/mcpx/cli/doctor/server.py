@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 
 from mcpx.cli.doctor.finding import Case, Finding, error, ok
+from mcpx.cli.running import result_of
 from mcpx.cli.terminal import Waiting
 from mcpx.cli.words import counted
 from mcpx.config import Config, Server
@@ -41,7 +42,7 @@ def examined(case: Case, config: Config, server: Server) -> Iterator[Finding]:
             pass  # starting it tells why, and what to do
     elif server.switched_off is None:
         yield ok("server", f"its address is {getattr(spec, 'url', '?')}", whose)
-    tried = asyncio.run(_tried(case, config, server.name))
+    tried = result_of(_tried(case, config, server.name))
     yield from _told(tried, server, whose)
 
 
