@@ -14,6 +14,7 @@ from fixtures.parts import run, turns
 from mcpx.config import Config, load
 from mcpx.config.edits import EditError, PutEntry, Where
 from mcpx.config.problems import Refused
+from mcpx.core import joint
 from mcpx.core.gateway import Gateway
 from mcpx.core.joint import JointStore
 from mcpx.core.saving import Unwritable, refuse_unwritable
@@ -152,7 +153,7 @@ def test_a_replica_with_other_files_refuses(server: fixture.Store, tmp_path: Pat
     async def main() -> None:
         async with house(server, tmp_path, "one") as one, house(server, tmp_path, "two", file="other.yaml") as two:
             await until(lambda: len(one.shared) == 2)
-            with pytest.raises(Refused, match=r"replica two-\d+ refuses it: .*other\.yaml"):
+            with pytest.raises(Refused, match=r"replica two refuses it: .*other\.yaml"):
                 await one.commit("new")
             assert one.path.read_text() == two.path.read_text() == TEXT
 
@@ -296,6 +297,47 @@ def test_a_change_that_takes_long_to_run_at_one_replica_holds_up_nobody_elses(
             assert "name: first" in two.path.read_text() and "name: second" in two.path.read_text()
             goes_on.set()
             assert (await first).revision.number < second.revision.number
+            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
+
+    run(main())
+
+
+def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_changes_nothing_before(
+    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCA-1: what others agreed upon, its disk being full at that moment, is not undone by way of it."""
+    monkeypatch.setattr("mcpx.core.joint.RETRY", 0.05)
+
+    async def main() -> None:
+        async with both(server, tmp_path) as (one, two):
+            write, full, tries = joint.write_all, True, asyncio.Event()
+
+            def on_a_disk(written: Any, texts: Any) -> Any:
+                if full and two.path in texts:
+                    loop.call_soon_threadsafe(tries.set)
+                    raise Unwritable(f"{two.path} cannot be written: no space left on device")
+                return write(written, texts)
+
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(joint, "write_all", on_a_disk)
+            await one.commit("first")
+            await tries.wait()
+            with pytest.raises(EditError, match=r"takes it up as soon as it can: .*no space left"):
+                await two.commit("never")
+            second = await one.commit("second")
+            tries.clear()
+            await tries.wait()
+            assert two.path.read_text() == TEXT and one.shared == [True, False]
+            full = False
+            await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
+            assert two.store.revisions()[0].number == second.revision.number
+            await two.commit("third")
+            await until(lambda: "name: third" in one.path.read_text())
+            full = True
+            with pytest.raises(EditError, match="no space left"):
+                await two.commit("fourth")
+            await until(lambda: "name: fourth" in one.path.read_text())
+            full = False
             await until(lambda: one.path.read_text() == two.path.read_text() and one.shared == [True, True])
 
     run(main())

@@ -6,8 +6,9 @@ store, and every replica takes up the newest there is: in order, also what it mi
 store that came back empty, or with less than it had, is given the newest that a replica knows; what somebody who
 started just then has put there does not count against that.
 
-What is edited by hand on one replica stays there, is told by its etag, and goes when a commit is made elsewhere; its
-text stays in the history. A replica that starts with files that nobody knows runs those, and says so.
+What could not be taken up, for a full disk say, is tried again and again; until then nothing is changed by way of that
+replica. What is edited by hand on one replica stays there, is told by its etag, and goes when a commit is made
+elsewhere; its text stays in the history. A replica that starts with files that nobody knows runs those, and says so.
 """
 
 import asyncio
@@ -45,6 +46,8 @@ PREPARED: Final = 5.0
 """Seconds that clients wait for a replica that starts to take up what all others run."""
 TRIES: Final = 3
 """How often something is begun anew that somebody else was quicker with."""
+RETRY: Final = 5.0
+"""Seconds between two tries to take up what all others run."""
 
 
 class JointStore(ConfigStore):
@@ -64,6 +67,8 @@ class JointStore(ConfigStore):
         self._sharing = Sharing(replicas)
         self._known: Shared | None = None
         """The newest of all replicas, as far as it was seen here."""
+        self._missed = ""
+        """Why that does not run here; empty: it does, or need not."""
         self._due = asyncio.Event()
         self._settled = asyncio.Event()
         """Set once what all others run was looked at."""
@@ -132,13 +137,20 @@ class JointStore(ConfigStore):
             async with AsyncExitStack() as held:
                 await held.enter_async_context(self._replicas.turns.turn(TOPIC, TURN))
                 await self._catch_up()
+                if self._missed:
+                    raise _behind(self._missed)
                 async with self._turn:
                     prepared = await self._prepared(change, if_match, agree)
                     if isinstance(prepared, Committed):
                         return prepared
                     shared = await self._agreed(prepared, made)
                     await held.aclose()  # the next change may be made to it, however long it takes to run here
-                    return await self._installed(shared, prepared.config)
+                    try:
+                        return await self._installed(shared, prepared.config)
+                    except Unwritable as error:
+                        self._missed = str(error)
+                        self._due.set()
+                        raise _behind(self._missed) from None
         except StoreDown:
             raise _apart() from None
 
@@ -223,7 +235,11 @@ class JointStore(ConfigStore):
     async def _follow_on(self) -> None:
         self._due.set()
         while True:
-            await self._due.wait()
+            try:
+                async with asyncio.timeout(RETRY if self._missed else None):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
             await self._replicas.joined.wait()  # also if it has parted meanwhile: what is there is for another key
             self._due.clear()
             try:
@@ -245,6 +261,8 @@ class JointStore(ConfigStore):
         """False: somebody else was quicker."""
         head, known = await self._sharing.head(), self._known
         if known is not None and head == (known.number, known.etag):
+            if self._missed:
+                await self._take_up_shared(known)
             return True
         if known is not None and (head is None or head[0] < known.number):
             log.info("the store has lost revision %d of the configuration; it is written anew", known.number)
@@ -264,7 +282,7 @@ class JointStore(ConfigStore):
                 return False
             self._known = mine
         elif shared.etag == etag:
-            self._known = shared
+            self._known, self._missed = shared, ""
             if self.revision < shared.number and self._keeps:
                 at = self._history.revisions[-1].at
                 self._keep(replace(shared.made, at=at), written)
@@ -300,22 +318,30 @@ class JointStore(ConfigStore):
     async def _take_up_shared(self, shared: Shared) -> None:
         async with self._turn:
             known = self._known
-            if known is not None and (
-                known.number > shared.number or (known.number, known.etag) == (shared.number, shared.etag)
-            ):
+            if known is not None and known.number > shared.number:
                 return  # a commit from here was quicker
+            if known is not None and (known.number, known.etag) == (shared.number, shared.etag) and not self._missed:
+                return
             self._known = shared
+            missed = ""
             written = await self.look()
             try:
                 config = await asyncio.to_thread(lambda: self._judged(_placed(written, shared.texts)))
                 await self._installed(shared, config)
             except ConfigError as error:
-                self._tell(self._refused(error), shared.by)
+                missed = "; ".join(error.problems)
+                if missed != self._missed:
+                    self._tell(self._refused(error), shared.by)
             except Unwritable as error:
-                log.error("%s", error)
-            else:
-                return
-            log.error("revision %d of all replicas does not run here; `GET /api/replicas` tells", shared.number)
+                missed = str(error)
+                if missed != self._missed:
+                    log.error("%s", error)
+            if missed and missed != self._missed:
+                log.error(
+                    "revision %d of all replicas does not run here; it is tried again, and `GET /api/replicas` tells",
+                    shared.number,
+                )
+            self._missed = missed
 
     def _say_that_it_differs(self, etag: str) -> None:
         if etag != self._odd:
@@ -356,6 +382,11 @@ def _unknown() -> EditError:
         "the store that replicas share went away in that very moment: whether they take it up is known when it is back"
     )
     return EditError("not_possible", told, hint="look at it again then")
+
+
+def _behind(why: str) -> EditError:
+    told = f"this replica does not run what all others do, and takes it up as soon as it can: {why}"
+    return EditError("not_possible", told, hint="mend that, or change the configuration at another replica")
 
 
 def _apart() -> EditError:
