@@ -257,9 +257,7 @@ class Catalogs:
     async def _build_special(self, special: _Special, recipe: _Recipe) -> None:
         try:
             held, catalog = None, None
-            while (
-                held is not self._held
-            ):  # else what replicas agreed on meanwhile was compared with no catalog of these
+            while held is not self._held:  # again, if replicas agreed on names meanwhile, not compared with it
                 held = self._held
                 building = Catalog.building(recipe.sources, recipe.naming, dict(self._known), held)
                 catalog = await in_slices(building)

@@ -221,7 +221,8 @@ class SharedNames:
                     await self._take_up(settled, held)
 
     async def _take_up(self, settled: dict[Owner, str], held: dict[tuple[Kind, str], tuple[str, str]]) -> None:
-        self.settled, self.held = settled, held
+        if (settled, held) != (self.settled, self.held):  # else nobody has to build anew what they build with these
+            self.settled, self.held = settled, held
         for catalog in self._catalogs():
             if await in_slices(self._contradicting(catalog)):
                 self._changed()

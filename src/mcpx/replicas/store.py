@@ -266,9 +266,8 @@ class Store:
             return
         if epoch != self._epoch:
             await self.ask("SET", self.key("epoch"), secrets.token_hex(8), "NX")
-            self._epoch = (
-                await self.ask("GET", self.key("epoch")) or b""
-            )  # nothing: emptied again, the next beat sees it
+            # Nothing: emptied again, which the next beat sees.
+            self._epoch = await self.ask("GET", self.key("epoch")) or b""
             log.warning("the store %s was emptied: what is shared is written anew", self.address.shown)
         elif self._dropped and not self._behind:
             log.warning("the store %s was too slow: what is shared is written anew", self.address.shown)
@@ -281,7 +280,7 @@ class Store:
         """The first is told before the others: they may need what it settles."""
         first, *rest = all or [_nothing]
         fresh, life = self._is_lost, (self.failures, self._epoch)
-        await self._tell_returned(first, fresh)
+        await asyncio.wait([self._tasks.start(self._tell_returned(first, fresh))])
         told = [self._tasks.start(self._tell_returned(returned, fresh)) for returned in rest]
         if fresh:
             self._tasks.start(self._see_it_written(told, life))
