@@ -305,7 +305,7 @@ def test_who_signs_out_while_another_gateway_renews_stays_signed_out(tmp_path: P
             async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
                 await one.sign_in()
                 assert await other.ask() == 200
-                site.slow["/token"] = 1.0
+                site.slow["/token"] = 3.0  # time for the other to sign out meanwhile
                 if is_refused:
                     site.refresh_tokens.clear()
                 other.credentials._renew_at = 0.0  # its time has come
