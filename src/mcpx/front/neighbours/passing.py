@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from mcpx.front.neighbours.papers import PAPER, Papers
@@ -131,7 +132,7 @@ class Passing:
     def late(self, member: str, since: float) -> None:
         """It took no connection in time: that may be our own fault, so it is gone only if that happens again and again.
         `since`: when it was to take it; what was tried side by side counts once."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         times, last = self._late.get(member, (0, -IN_A_ROW))
         if since < last:
             return
@@ -174,7 +175,7 @@ class _Passed:
     def __init__(self, passing: Passing, exchange: Exchange, member: str, again: Again) -> None:
         self._passing = passing
         self._again = again
-        self._began = asyncio.get_running_loop().time()
+        self._began = monotonic()
         self.exchange = exchange
         self.member = member
         self.request: Abortable | None = None
