@@ -217,6 +217,27 @@ def test_exit_is_told_once_after_all_output_and_with_the_signal_that_caused_it(r
     run(main())
 
 
+def test_what_was_said_last_is_heard_before_the_exit_by_a_process_that_was_held_up(run: Run) -> None:
+    """LIF-7: for longer than it waits for a descendant that is never quiet."""
+
+    async def main() -> None:
+        heard, loop = Heard(), asyncio.get_running_loop()
+        told = heard.on_stdout
+
+        def slowly(data: bytes) -> None:
+            time.sleep(0.002)
+            told(data)
+
+        heard.on_stdout = slowly
+        child = await start(heard, "head", "-c", "60000", "/dev/zero")
+        child.exited.add_done_callback(lambda _: loop.call_soon(time.sleep, ending.END_BOUND + 0.5))
+        await heard.until(lambda heard: bool(heard.codes))
+        assert len(heard.out_at_exit) == 60_000
+        await child.end()
+
+    run(main())
+
+
 def test_exit_is_not_held_up_by_a_grandchild_that_holds_the_output(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,20 +240,26 @@ class Child:
         if self._open_outputs == 0:
             self._report()
         elif self._late is None:
-            self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, 0, self._loop.time() + END_BOUND)
+            self._look_later(0, round(2 * END_BOUND / LATE_OUTPUT))
 
-    def _await_quiet(self, quiet: int, deadline: float) -> None:
-        """`quiet`: how often nothing had come since the last look."""
+    def _look_later(self, quiet: int, left: int) -> None:
+        self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, quiet, left)
+
+    def _await_quiet(self, quiet: int, left: int) -> None:
+        """`quiet`: how often nothing had come since the last look. `left`: so many more looks at one that is never
+        quiet; the clock would go on while this very process is held up and reads nothing."""
         looks = [reader.is_quiet() for reader in self._readers]  # each is asked: the question resets it
         quiet = quiet + 1 if all(looks) else 0
-        if quiet > 1 or self._loop.time() > deadline:
+        if quiet > 1 or not left:
             self._report()
         else:
-            self._late = self._loop.call_later(LATE_OUTPUT / 2, self._await_quiet, quiet, deadline)
+            self._look_later(quiet, left - 1)
 
     def _report(self) -> None:
         if self._late is not None:
             self._late.cancel()
+        for reader in self._readers:
+            reader.tell_rest()
         for output in self._outputs:
             output.close()
         if self._on_exit is not None and self.returncode is not None:
@@ -293,10 +299,13 @@ class _Output(asyncio.Protocol):
         self._heard = True
         self._intake.take(data)
 
+    def tell_rest(self) -> None:
+        """Its last words, as far as they were read."""
+        if rest := self._intake.let_go():
+            self._on_data(rest)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        rest = self._intake.let_go()
         try:
-            if rest:
-                self._on_data(rest)  # its last words
+            self.tell_rest()
         finally:
             self._on_end()
