@@ -343,6 +343,34 @@ def test_what_a_replica_could_not_take_up_it_takes_up_as_soon_as_it_can_and_chan
     run(main())
 
 
+def test_a_replica_that_is_left_alone_with_what_it_cannot_take_up_can_be_changed(
+    server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCA-2: there is no other at which it could be done."""
+
+    async def main() -> None:
+        async with house(server, tmp_path, "two") as two:
+            async with house(server, tmp_path, "one") as one:
+                await until(lambda: one.shared == two.shared == [True, True])
+                write, tries = joint.write_all, asyncio.Event()
+
+                def on_a_disk(written: Any, texts: Any) -> Any:
+                    if "name: first" in texts.get(two.path, ""):
+                        loop.call_soon_threadsafe(tries.set)
+                        raise Unwritable(f"{two.path} cannot be written: no space left on device")
+                    return write(written, texts)
+
+                loop = asyncio.get_running_loop()
+                monkeypatch.setattr(joint, "write_all", on_a_disk)
+                await one.commit("first")
+                await tries.wait()
+            await until(lambda: not two.replicas.members.others)
+            await two.commit("second")
+            assert "name: second" in two.path.read_text() and two.shared == [True]
+
+    run(main())
+
+
 def test_two_keys_in_one_store_do_not_write_over_each_other(
     server: fixture.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

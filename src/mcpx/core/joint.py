@@ -7,8 +7,9 @@ store that came back empty, or with less than it had, is given the newest that a
 started just then has put there does not count against that.
 
 What could not be taken up, for a full disk say, is tried again and again; until then nothing is changed by way of that
-replica. What is edited by hand on one replica stays there, is told by its etag, and goes when a commit is made
-elsewhere; its text stays in the history. A replica that starts with files that nobody knows runs those, and says so.
+replica while there are others. What is edited by hand on one replica stays there, is told by its etag, and goes when a
+commit is made elsewhere; its text stays in the history. A replica that starts with files that nobody knows runs those,
+and says so.
 """
 
 import asyncio
@@ -137,7 +138,7 @@ class JointStore(ConfigStore):
             async with AsyncExitStack() as held:
                 await held.enter_async_context(self._replicas.turns.turn(TOPIC, TURN))
                 await self._catch_up()
-                if self._missed:
+                if self._missed and self._replicas.members.others:  # by itself it may go on from what it has
                     raise _behind(self._missed)
                 async with self._turn:
                     prepared = await self._prepared(change, if_match, agree)
@@ -146,11 +147,13 @@ class JointStore(ConfigStore):
                     shared = await self._agreed(prepared, made)
                     await held.aclose()  # the next change may be made to it, however long it takes to run here
                     try:
-                        return await self._installed(shared, prepared.config)
+                        done = await self._installed(shared, prepared.config)
                     except Unwritable as error:
                         self._missed = str(error)
                         self._due.set()
                         raise _behind(self._missed) from None
+                    self._missed = ""
+                    return done
         except StoreDown:
             raise _apart() from None
 
