@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from behaviour.raw import Session, eventually, raw_server
+from behaviour.raw import Session, raw_server
 from fixtures.admin import Api, Json
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 TOKEN = "tok-of-an-auth-config-1234"
 HEADER = "header-secret-998877"
@@ -79,7 +80,7 @@ def gateway(echo: str) -> Iterator[Gateway]:
     with Gateway(config, admin=True) as started:
         Path(started.folder, "say.sh").write_text('echo "said $1"\n')
         api = Api(started)
-        eventually(lambda: api.status("first") == api.status("second") == "connected")
+        wait_until(lambda: api.status("first") == api.status("second") == "connected")
         yield started
 
 
@@ -269,13 +270,13 @@ def test_a_profile_that_is_being_taken_up_is_not_shown_as_empty(tmp_path: Path) 
     go = tmp_path / "go"
     with Gateway({"mcp_servers": [raw_server("first")]}, admin=True) as started, ThreadPoolExecutor() as pool:
         api = Api(started)
-        eventually(lambda: api.status("first") == "connected")
+        wait_until(lambda: api.status("first") == "connected")
         whole = api.get("/api/profiles")["default"]["tools"]
         slow = raw_server("slow", "--start-when", str(go))
         entries = {"mcp_servers": [raw_server("first"), slow], "profiles": [{"name": "new", "servers": ["first"]}]}
         before = api.etag
         writing = pool.submit(api.change, "POST", "/api/config", {"text": json.dumps(entries)})
-        eventually(lambda: api.etag != before)
+        wait_until(lambda: api.etag != before)
         reading = pool.submit(api.get, "/api/profiles")  # it is written, and waits for its slow server
         wait([reading], timeout=0.5)  # long enough for an answer that would come too early
         go.touch()

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import jsonschema_rs
 import pytest
 
-from behaviour.raw import Json, Session, eventually, everything
+from behaviour.raw import Json, Session, everything
 from fixtures.admin import Api
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 MASK = "••••••••"
 SECRET = "canary-5f7e3d19aa"
@@ -30,30 +30,16 @@ mcp_servers:
 """
 
 
-class Yaml(Gateway):
-    """With a file as people write it."""
-
-    def __init__(self, text: str = YAML, **more: Any) -> None:
-        super().__init__({}, admin=True, **more)
-        self.text = text
-
-    def _start(self) -> None:
-        self.file = self.folder / "config.yaml"
-        self.file.write_text(self.text, encoding="utf-8")
-        self.file.chmod(0o600)
-        super()._start()
-
-
 @pytest.fixture
-def gateway() -> Iterator[Yaml]:
-    with Yaml() as started:
+def gateway() -> Iterator[Gateway]:
+    with Gateway(YAML, admin=True) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def still() -> Iterator[Yaml]:
+def still() -> Iterator[Gateway]:
     """One for tests that leave it as it was."""
-    with Yaml() as started:
+    with Gateway(YAML, admin=True) as started:
         yield started
 
 
@@ -62,7 +48,7 @@ def text_of(api: Api) -> str:
     return file["text"]
 
 
-def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Yaml) -> None:
+def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Gateway) -> None:
     """CFG-6: a masked value sent back keeps the stored one; comments, order and references stay."""
     api = Api(gateway)
     told = api.get("/api/config")
@@ -80,7 +66,7 @@ def test_the_text_is_shown_without_its_secrets_and_saved_with_them(gateway: Yaml
     assert first["via"] == "start" and first["restorable"]
 
 
-def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Yaml) -> None:
+def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Gateway) -> None:
     """ADM-2: servers, commands and what they refer to, at once."""
     api = Api(gateway)
     key = {"name": "key", "type": "bearer_token", "bearer_token": {"token": "${TWO_KEY:-none}"}}
@@ -110,7 +96,7 @@ def test_several_entries_are_added_in_one_revision_or_none_is(gateway: Yaml) -> 
 
 
 @pytest.mark.parametrize("depth", [*range(44, 52), 150, 400, 900])
-def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Yaml, depth: int) -> None:
+def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Gateway, depth: int) -> None:
     api = Api(still)
     deep = (
         f"""{{"name": "deep", "connection": {{"type": "http", "url": "http://127.0.0.1:9"}}, "x-deep": {"[" * depth}"""
@@ -132,7 +118,7 @@ def test_what_is_nested_too_deeply_is_a_mistake_with_its_place(still: Yaml, dept
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "two\nlines", "\x00", "\x9b"])
-def test_a_message_for_the_history_has_no_control_characters(still: Yaml, odd: str) -> None:
+def test_a_message_for_the_history_has_no_control_characters(still: Gateway, odd: str) -> None:
     """It is shown in lists, and on terminals."""
     api, text = Api(still), text_of(Api(still))
     for path, body, place in (
@@ -145,7 +131,7 @@ def test_a_message_for_the_history_has_no_control_characters(still: Yaml, odd: s
         assert (answer.status, answer.error["path"]) == (422, place)
 
 
-def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:
+def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Gateway) -> None:
     api = Api(gateway)
     before, text = api.etag, text_of(api)
     assert api.refused("POST", "/api/config", {"text": text}) == (428, "precondition_required")
@@ -154,7 +140,7 @@ def test_whoever_saves_what_is_no_longer_there_is_told(gateway: Yaml) -> None:
     assert gateway.file.read_text().endswith("# by hand\n")
 
 
-def test_a_dry_run_and_a_plan_change_nothing(still: Yaml) -> None:
+def test_a_dry_run_and_a_plan_change_nothing(still: Gateway) -> None:
     api = Api(still)
     text = text_of(api).replace("enabled: false", "enabled: true", 1).replace("127.0.0.1:9", "127.0.0.1:7")
     for path in ("/api/config/plan", "/api/config?dry_run=true"):
@@ -165,7 +151,7 @@ def test_a_dry_run_and_a_plan_change_nothing(still: Yaml) -> None:
     assert still.file.read_text() == YAML and api.get("/api/config")["revision"] == 1
 
 
-def test_every_mistake_is_told_with_its_place(still: Yaml) -> None:
+def test_every_mistake_is_told_with_its_place(still: Gateway) -> None:
     api = Api(still)
     text = text_of(api).replace("url: http", "ulr: http").replace("name: two", "name: one")
     told = api.post("/api/config/validate", {"text": text})
@@ -179,7 +165,7 @@ def test_every_mistake_is_told_with_its_place(still: Yaml) -> None:
     assert api.post("/api/config/validate", {"text": text_of(api)}) == {"ok": True, "problems": []}
 
 
-def test_any_text_is_judged(still: Yaml) -> None:
+def test_any_text_is_judged(still: Gateway) -> None:
     api = Api(still)
     for text in ("", "\0", "[", "a: [", "- 1", "\t", "mcp_servers: 1", "{" * 2000, "x" * 100_000):
         assert api.post("/api/config/validate", {"text": text})["ok"] is False, text[:20]
@@ -187,7 +173,7 @@ def test_any_text_is_judged(still: Yaml) -> None:
     assert still.file.read_text() == YAML
 
 
-def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Yaml) -> None:
+def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Gateway) -> None:
     api = Api(still)
     text = text_of(api) + f"  - {{name: three, connection: {{type: stdio, command: x, env: {{A_TOKEN: '{MASK}'}}}}}}\n"
     told = api.post("/api/config/validate", {"text": text})
@@ -195,14 +181,14 @@ def test_a_mask_that_stands_for_nothing_is_a_mistake(still: Yaml) -> None:
     assert api.refused("POST", "/api/config", {"text": text}, If_Match=api.etag) == (422, "invalid")
 
 
-def test_another_file_is_none_of_the_configuration(still: Yaml) -> None:
+def test_another_file_is_none_of_the_configuration(still: Gateway) -> None:
     api = Api(still)
     for file in ("/etc/passwd", "../x.yaml", "\0"):
         assert api.refused("POST", "/api/config/validate", {"text": "a: 1", "file": file}) == (404, "not_found")
     assert api.post("/api/config/validate", {"text": text_of(api), "file": str(still.file)})["ok"]
 
 
-def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Yaml) -> None:
+def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_one_runs(gateway: Gateway) -> None:
     """CFG-5."""
     api = Api(gateway)
     gateway.file.write_text(YAML.replace("type: http", "type: pigeon"))
@@ -211,11 +197,11 @@ def test_a_file_that_was_refused_is_shown_with_its_mistakes_while_the_last_good_
     told = api.get("/api/config")
     assert [each["line"] for each in told["problems"]] == [6] and told["last_reload"]["ok"] is False
     gateway.file.write_text(YAML.replace("name: two", "name: zwei"))
-    assert eventually(lambda: api.post("/api/config/reload")["ok"])
+    assert wait_until(lambda: api.post("/api/config/reload")["ok"])
     assert api.get("/api/config")["problems"] == []
 
 
-def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(gateway: Yaml) -> None:
+def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(gateway: Gateway) -> None:
     """CFG-5: whoever switches another server hears of the file, and the overview tells of it, too."""
     api = Api(gateway)
     loaded = api.get("/api/config")["loaded"]
@@ -227,11 +213,11 @@ def test_a_change_beside_a_mistake_that_was_there_before_says_where_it_stands(ga
     assert api.get("/api/config")["loaded"] == loaded
     assert api.get("/api/overview")["config_refused"] is True
     gateway.file.write_text(YAML)
-    assert eventually(lambda: api.post("/api/config/reload")["ok"])
+    assert wait_until(lambda: api.post("/api/config/reload")["ok"])
     assert api.get("/api/overview")["config_refused"] is False
 
 
-def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Yaml) -> None:
+def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gateway) -> None:
     """CFG-6: secrets are masked in history and differences, and restored all the same."""
     api = Api(gateway)
     changed = text_of(api).replace(f"Bearer {MASK}", "Bearer another-9f9f9f9f9f").replace("name: two", "name: second")
@@ -258,7 +244,7 @@ def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Yaml
         assert api.refused("POST", "/api/config/rollback", {"revision": odd}, If_Match=api.etag) == (422, "invalid")
 
 
-def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Yaml) -> None:
+def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Gateway) -> None:
     api, client = Api(gateway), Session(gateway.port)
     connection = everything("any")["connection"]
     command, args = connection["command"], connection["args"]
@@ -271,7 +257,7 @@ def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Ya
     done = api.post("/api/config/import", body, If_Match=api.etag)
     assert done["plan"]["started"] == ["one-2"]
     assert gateway.file.read_text().startswith("# The servers of the team\n")
-    assert eventually(lambda: client.tools())
+    assert wait_until(lambda: client.tools())
     again = api.post("/api/config/import", {**body, "on_conflict": "skip"}, If_Match=api.etag)
     assert again["plan"]["started"] == []
     missing = {**body, "pick": ["nobody"]}
@@ -280,7 +266,7 @@ def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Ya
     assert api.refused("POST", "/api/config/import", nothing, If_Match=api.etag) == (422, "invalid")
 
 
-def test_auth_configs_come_with_the_servers_that_refer_to_them(gateway: Yaml) -> None:
+def test_auth_configs_come_with_the_servers_that_refer_to_them(gateway: Gateway) -> None:
     native = """
 auth_configs:
   - {name: key, type: bearer_token, bearer_token: {token: "${KEY:-k}"}}
@@ -300,7 +286,7 @@ mcp_servers:
     assert "name: x-3" in bare and "key-3" not in bare and bare.count("ref:") == 2
 
 
-def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Yaml) -> None:
+def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Gateway) -> None:
     api = Api(still)
     for form in ("yaml", "mcp-json"):
         told = api.get(f"/api/config/export?format={form}")
@@ -310,7 +296,7 @@ def test_what_is_exported_has_variables_in_the_place_of_secrets(still: Yaml) -> 
     assert api.refused("GET", "/api/config/export?format=xml") == (422, "invalid")
 
 
-def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(still: Yaml) -> None:
+def test_the_schema_is_for_editors_and_the_configuration_is_valid_by_it(still: Gateway) -> None:
     """CFG-8."""
     schema = Api(still).get("/api/schema")
     jsonschema_rs.meta.validate(schema)
@@ -330,12 +316,7 @@ def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name
         file.write_text(f"# {name}\nmcp_servers:\n{entry}")
         file.chmod(0o600)
 
-    class Folder(Gateway):
-        def _start(self) -> None:
-            self.file = folder
-            super()._start()
-
-    with Folder({}, admin=True) as gateway:
+    with Gateway(folder, admin=True) as gateway:
         api = Api(gateway)
         files = api.get("/api/config")["files"]
         assert [Path(file["path"]).name for file in files] == ["a.yaml", "b.yaml"]
@@ -347,14 +328,8 @@ def test_a_folder_of_files_is_shown_file_by_file_and_each_is_written_by_its_name
 
 def test_without_a_file_the_first_change_writes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "MCPX_CONFIG": ""}
-
-    class Demo(Gateway):
-        @property
-        def _program(self) -> list[str]:
-            return super()._program[:-1]
-
     monkeypatch.chdir(tmp_path)
-    with Demo({}, env=home, admin=True) as gateway:
+    with Gateway(None, env=home, admin=True) as gateway:
         api = Api(gateway)
         told = api.get("/api/config")
         assert told["path"] is None and told["files"] == [] and told["would_be"]

@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from behaviour.raw import Session, eventually, stdio_server
+from behaviour.raw import Session, stdio_server
 from fixtures.events import Events
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.process import stdio_command
+from kit.waiting import wait_until
 
 SCRIPT = "<img src=x onerror=alert(1)>"
 ODD = ["\ud83d half", "a\nevent: config\ndata: {}\n\n", SCRIPT, "‮evil", "x" * 300, "-", "..", "日本語", "\x00\x1b[31m"]
@@ -32,7 +33,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     server = stdio_server("odd", stdio_command("told_server.py", "--offers", str(file)))
     with Gateway({"mode": "direct", "mcp_servers": [server]}, admin=True) as started:
         session = Session(started.port)
-        eventually(lambda: "odd_t0" in session.tools())
+        wait_until(lambda: "odd_t0" in session.tools())
         yield started
 
 
@@ -74,7 +75,7 @@ def test_hostile_errors_clients_and_arguments_stay_data(hostile: Gateway) -> Non
             session.call(
                 "odd_give", result={"content": [{"type": "text", "text": odd}], "structuredContent": {odd: odd}}
             )
-        last = eventually(lambda: read(hostile, "/api/activity")["last"])
+        last = wait_until(lambda: read(hostile, "/api/activity")["last"])
         events.wait_for("call", lambda data: data["number"] == last)
         assert not events.named("config")
     for row in read(hostile, "/api/activity?limit=500")["calls"]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import eventually
-from fixtures.gateway import Gateway
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 from mcpx.admin.sentences import LONGEST, Sentence, recognised, said, templates
 from mcpx.clients.catalogue import clients
 from mcpx.config.lines import EXPECTED
@@ -215,7 +215,7 @@ def test_the_api_tells_codes_beside_english_sentences() -> None:
         def told() -> dict[str, Any]:
             return ask(gateway.admin_url, "/api/mcp-servers/broken", headers=gateway.admin_headers).json
 
-        eventually(lambda: told()["cause"] is not None)
+        wait_until(lambda: told()["cause"] is not None)
         detail = told()
         assert detail["fix"].startswith("install no-such-program-of-mcpx")
         assert detail["said"]["fix"] == {"code": "fix.install", "values": {"command": "no-such-program-of-mcpx"}}

@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-from behaviour.raw import Session, Watch, descendants, eventually, raw_server
+from behaviour.raw import Session, Watch, descendants, raw_server
 from fixtures.admin import Api, Json
-from fixtures.gateway import Gateway
 from fixtures.web import Answer
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 SECRET = "a-secret-of-the-file-42"
 MASK = "••••••••"
@@ -25,21 +26,21 @@ def script(name: str, code: str, **keys: Any) -> Json:
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
+def gateway() -> Iterator[GatewayProcess]:
     first = raw_server("first")
     first["connection"]["env"] = {"API_TOKEN": SECRET, "PLAIN": "seen", "OTHER": "${HOME}"}
-    with Gateway({"mcp_servers": [first, raw_server("second")]}, admin=True) as started:
+    with GatewayProcess({"mcp_servers": [first, raw_server("second")]}, admin=True) as started:
         api = Api(started)
-        eventually(lambda: api.status("first") == api.status("second") == "connected")
+        wait_until(lambda: api.status("first") == api.status("second") == "connected")
         yield started
 
 
 @pytest.fixture
-def api(gateway: Gateway) -> Api:
+def api(gateway: GatewayProcess) -> Api:
     return Api(gateway)
 
 
-def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(api: Api, gateway: Gateway) -> None:
+def test_a_server_is_told_as_it_is_written_and_as_it_is_without_its_secrets(api: Api, gateway: GatewayProcess) -> None:
     """ADM-3"""
     listed = api.ask("GET", "/api/mcp-servers")
     rows = {row["name"]: row for row in listed.json["servers"]}
@@ -73,12 +74,14 @@ def test_an_unknown_server_is_a_404_with_the_one_that_was_meant(api: Api) -> Non
         assert answer.status == 404 and "'first'" in answer.json["error"]["hint"]
 
 
-def test_what_is_added_switched_renamed_and_removed_is_listed_to_a_client_listed(api: Api, gateway: Gateway) -> None:
+def test_what_is_added_switched_renamed_and_removed_is_listed_to_a_client_listed(
+    api: Api, gateway: GatewayProcess
+) -> None:
     """ADM-3"""
     session = Session(gateway.port)
 
     def listed(wanted: bool, prefix: str) -> None:
-        eventually(lambda: any(name.startswith(prefix) for name in session.tools()) is wanted)
+        wait_until(lambda: any(name.startswith(prefix) for name in session.tools()) is wanted)
 
     entry = raw_server("extra", prefix="extra")
     done = api.changed("POST", "/api/mcp-servers", entry)
@@ -97,7 +100,7 @@ def test_what_is_added_switched_renamed_and_removed_is_listed_to_a_client_listed
     listed(False, "other")
 
 
-def test_a_change_needs_to_know_what_it_changes(api: Api, gateway: Gateway) -> None:
+def test_a_change_needs_to_know_what_it_changes(api: Api, gateway: GatewayProcess) -> None:
     """CFG-6: two editors cannot overwrite each other unseen."""
     before = gateway.file.read_bytes()
     entry = api.server("second")["entry"]
@@ -130,7 +133,7 @@ def test_two_that_write_at_once_are_both_told_the_truth(api: Api) -> None:
     api.changed("PUT", "/api/mcp-servers/second", entry)
 
 
-def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: Gateway) -> None:
+def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: GatewayProcess) -> None:
     before = gateway.file.read_bytes()
     entry = api.server("first")["entry"]
     entry["connection"]["env"]["API_TOKEN"] = "another-secret-77"
@@ -145,7 +148,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(api: Api, gateway: G
     assert gateway.file.read_bytes() == before
 
 
-def test_a_masked_secret_stays_what_it_is(api: Api, gateway: Gateway) -> None:
+def test_a_masked_secret_stays_what_it_is(api: Api, gateway: GatewayProcess) -> None:
     entry = api.server("first")["entry"]
     api.changed("PUT", "/api/mcp-servers/first", {**entry, "description": "told"})
     written = json.loads(gateway.file.read_text())["mcp_servers"][0]
@@ -170,7 +173,7 @@ def test_mistakes_are_told_with_their_places_and_conflicts_as_such(api: Api) -> 
         assert api.change("POST", "/api/mcp-servers", raw_server(name)).status == 422
 
 
-def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: Api, gateway: Gateway) -> None:
+def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: Api, gateway: GatewayProcess) -> None:
     children = descendants(gateway.process.pid)
     tried = api.ask("POST", "/api/mcp-servers/first/test").json
     assert tried["ok"] and tried["protocol"] and tried["tools"] and tried["seconds"] > 0
@@ -256,16 +259,16 @@ def test_the_tools_of_a_server_are_told_with_their_cost(api: Api) -> None:
     assert told["tokens"] == sum(tool["tokens"] for tool in told["tools"])
 
 
-def test_connecting_anew_starts_another_process_and_calls_go_on(api: Api, gateway: Gateway) -> None:
+def test_connecting_anew_starts_another_process_and_calls_go_on(api: Api, gateway: GatewayProcess) -> None:
     children = descendants(gateway.process.pid)
     answer = api.ask("POST", "/api/mcp-servers/second/reconnect")
     assert answer.status == 200 and answer.json["status"] in ("connecting", "connected")
-    eventually(lambda: api.status("second") == "connected")
+    wait_until(lambda: api.status("second") == "connected")
     assert descendants(gateway.process.pid) - children
     assert Session(gateway.port).tools()
 
 
-def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gateway: Gateway) -> None:
+def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gateway: GatewayProcess) -> None:
     def press() -> None:
         for _ in range(5):
             assert api.ask("POST", "/api/mcp-servers/second/reconnect").status == 200
@@ -279,21 +282,21 @@ def test_connecting_anew_again_and_again_beside_reloads_ends_well(api: Api, gate
         api.changed("PUT", "/api/mcp-servers/second", entry)
     for each in pressing:
         each.join()
-    eventually(lambda: api.status("second") == "connected")
+    wait_until(lambda: api.status("second") == "connected")
     names = Session(gateway.port).tools()
     assert names and "error" not in Session(gateway.port).call("second_whoami")
 
 
 def test_a_call_that_runs_while_its_server_is_connected_anew_is_answered_all_the_same(
-    api: Api, gateway: Gateway
+    api: Api, gateway: GatewayProcess
 ) -> None:
     session = Session(gateway.port)
     with session.start_call("second_sleep", seconds=60) as stream:
-        eventually(lambda: any(link["calls"] for link in api.server("second")["links"]))
+        wait_until(lambda: any(link["calls"] for link in api.server("second")["links"]))
         assert api.ask("POST", "/api/mcp-servers/second/reconnect").status == 200
         told = stream.reply().message
         assert "second" in json.dumps(told)
-    eventually(lambda: api.status("second") == "connected")
+    wait_until(lambda: api.status("second") == "connected")
     assert "error" not in session.call("second_whoami")
 
 
@@ -305,12 +308,12 @@ def test_one_that_pauses_or_sleeps_is_tried_at_once(api: Api, tmp_path: Path) ->
     def tries() -> int:
         return len((tmp_path / "tries").read_text()) if (tmp_path / "tries").exists() else 0
 
-    eventually(lambda: api.status("down") == "disconnected")
+    wait_until(lambda: api.status("down") == "disconnected")
     assert api.server("down")["next_try"] is not None
     before = tries()
     api.ask("POST", "/api/mcp-servers/down/reconnect")
-    eventually(lambda: tries() > before)
-    eventually(lambda: api.status("lazy") == "sleeping")
+    wait_until(lambda: tries() > before)
+    wait_until(lambda: api.status("lazy") == "sleeping")
     api.ask("POST", "/api/mcp-servers/lazy/reconnect")
     woken = api.get("/api/mcp-servers/lazy/logs")["last"]
 
@@ -318,7 +321,7 @@ def test_one_that_pauses_or_sleeps_is_tried_at_once(api: Api, tmp_path: Path) ->
         lines = api.get(f"/api/mcp-servers/lazy/logs?after={woken - 1}")["lines"]
         return any(line["text"].startswith("connected") for line in lines)
 
-    eventually(is_woken)
+    wait_until(is_woken)
     for name in ("down", "lazy"):
         api.changed("DELETE", f"/api/mcp-servers/{name}")
 
@@ -338,7 +341,7 @@ def test_what_a_server_printed_over_several_lives_is_told_line_by_line(api: Api)
         found = api.get("/api/mcp-servers/loud/logs")
         return found if sum(line["stream"] == "stderr" for line in found["lines"]) > 3 else None
 
-    logs = eventually(lives)
+    logs = wait_until(lives)
     texts = [line["text"] for line in logs["lines"] if line["stream"] == "stderr"]
     assert set(texts) == {"life began with ***"}
     assert any("exited with code 3" in line["text"] for line in logs["lines"] if line["stream"] == "mcpx")

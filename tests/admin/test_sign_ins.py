@@ -1,9 +1,9 @@
 """ADM-2, section 6: somebody signs in to a server, and out of it, by way of the API."""
 
 from auth.authserver import AuthServer, open_as_browser
-from behaviour.raw import eventually
 from fixtures.admin import Api
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 
 def test_a_server_is_signed_in_to_and_out_of() -> None:
@@ -11,7 +11,7 @@ def test_a_server_is_signed_in_to_and_out_of() -> None:
         server = {"name": "guarded", "connection": {"type": "http", "url": site.url}}
         with Gateway({"mcp_servers": [server]}, admin=True) as gateway:
             api = Api(gateway)
-            eventually(lambda: api.status("guarded") == "needs_auth")
+            wait_until(lambda: api.status("guarded") == "needs_auth")
             detail = api.server("guarded")
             assert "who asks" in detail["cause"] and "sign in" in detail["fix"]
             asked = api.ask("POST", "/api/mcp-servers/guarded/sign-in").json
@@ -19,11 +19,11 @@ def test_a_server_is_signed_in_to_and_out_of() -> None:
             tried = api.ask("POST", "/api/mcp-servers/guarded/test").json
             assert not tried["ok"] and tried["auth_url"] == asked["auth_url"]
             assert open_as_browser(asked["auth_url"])[0] == 200
-            eventually(lambda: api.status("guarded") == "connected")
+            wait_until(lambda: api.status("guarded") == "connected")
             assert api.ask("POST", "/api/mcp-servers/guarded/sign-in").json["state"] == "signed_in"
             assert api.ask("POST", "/api/mcp-servers/guarded/test").json["ok"]
             assert api.ask("DELETE", "/api/mcp-servers/guarded/sign-in").json["state"] != "signed_in"
-            eventually(lambda: api.status("guarded") == "needs_auth")
+            wait_until(lambda: api.status("guarded") == "needs_auth")
             told = (
                 api.ask("GET", "/api/mcp-servers/guarded").body + api.ask("GET", "/api/mcp-servers/guarded/logs").body
             )

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, Session, eventually, everything
+from behaviour.raw import Json, Session, everything
 from fixtures.admin import Api
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 CONFIG: Json = {
     "global": {"hot_reload": False},
@@ -31,7 +32,7 @@ CONFIG: Json = {
 def api() -> Iterator[Api]:
     with Gateway(CONFIG, admin=True) as gateway:
         client = Session(gateway.port, headers={"Authorization": "Bearer t-ada-1"})
-        assert eventually(client.tools)
+        assert wait_until(client.tools)
         yield Api(gateway)
 
 

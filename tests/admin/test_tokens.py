@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from behaviour.raw import Json, Session, eventually
+from behaviour.raw import Json, Session
 from fixtures.admin import Api
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 FIXED: Json = {"name": "fixed", "token": "canary-71ab99", "expires": "2020-01-31"}
 CONFIG: Json = {
@@ -19,7 +20,7 @@ CONFIG: Json = {
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with Gateway(CONFIG, admin=True) as gateway:
+    with GatewayProcess(CONFIG, admin=True) as gateway:
         yield Api(gateway)
 
 
@@ -29,13 +30,13 @@ def test_a_token_that_is_made_lets_in_and_one_that_is_revoked_ends_its_sessions(
         api = Api(gateway)
         made = api.post("/api/tokens", {"name": "laptop", "expires_in_days": 30}, 201)
         bearer = {"Authorization": f"Bearer {made['token']}"}
-        client = eventually(lambda: _session(gateway, bearer))
+        client = wait_until(lambda: _session(gateway, bearer))
         assert client.tools() == []
         rows = {row["name"]: row for row in api.get("/api/tokens")["tokens"]}
         assert rows["laptop"]["kept_in"] == "state" and rows["laptop"]["created"] < rows["laptop"]["expires"]
         assert made["token"] not in json.dumps(rows)
         assert api.ask("DELETE", "/api/tokens/laptop").json == {"ok": True}
-        eventually(lambda: _session(gateway, bearer) is None or None)
+        wait_until(lambda: _session(gateway, bearer) is None or None)
         assert api.refused("DELETE", "/api/tokens/laptop") == (404, "not_found")
 
 

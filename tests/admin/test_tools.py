@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from behaviour.load import cpu_of
-from behaviour.raw import Session, eventually, everything, raw_server
+from behaviour.raw import Session, everything, raw_server
 from fixtures.admin import Api
 from fixtures.events import Events
-from fixtures.gateway import Gateway
 from fixtures.web import Answer, ask
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 SECRET = "hunter2-but-much-longer"
 
@@ -33,7 +34,7 @@ def desk() -> Iterator[Gateway]:
     }
     with Gateway(config, admin=True) as started:
         session = Session(started.port)
-        eventually(lambda: {"raw_echo", "all_echo"} <= set(session.tools()))
+        wait_until(lambda: {"raw_echo", "all_echo"} <= set(session.tools()))
         yield started
 
 
@@ -126,7 +127,7 @@ def test_rules_and_the_audit_trail_count_for_the_owner_too(desk: Gateway) -> Non
         mine = [row for row in rows if row["event"] == "call" and row["principal"] == "admin"]
         return next((row for row in mine if row["name"] == "die"), None)
 
-    assert eventually(row)["decision"] == "denied"
+    assert wait_until(row)["decision"] == "denied"
 
 
 def test_progress_comes_as_events_and_the_result_last(desk: Gateway) -> None:
@@ -186,8 +187,8 @@ def test_a_call_ends_with_the_connection_it_was_asked_for_on(desk: Gateway, acce
     )
     with socket.create_connection((url.hostname, url.port)) as connection:
         connection.sendall((head + body).encode())
-        eventually(lambda: read(desk, "/api/overview")["gateway"]["in_flight"] == 1)
-    eventually(lambda: cancelled() == before + 1)
+        wait_until(lambda: read(desk, "/api/overview")["gateway"]["in_flight"] == 1)
+    wait_until(lambda: cancelled() == before + 1)
 
 
 def test_no_more_calls_at_a_time_than_a_bound(desk: Gateway) -> None:
@@ -202,7 +203,7 @@ def test_no_more_calls_at_a_time_than_a_bound(desk: Gateway) -> None:
     for thread in threads:
         thread.start()
     try:
-        eventually(lambda: answers)
+        wait_until(lambda: answers)
         assert (answers[0].status, answers[0].code) == (429, "too_many_calls")
     finally:
         until.touch()
@@ -220,7 +221,7 @@ def test_a_result_that_is_too_large_is_said_to_be(desk: Gateway) -> None:
 def test_a_held_tool_is_listed_as_such_and_cannot_be_called() -> None:
     """SEC-5"""
     with Gateway({"mode": "direct", "mcp_servers": [raw_server("one", trust="quarantine")]}, admin=True) as gateway:
-        tools = eventually(lambda: read(gateway, "/api/tools")["tools"])
+        tools = wait_until(lambda: read(gateway, "/api/tools")["tools"])
         echo = next(tool for tool in tools if tool["tool"] == "echo")
         assert echo["held"] and echo["name"] == "one.echo"
         assert read(gateway, "/api/tools/one.echo")["held"]
@@ -232,7 +233,7 @@ def test_a_held_tool_is_listed_as_such_and_cannot_be_called() -> None:
 def test_a_thousand_tools_are_listed_quickly() -> None:
     """ADM-5"""
     server = raw_server("many", "--name-count", "1000")
-    with Gateway({"mode": "direct", "mcp_servers": [server]}, admin=True) as gateway:
+    with GatewayProcess({"mode": "direct", "mcp_servers": [server]}, admin=True) as gateway:
         assert len(Session(gateway.port).tools()) >= 1000
         assert read(gateway, "/api/tools")["total"] >= 1000
         used = cpu_of(gateway.process.pid)
@@ -251,7 +252,7 @@ def test_a_list_is_of_what_there_is_now_and_for_whom_it_was_asked() -> None:
             assert told["total"] == len(told["tools"]) and told["tokens"] == sum(one["tokens"] for one in told["tools"])
             return {one["server"] for one in told["tools"]}
 
-        eventually(lambda: servers() == {"one", "two"})
+        wait_until(lambda: servers() == {"one", "two"})
         for _ in range(2):
             assert (servers("?profile=few"), servers(), servers("?server=one")) == ({"two"}, {"one", "two"}, {"one"})
         own = api.get("/api/mcp-servers/one/tools")

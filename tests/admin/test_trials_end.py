@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Stream, Watch, descendants, eventually
-from fixtures.gateway import Gateway
+from behaviour.raw import Stream, Watch, descendants
 from fixtures.web import ask, cookie_of
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 MUTE = ["-c", "import time; time.sleep(300)"]
 SERVER = {"name": "mute", "timeout": 50, "connection": {"type": "stdio", "command": sys.executable, "args": MUTE}}
@@ -19,19 +20,19 @@ TRIALS = {"/api/mcp-servers/test": {"entry": SERVER}, "/api/commands/test": {"en
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    with Gateway({"mcp_servers": []}, admin=True) as started:
+def gateway() -> Iterator[GatewayProcess]:
+    with GatewayProcess({"mcp_servers": []}, admin=True) as started:
         script = started.folder / "mute.sh"
         script.write_text("#!/bin/sh\nsleep 300\n")
         script.chmod(0o700)
         yield started
 
 
-def begin(gateway: Gateway, path: str, headers: dict[str, str]) -> tuple[Stream, set[int]]:
+def begin(gateway: GatewayProcess, path: str, headers: dict[str, str]) -> tuple[Stream, set[int]]:
     """A trial, and what it started; the keeper of all processes stays."""
     port, body = int(gateway.admin_url.rpartition(":")[2]), json.dumps(TRIALS[path]).encode()
     stream = Stream(port, "POST", path, [("Content-Type", "application/json"), *headers.items()], body)
-    return stream, eventually(lambda: {pid for pid in descendants(gateway.process.pid) if sleeps(pid)})
+    return stream, wait_until(lambda: {pid for pid in descendants(gateway.process.pid) if sleeps(pid)})
 
 
 def sleeps(pid: int) -> bool:
@@ -42,14 +43,14 @@ def sleeps(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("path", TRIALS)
-def test_a_trial_ends_with_the_connection_it_was_asked_for_on(gateway: Gateway, path: str) -> None:
+def test_a_trial_ends_with_the_connection_it_was_asked_for_on(gateway: GatewayProcess, path: str) -> None:
     stream, processes = begin(gateway, path, gateway.admin_headers)
     with Watch(processes) as watch:
         stream.cut()
         assert watch.left(15) == []
 
 
-def test_a_trial_ends_with_the_session_that_asked_for_it(gateway: Gateway) -> None:
+def test_a_trial_ends_with_the_session_that_asked_for_it(gateway: GatewayProcess) -> None:
     """Nobody runs programs here after a logout."""
     cookie = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
     session: dict[str, Any] = {"Cookie": cookie, "X-Mcpx-Csrf": "1"}

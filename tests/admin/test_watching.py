@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Session, eventually, initialize, modern, modern_headers, post, raw_server
+from behaviour.raw import Session, initialize, modern, modern_headers, post, raw_server
 from behaviour.raw import ask as ask_front
-from fixtures.gateway import Gateway
 from fixtures.web import Answer, ask
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 SECRET = "hunter2-but-much-longer"
 
@@ -19,7 +20,7 @@ SECRET = "hunter2-but-much-longer"
 def watched() -> Iterator[Gateway]:
     server = raw_server("one", connection={"env": {"API_KEY": SECRET}})
     config = {"mode": "direct", "mcp_servers": [server], "profiles": [{"name": "dev", "servers": ["one"]}]}
-    with Gateway(config, admin=True) as started:
+    with GatewayProcess(config, admin=True) as started:
         session = Session(started.port)
         assert "one_echo" in session.tools()
         assert read(started, "/api/activity")["calls"] == []  # from here on what is said is kept
@@ -28,8 +29,8 @@ def watched() -> Iterator[Gateway]:
         session.call("one_fail", message="it\nbroke")
         session.call("one_fail", message="it\nbroke")
         session.call("one_big", bytes=100_000)
-        eventually(lambda: read(started, "/api/activity")["last"] == 5)
-        eventually(lambda: read(started, "/api/activity/5")["kept"])
+        wait_until(lambda: read(started, "/api/activity")["last"] == 5)
+        wait_until(lambda: read(started, "/api/activity/5")["kept"])
         yield started
 
 
@@ -149,7 +150,7 @@ def test_a_call_is_made_again_with_the_very_same_arguments_by_the_owner(watched:
     answer = ask(watched.admin_url, "/api/activity/1/replay", "POST", watched.admin_headers)
     assert answer.status == 200 and answer.json["ok"], answer.body
     assert answer.json["result"]["content"][0]["text"] == "hello"
-    eventually(lambda: read(watched, "/api/activity?client=mcpx%20admin")["calls"])
+    wait_until(lambda: read(watched, "/api/activity?client=mcpx%20admin")["calls"])
     again = read(watched, "/api/activity?client=mcpx%20admin")["calls"][-1]
     assert again["principal"] == "admin" and again["public_name"] == "one_echo"
 
@@ -161,7 +162,7 @@ def test_savings_are_counted_by_client_and_mode_with_the_method_told(watched: Ga
     assert search.tools()
     rows = json.dumps([{"name": f"row {number}", "value": number} for number in range(40)])
     search.call("mcp_execute_tool", tool_name="one_echo", arguments={"text": rows})
-    eventually(lambda: read(watched, "/api/savings")["lists"] == before["lists"] + 1)
+    wait_until(lambda: read(watched, "/api/savings")["lists"] == before["lists"] + 1)
     told = read(watched, "/api/savings")
     assert told["catalog_tools"] == 8 and told["menus"]["direct"] == told["catalog_tokens"]
     assert set(told["menus"]) == {"direct", "inspect", "describe", "search"}
@@ -210,7 +211,9 @@ def test_a_client_program_that_has_come_is_marked(watched: Gateway) -> None:
 
 def test_nothing_is_counted_without_the_admin_ui() -> None:
     """ADM-1: nobody listens for calls, and nothing of it is loaded."""
-    with Gateway({"mode": "direct", "mcp_servers": [raw_server("one")], "server": {"metrics": False}}) as gateway:
+    with GatewayProcess(
+        {"mode": "direct", "mcp_servers": [raw_server("one")], "server": {"metrics": False}}
+    ) as gateway:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
         pid = gateway.process.pid

@@ -6,14 +6,12 @@ hidden is worked out here from the configuration alone, by other code than the p
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import anyio
 
 Json = dict[str, Any]
 PROGRAM = Path(__file__).with_name("whispering_server.py")
@@ -122,12 +120,6 @@ class Server:
         new = self.file(folder).with_suffix(".new")
         new.write_text(json.dumps(offers), encoding="utf-8")
         new.replace(self.file(folder))
-
-
-async def until(check: Callable[[], bool]) -> None:
-    """For what other processes do and nobody announces."""
-    while not check():  # noqa: ASYNC110
-        await anyio.sleep(0.01)
 
 
 class World:

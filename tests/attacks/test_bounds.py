@@ -24,7 +24,8 @@ from attacks.harness import (
     http_request,
     read_head,
 )
-from behaviour.raw import Session, Stream, eventually, initialize, notification, request
+from behaviour.raw import Session, Stream, initialize, notification, request
+from kit.waiting import wait_until
 
 MUCH = 64.0
 """MiB that an attack of a few seconds may cost: caches, buffers of sockets, what the allocator keeps."""
@@ -92,7 +93,7 @@ def test_a_stream_that_carries_only_noise_is_cut_and_that_is_said(kind: str, whe
         with Session(siege.port).start_call("bad_pour", where=where, what=what, seconds=60):
             cut = hostile.told(r"poured .*", CUT)
             assert cut is not None and cut[0].endswith("cut"), f"{cut} {siege.said()[-1000:]}"
-            eventually(lambda: "[bad]" in siege.said()[said:])
+            wait_until(lambda: "[bad]" in siege.said()[said:])
 
 
 def test_a_body_behind_a_notification_is_not_read_for_ever() -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from attacks.harness import Program
-from behaviour.raw import WAIT, Session, Watch, eventually, health
-from fixtures.gateway import Gateway
+from behaviour.raw import WAIT, Session, Watch, health
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -154,7 +155,7 @@ def test_a_link_that_changes_all_the_time_never_leads_out() -> None:
         turning = threading.Thread(target=turn)
         turning.start()
         try:
-            eventually(link.is_symlink)
+            wait_until(link.is_symlink)
             said = [it.text("turning") for _ in range(60)]
         finally:
             over.set()
@@ -274,7 +275,7 @@ def test_a_script_that_runs_away_from_its_own_end_is_ended() -> None:
             time.sleep(0.2)
             return not alive.exists()
 
-        eventually(quiet)
+        wait_until(quiet)
 
 
 def test_two_hundred_runs_leave_nothing() -> None:
@@ -309,8 +310,8 @@ def test_two_hundred_runs_leave_nothing() -> None:
         def children() -> list[str]:
             return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
-        eventually(lambda: len(children()) == 1)  # the keeper
-        eventually(lambda: it.program.descriptors() <= before + 4)
+        wait_until(lambda: len(children()) == 1)  # the keeper
+        wait_until(lambda: it.program.descriptors() <= before + 4)
         assert not [name for name in os.listdir("/tmp") if name.startswith("mcpx-script-") and _is_ours(name, pid)]
 
 
@@ -342,7 +343,7 @@ def test_no_secret_of_the_gateway_reaches_a_script_and_none_of_a_script_reaches_
     }
     config = {"commands": [command("leaks", script, "text")], "global": {"log_level": "DEBUG"}}
     secrets = {"OPENAI_API_KEY": own, "MCPX_ADMIN_TOKEN": own, "SCRIPT_TOKEN": declared}
-    with Gateway(config, env=secrets) as gateway:
+    with GatewayProcess(config, env=secrets) as gateway:
         (gateway.folder / "leaks.py").write_text(code)
         result = Session(gateway.port).call("leaks", text=caller)["result"]
         told = result["content"][0]["text"]

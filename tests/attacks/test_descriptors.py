@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from attacks.harness import Hostile, Program, Siege, WebSocket, connected, frame, http_request, read_head
-from behaviour.raw import Session, eventually, raw_server, request
+from behaviour.raw import Session, raw_server, request
+from kit.waiting import wait_until
 
 FEW = 256
 """What some systems give a process."""
@@ -48,7 +49,7 @@ def test_when_descriptors_run_out_the_next_client_is_told_and_servers_still_star
         assert not figures.bad(), figures.bad()
         for connection in crowd:
             connection.close()
-        eventually(lambda: siege.descriptors() < 60)
+        wait_until(lambda: siege.descriptors() < 60)
         assert Session(siege.port).call("well_echo", text="again")["result"]
 
 

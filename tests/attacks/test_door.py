@@ -19,7 +19,6 @@ from behaviour.raw import (
     Session,
     Stream,
     ask,
-    eventually,
     initialize,
     modern,
     modern_headers,
@@ -28,10 +27,11 @@ from behaviour.raw import (
     raw_server,
     recorded,
 )
-from fixtures.gateway import Gateway
 from fixtures.issuer import Issuer, published
 from fixtures.parts import run
 from front.test_guard import asked
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 from mcpx.config import Token
 from mcpx.front.admission import Admission
 from mcpx.front.identity.badge import WRONG_TOKEN, Badge
@@ -210,7 +210,7 @@ def fetched_keys(content: Json, came_from: str) -> Keys:
 
 def test_an_issuer_s_token_without_end_is_refused_and_not_a_failure() -> None:
     """SEC-1."""
-    with Issuer() as issuer, Gateway({"server": {"auth": auth_of(issuer)}}) as gateway:
+    with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE, exp=10**400)}"}
         assert post(gateway.port, initialize(), shown).status == 401
         assert "Traceback" not in gateway.stderr()
@@ -223,9 +223,9 @@ def test_the_trail_says_whom_a_trusted_proxy_was_asked_for(tmp_path: Path) -> No
     """OBS-1: not the proxy."""
     trail = tmp_path / "trail.jsonl"
     server = {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}, "trusted_proxies": ["127.0.0.1"]}
-    with Gateway({"server": server, "global": {"audit": {"file": str(trail)}}}) as gateway:
+    with GatewayProcess({"server": server, "global": {"audit": {"file": str(trail)}}}) as gateway:
         assert ask(gateway.port, "GET", "/mcp", [("X-Forwarded-For", "203.0.113.9")]).status == 401
-        eventually(lambda: trail.exists() and "refused" in trail.read_text())
+        wait_until(lambda: trail.exists() and "refused" in trail.read_text())
     [row] = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "refused"]
     assert row["address"] == "203.0.113.9"
 
@@ -255,7 +255,7 @@ def test_a_stranger_s_large_bodies_take_no_room() -> None:
     """SEC-1, SEC-6: whoever shows no token is refused before much of a body was read."""
     large = b"x" * 1_000_000
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: 4000000\r\n\r\n"
-    with Gateway({"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}) as gateway:
+    with GatewayProcess({"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}) as gateway:
         for shown in ("", "Authorization: Bearer wrong\r\n"):
             with socket.create_connection(("127.0.0.1", gateway.port), WAIT) as stranger:
                 with contextlib.suppress(ConnectionError):
@@ -269,13 +269,13 @@ def test_a_stranger_s_large_bodies_take_no_room() -> None:
 
 def test_a_large_request_whose_key_is_not_known_yet_may_come_again() -> None:
     """SEC-1: it has the key fetched."""
-    with Issuer() as issuer, Gateway({"server": {"auth": auth_of(issuer)}}) as gateway:
+    with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE)}"}
         greeting = initialize()
         greeting["params"]["more"] = "x" * 1_000_000
         assert post(gateway.port, greeting, shown).status == 503
-        eventually(lambda: "/keys" in issuer.asked)
-        eventually(lambda: post(gateway.port, greeting, shown).status == 200)
+        wait_until(lambda: "/keys" in issuer.asked)
+        wait_until(lambda: post(gateway.port, greeting, shown).status == 200)
 
 
 def auth_of(issuer: Issuer) -> Json:
@@ -289,7 +289,7 @@ def test_a_row_without_secrets_still_tells_one_session_from_another(tmp_path: Pa
     """OBS-1: whoever puts something into a call that looks like a secret does not blot out whose call it was."""
     trail = tmp_path / "trail.jsonl"
     config = {"global": {"audit": {"file": str(trail), "arguments": "values"}}, "mcp_servers": [raw_server("raw")]}
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         client = Session(gateway.port)
         for text in ("plain", "Bearer abcdefgh12345678"):
             client.request("tools/call", {"name": "raw_echo", "arguments": {"text": text}})
@@ -309,7 +309,7 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
         "global": {"hot_reload": False, "first_start_wait": WAIT},
         "mcp_servers": [odd_server("odd", record)],
     }
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         store = TokenStore(gateway.folder / "state")
 
         def call(token: str, **more: Any) -> Json:
@@ -321,13 +321,13 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
         def token_of(name: str) -> str:
             token = store.add(name)
             shown = {"Authorization": f"Bearer {token}"}
-            eventually(lambda: post(gateway.port, initialize(), shown).status == 200)
+            wait_until(lambda: post(gateway.port, initialize(), shown).status == 200)
             return token
 
         ann, bob = token_of("ann"), token_of("bob")
         waiting, other = call(ann)["result"], call(bob)["result"]
         store.revoke("ann")
-        eventually(lambda: len(recorded(record, "notifications/cancelled")) == 1)
+        wait_until(lambda: len(recorded(record, "notifications/cancelled")) == 1)
         answers = {"inputResponses": {"q1": {"roots": []}}}
         again = call(token_of("ann"), requestState=waiting["requestState"], **answers)
         assert "unknown or has expired" in again["error"]["message"]
@@ -336,7 +336,7 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
 
 def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
     """SEC-1: `/sse` is what its metadata call the resource; clients post to `/messages`."""
-    with Issuer() as issuer, Gateway({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}}) as gateway:
+    with Issuer() as issuer, GatewayProcess({"server": {"auth": {"type": "jwt", "issuer": issuer.url}}}) as gateway:
         token = issuer.token("ann", aud=f"http://127.0.0.1:{gateway.port}/sse")
         shown = {"Authorization": f"Bearer {token}"}
         accepted = [("Accept", "text/event-stream"), *shown.items()]

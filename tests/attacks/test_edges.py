@@ -11,14 +11,15 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -74,14 +75,6 @@ for line in sys.stdin:
     else:
         answer(message, error={"code": -32601, "message": "that was the probe"})
 '''
-
-
-def until(holds: Callable[[], Any], seconds: float = WAIT) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-    return found
 
 
 def edge(name: str, *args: str) -> dict[str, Any]:
@@ -143,7 +136,7 @@ class Mcpx:
         return self.error.read_text(encoding="utf-8", errors="surrogateescape")
 
     def said(self, pattern: str) -> "re.Match[str]":
-        return until(lambda: re.search(pattern, self.text))
+        return wait_until(lambda: re.search(pattern, self.text))
 
 
 def health(port: int) -> dict[str, Any]:
@@ -165,8 +158,8 @@ def test_a_server_that_logs_without_end_gets_a_few_lines_and_a_count_and_forges_
     """LIF-7, SRC-8."""
     mcpx = Mcpx(tmp_path, edge("chatty", "chatty"))
     with mcpx.running() as port:
-        until(lambda: mcpx.text.count("[chatty] info: ") >= 20)
-        until(lambda: health(port)["servers"]["chatty"]["status"] == "connected")
+        wait_until(lambda: mcpx.text.count("[chatty] info: ") >= 20)
+        wait_until(lambda: health(port)["servers"]["chatty"]["status"] == "connected")
     assert re.search(r"\[chatty\] … and [\d,]+ more like", mcpx.text)  # at the latest when it ends
     lines = mcpx.error.read_bytes().decode().split("\n")
     assert len(lines) < 60
@@ -207,7 +200,7 @@ def test_check_start_and_reload_refuse_what_cannot_be_dialled(tmp_path: Path) ->
     """CFG-4, CFG-5: with the place, and without what is secret."""
     mcpx = Mcpx(tmp_path, edge("good", "plain"))
     with mcpx.running() as port:
-        until(lambda: health(port)["servers"]["good"]["status"] == "connected")
+        wait_until(lambda: health(port)["servers"]["good"]["status"] == "connected")
         mcpx.write(*({**server, "name": name} for name, server in WRONG.items()))
         for command in (["check"], ["--port", "0"], ["reload"]):
             done = mcpx.run(*command[:1], str(mcpx.file)) if len(command) == 1 else mcpx.run(str(mcpx.file), *command)
@@ -255,7 +248,7 @@ class _Odd(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write("event: endpoint\ndata: /mä ssages?ü=\x01文%\n\n".encode())
         self.wfile.flush()
-        until(lambda: any("POST /m%C3" in asked for asked in self.asked))
+        wait_until(lambda: any("POST /m%C3" in asked for asked in self.asked))
 
     def do_POST(self) -> None:
         self.asked.append(f"POST {self.path}")
@@ -281,8 +274,8 @@ def test_addresses_of_any_script_are_dialled_and_what_a_server_names_gives_no_tr
         mcpx = Mcpx(tmp_path, *({**server, "name": kind} for kind, server in zip(kinds, servers, strict=True)))
         with mcpx.running():
             mcpx.said(r"\[http\] .")
-            until(lambda: any(one.startswith("POST /m%C3%A4%20ssages?%C3%BC=%01%E6%96%87%25") for one in asked))
-            until(lambda: len([one for one in asked if one == "GET /m%C3%A4%20/stream?q=%C3%BC"]) >= 2)
+            wait_until(lambda: any(one.startswith("POST /m%C3%A4%20ssages?%C3%BC=%01%E6%96%87%25") for one in asked))
+            wait_until(lambda: len([one for one in asked if one == "GET /m%C3%A4%20/stream?q=%C3%BC"]) >= 2)
             mcpx.said(r"\[websocket\] ")
     finally:
         site.shutdown()
@@ -304,13 +297,13 @@ def test_a_daemon_that_rid_itself_of_everything_ends_with_the_gateway(
     out = tmp_path / "pid"
     mcpx = Mcpx(tmp_path, edge("d", mode, str(out)))
     with mcpx.running():
-        pid = int(until(lambda: out.exists() and out.read_text()))
+        pid = int(wait_until(lambda: out.exists() and out.read_text()))
         try:
             assert is_alive(pid)
             assert Path(f"/proc/{pid}/environ").read_bytes() == b""
             assert mcpx.process is not None
             mcpx.process.send_signal(how)
-            until(lambda: not is_alive(pid))
+            wait_until(lambda: not is_alive(pid))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -321,13 +314,13 @@ def test_a_daemon_goes_with_its_server_and_leaves_no_zombie_and_the_other_one_st
     first, second = tmp_path / "first", tmp_path / "second"
     mcpx = Mcpx(tmp_path, edge("a", "daemon", str(first)), edge("b", "daemon", str(second)))
     with mcpx.running():
-        gone, stays = (int(until(lambda out=out: out.exists() and out.read_text())) for out in (first, second))
+        gone, stays = (int(wait_until(lambda out=out: out.exists() and out.read_text())) for out in (first, second))
         mcpx.write(edge("b", "daemon", str(second)))
         assert mcpx.run("reload", str(mcpx.file)).returncode == 0
-        until(lambda: not is_alive(gone))
+        wait_until(lambda: not is_alive(gone))
         assert is_alive(stays)
-        until(lambda: not Path(f"/proc/{gone}").exists())  # waited for, too
-    until(lambda: not is_alive(stays))
+        wait_until(lambda: not Path(f"/proc/{gone}").exists())  # waited for, too
+    wait_until(lambda: not is_alive(stays))
 
 
 # Folders -------------------------------------------------------------------------------------------------------
@@ -351,7 +344,7 @@ def test_a_control_folder_that_others_can_write_is_refused_and_the_gateway_runs_
         os.chown(control, 12345, 12345)
     with mcpx.running() as port:
         mcpx.said("no control socket: .*(is not a folder|belongs to another user|can be written by other users)")
-        until(lambda: health(port)["servers"]["a"]["status"] == "connected")
+        wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
         assert list(control.iterdir()) == []
         assert mcpx.run("reload", str(mcpx.file)).returncode == 3
 
@@ -362,8 +355,8 @@ def test_everything_in_the_state_folder_is_private_whatever_the_umask(tmp_path: 
     before = os.umask(0)
     try:
         with mcpx.running() as port:
-            until(lambda: health(port)["servers"]["a"]["status"] == "connected")
-            made = until(lambda: (found := list(mcpx.state.rglob("*.sock"))) and [*mcpx.state.rglob("*"), *found])
+            wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
+            made = wait_until(lambda: (found := list(mcpx.state.rglob("*.sock"))) and [*mcpx.state.rglob("*"), *found])
             open_to_others = [path for path in made if stat.S_IMODE(path.lstat().st_mode) & 0o077]
             assert open_to_others == []
             assert mcpx.process is not None
@@ -380,10 +373,12 @@ def test_the_limit_of_open_files_is_raised_for_the_gateway_and_not_for_its_serve
     out = tmp_path / "limit"
     mcpx = Mcpx(tmp_path, edge("a", "limit", str(out)))
     with mcpx.running(files=(256, 4000)):
-        assert until(lambda: out.exists() and out.read_text()) == "256"
+        assert wait_until(lambda: out.exists() and out.read_text()) == "256"
         assert mcpx.process is not None
         pid = mcpx.process.pid
-        until(lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE) == (4000, 4000))  # while it starts one it is lower
+        wait_until(
+            lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE) == (4000, 4000)
+        )  # while it starts one it is lower
 
 
 def test_with_few_descriptors_it_starts_says_so_and_recovers_when_they_were_all_used(tmp_path: Path) -> None:
@@ -391,7 +386,7 @@ def test_with_few_descriptors_it_starts_says_so_and_recovers_when_they_were_all_
     mcpx = Mcpx(tmp_path, edge("a", "plain"))
     with mcpx.running(files=(40, 40)) as port:  # half of them for clients: with what it has itself, too many
         mcpx.said("only 40 files and connections may be open at once")
-        until(lambda: health(port)["servers"]["a"]["status"] == "connected")
+        wait_until(lambda: health(port)["servers"]["a"]["status"] == "connected")
         held: list[socket.socket] = []
         try:
             for _ in range(100):
@@ -407,5 +402,5 @@ def test_with_few_descriptors_it_starts_says_so_and_recovers_when_they_were_all_
                 return health(port)["servers"]["a"]["status"] == "connected"
             return False
 
-        until(is_well)
+        wait_until(is_well)
     assert len(mcpx.text.splitlines()) < 60

@@ -12,12 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from attacks.hiding import Json, World, until
+from attacks.hiding import Json, World
 from behaviour.clients import Door, Front, Person, raw_client
 from behaviour.compact import Compact, Visitor, config, meta_call, told
 from behaviour.compact import replace as change
-from behaviour.raw import META, MODERN, Session, ask, eventually, modern_headers, post, request, settled, stdio_server
-from fixtures.gateway import Gateway
+from behaviour.raw import META, MODERN, Session, ask, modern_headers, post, request, settled, stdio_server
+from kit.gateway import GatewayProcess
+from kit.waiting import until, wait_until
 from mcpx.catalog.naming import spellings, wrap_uri
 
 BOUND = 30.0
@@ -33,11 +34,11 @@ def holding(server: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("hidden")
     servers = [told(name, folder, holding(name)) for name in ("shown", "unseen")]
     profiles = [{"name": "tools", "tools": ["shown.*"]}, {"name": "open", "resources": ["*://open/*"]}]
-    with Gateway(config(*servers, profiles=profiles)) as running:
+    with GatewayProcess(config(*servers, profiles=profiles)) as running:
         settled(running.port)
         yield running
 
@@ -48,7 +49,7 @@ def said(session: Session, method: str, uri: str) -> Json:
     return {"code": answer["error"]["code"], "message": answer["error"]["message"]}
 
 
-def test_a_server_of_which_nothing_is_seen_is_not_reached_by_a_forged_uri(gateway: Gateway) -> None:
+def test_a_server_of_which_nothing_is_seen_is_not_reached_by_a_forged_uri(gateway: GatewayProcess) -> None:
     session = Session(gateway.port, path="/p/tools/mcp")
     for method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
         hidden, unknown = (wrap_uri(name, "any://where") for name in ("unseen", "nobody"))
@@ -60,7 +61,7 @@ def test_a_server_of_which_nothing_is_seen_is_not_reached_by_a_forged_uri(gatewa
 
 
 @pytest.mark.parametrize("way", ["..", "%2e%2e", "%252e%252e", ".\\.."])
-def test_a_pattern_is_not_passed_by_another_spelling_of_a_uri(gateway: Gateway, way: str) -> None:
+def test_a_pattern_is_not_passed_by_another_spelling_of_a_uri(gateway: GatewayProcess, way: str) -> None:
     session = Session(gateway.port, path="/p/open/mcp")
     assert "result" in session.request("resources/read", {"uri": wrap_uri("shown", "shown://open/a")})
     said(session, "resources/read", wrap_uri("shown", "shown://shut/b"))
@@ -105,7 +106,7 @@ def test_a_server_in_quarantine_says_and_asks_nothing(tmp_path: Path, front: Fro
         with anyio.fail_after(BOUND):
             await main(place)
 
-    with Gateway(settings, transport="stdio" if front == "stdio" else "http") as running:
+    with GatewayProcess(settings, transport="stdio" if front == "stdio" else "http") as running:
         if front == "stdio":
             place = Door("stdio", command=running.stdio_command, env=running.env, stderr=tmp_path / "stderr")
         else:
@@ -130,7 +131,7 @@ def test_a_call_that_waits_for_an_answer_is_not_resumed_under_another_name(tmp_p
         profiles = [{"name": "p", "tools": list(tools)}]
         return config(entry, profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
 
-    with Gateway(serving("ask", "echo")) as running:
+    with GatewayProcess(serving("ask", "echo")) as running:
         settled(running.port)
 
         def call(tool: str, **more: Any) -> Json:
@@ -141,7 +142,7 @@ def test_a_call_that_waits_for_an_answer_is_not_resumed_under_another_name(tmp_p
         asked = call("ask")["result"]
         assert asked["resultType"] == "input_required"
         change(running, serving("echo"))
-        eventually(lambda: call("ask")["result"].get("isError"))
+        wait_until(lambda: call("ask")["result"].get("isError"))
         answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
         resumed = call("echo", requestState=asked["requestState"], inputResponses=answers)
         assert "requestState is unknown" in json.dumps(resumed)
@@ -156,14 +157,14 @@ def test_a_result_that_was_kept_is_gone_when_its_tool_is_hidden(tmp_path: Path) 
         profiles = [{"name": "p", "tools": ["calls", *tools]}]
         return config(told("one", tmp_path), profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
 
-    with Gateway(serving("give")) as running:
+    with GatewayProcess(serving("give")) as running:
         settled(running.port)
         visitor = Visitor(running.port, "inspect", path="/p/p/mcp/inspect")
         handle = visitor.run("one", "give", {"result": large})["structuredContent"]["handle"]
         row = {"handle": handle, "jmespath": "[4000]"}
         assert visitor.run("mcpx", "result", row)["structuredContent"]["word"] == "word 4000"
         change(running, serving())
-        eventually(lambda: visitor.run("one", "give", {"result": {}}).get("isError"))
+        wait_until(lambda: visitor.run("one", "give", {"result": {}}).get("isError"))
         assert "not known" in visitor.error(visitor.run("mcpx", "result", row))
 
 
@@ -179,16 +180,16 @@ def test_a_call_that_waits_for_its_turn_is_not_made_once_its_tool_is_hidden(tmp_
     def recorded(tool: str) -> bool:
         return f'"name": "{tool}"' in record.read_text(encoding="utf-8")
 
-    with Gateway(serving("wait", "echo")) as running:
+    with GatewayProcess(serving("wait", "echo")) as running:
         settled(running.port)
         one, two, three = (Session(running.port, path="/p/p/mcp") for _ in range(3))
         first = one.start_call("asking_wait", until=str(go))
-        eventually(lambda: recorded("wait"))
+        wait_until(lambda: recorded("wait"))
         second = two.start_call("asking_echo", text="too late")
         queued = re.compile(rb'^mcpx_[a-z_]*queue[a-z_]*\{.*"server".*\} 1', re.M)
-        eventually(lambda: queued.search(ask(running.port, "GET", "/metrics").body))
+        wait_until(lambda: queued.search(ask(running.port, "GET", "/metrics").body))
         change(running, serving("wait"))
-        eventually(lambda: three.tools() == ["asking_wait"])
+        wait_until(lambda: three.tools() == ["asking_wait"])
         go.touch()
         assert "result" in first.reply().message
         assert second.reply().message["error"]["message"] == "Unknown tool: asking_echo"
@@ -206,13 +207,13 @@ def test_a_hidden_server_is_not_named_when_it_has_nothing_left_to_offer(tmp_path
     seen.tell(tmp_path, seen.things)
     narrow = {"name": "p", "tools": ["*", f"!{hidden.name}.*"]}
     settings = {"mcp_servers": [server.entry(tmp_path) for server in (hidden, seen)], "profiles": [narrow]}
-    with Gateway(settings) as running:
+    with GatewayProcess(settings) as running:
         settled(running.port)
         assert hidden.name not in json.dumps(Session(running.port, path="/p/p/mcp").greeting)
         left = [] if trust == "open" else [replace(one, words=(one.words[0], "changed")) for one in tools]
         hidden.tell(tmp_path, left)
         everything = Session(running.port)
-        eventually(lambda: not any(name.startswith(hidden.name) for name in everything.tools()))
+        wait_until(lambda: not any(name.startswith(hidden.name) for name in everything.tools()))
         assert hidden.name not in json.dumps(Session(running.port, path="/p/p/mcp").greeting)
         menu = Visitor(running.port, "search", path="/p/p/mcp/search")
         assert hidden.name not in json.dumps(menu.use("mcp_list_services"))

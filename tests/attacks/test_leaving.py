@@ -10,7 +10,6 @@ from pathlib import Path
 from attacks.harness import Hostile, Siege, connected, http_request, read_head
 from behaviour.raw import (
     Session,
-    eventually,
     health,
     initialize,
     modern,
@@ -20,6 +19,7 @@ from behaviour.raw import (
     settled,
     stdio_server,
 )
+from kit.waiting import wait_until
 
 
 def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_once(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_onc
             connection.sendall(http_request(siege.port, "GET", "/health", None))
             connection.shutdown(socket.SHUT_WR)
         began = time.monotonic()
-        eventually(lambda: recorded(record, "notifications/cancelled"))
+        wait_until(lambda: recorded(record, "notifications/cancelled"))
         assert time.monotonic() - began < 2.0
 
 
@@ -71,8 +71,8 @@ def test_a_line_without_end_ends_the_server_that_writes_it() -> None:
             session.call("bad_pour", where="stream", what="endless line", seconds=60)
             message = hanging.reply().message
             assert "error" in message and "bad" in message["error"]["message"], message
-        eventually(lambda: health(siege.port)["servers"]["bad"]["restarts"] > 0)
-        eventually(lambda: "result" in session.call("bad_echo", text="again"))
+        wait_until(lambda: health(siege.port)["servers"]["bad"]["restarts"] > 0)
+        wait_until(lambda: "result" in session.call("bad_echo", text="again"))
 
 
 MUTE = """

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from behaviour.load import cpu_of
-from behaviour.raw import WAIT, raw_server, stdio_server
-from fixtures.gateway import Gateway
+from behaviour.raw import raw_server, stdio_server
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 Json = dict[str, Any]
 
@@ -86,7 +87,7 @@ class Healthy:
     """Calls a good server all the time, and keeps how long the gateway let each call wait: never longer than it was at
     work meanwhile, for what the machine had to do besides is not its delay."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayProcess) -> None:
         self._client = Client(gateway.port)
         self._gateway = gateway.process.pid
         self._stop = threading.Event()
@@ -118,10 +119,10 @@ class Healthy:
 
 
 @contextmanager
-def healthy(gateway: Gateway) -> Iterator[Healthy]:
+def healthy(gateway: GatewayProcess) -> Iterator[Healthy]:
     """A client that must not pay for what is done meanwhile."""
     ready = Client(gateway.port)
-    wait_for(lambda: "well_echo" in ready.tools())
+    wait_until(lambda: "well_echo" in ready.tools())
     ready.close()
     client = Healthy(gateway)
     time.sleep(QUIET)
@@ -138,20 +139,13 @@ def healthy(gateway: Gateway) -> Iterator[Healthy]:
     assert worst < 1000.0, told
 
 
-def wait_for(condition: Any, seconds: float = WAIT) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-
-
-def resident(gateway: Gateway) -> int:
+def resident(gateway: GatewayProcess) -> int:
     """MiB the gateway holds."""
     fields = Path(f"/proc/{gateway.process.pid}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") // MIB
 
 
-def servers(gateway: Gateway) -> dict[str, Json]:
+def servers(gateway: GatewayProcess) -> dict[str, Json]:
     """What `mcpx servers` says."""
     command = [sys.executable, "-m", "mcpx", "servers", str(gateway.file), "--json"]
     told = subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=60, check=False)
@@ -164,12 +158,12 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory 
 @linux
 def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept() -> None:
     """NAM-6, SEC-6: 2 GB in 14 s, once."""
-    with Gateway(config(raw_server("well"), hostile("endless", "endless", 4, 250_000))) as gateway:
+    with GatewayProcess(config(raw_server("well"), hostile("endless", "endless", 4, 250_000))) as gateway:
         client = Client(gateway.port)
-        wait_for(lambda: {"well_echo", "endless_begin"} <= set(client.tools()))
+        wait_until(lambda: {"well_echo", "endless_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("endless_begin")
-            wait_for(lambda: "are cut" in gateway.stderr(), 40)
+            wait_until(lambda: "are cut" in gateway.stderr(), 40)
         assert resident(gateway) < 300
         told = servers(gateway)["endless"]
         assert told["status"] == "connected" and 100 < told["tools"] < 220
@@ -182,12 +176,12 @@ def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept
 @linux
 def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> None:
     """LIF-1, NAM-1: lists are read, named, kept and announced beside everything else."""
-    with Gateway(config(raw_server("well"), hostile("many", "many", 9_999, 1_000))) as gateway:
+    with GatewayProcess(config(raw_server("well"), hostile("many", "many", 9_999, 1_000))) as gateway:
         client = Client(gateway.port)
-        wait_for(lambda: {"well_echo", "many_begin"} <= set(client.tools()))
+        wait_until(lambda: {"well_echo", "many_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("many_begin")
-            wait_for(lambda: client.count() >= 10_000, 60)
+            wait_until(lambda: client.count() >= 10_000, 60)
             time.sleep(2)
             assert client.count() >= 10_000
         assert resident(gateway) < 400
@@ -196,13 +190,13 @@ def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> 
 
 def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
     """SEC-6."""
-    with Gateway(config(raw_server("well"), hostile("large", "large", 0, 2_000_000))) as gateway:
+    with GatewayProcess(config(raw_server("well"), hostile("large", "large", 0, 2_000_000))) as gateway:
         client = Client(gateway.port)
-        wait_for(lambda: {"well_echo", "large_begin"} <= set(client.tools()))
+        wait_until(lambda: {"well_echo", "large_begin"} <= set(client.tools()))
         late = Client(gateway.port)
         assert "word word" in json.dumps(late.greeting) and len(json.dumps(late.greeting)) < 20_000
         folder = gateway.folder / "state" / "snapshots"
-        wait_for(lambda: len(list(folder.glob("*.json"))) == 2)
+        wait_until(lambda: len(list(folder.glob("*.json"))) == 2)
         assert max(file.stat().st_size for file in folder.glob("*.json")) < 200_000
         client.close()
         late.close()
@@ -210,9 +204,9 @@ def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
 
 def test_a_flood_of_questions_is_refused_beyond_a_measure_and_nobody_else_pays() -> None:
     """SEC-6, PRO-5."""
-    with Gateway(config(raw_server("well"), hostile("asks", "questions", 3_000, 20_000))) as gateway:
+    with GatewayProcess(config(raw_server("well"), hostile("asks", "questions", 3_000, 20_000))) as gateway:
         client = Client(gateway.port, {"elicitation": {}})
-        wait_for(lambda: {"well_echo", "asks_begin"} <= set(client.tools()))
+        wait_until(lambda: {"well_echo", "asks_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("asks_begin")
             time.sleep(1)
@@ -223,9 +217,9 @@ def test_a_flood_of_questions_is_refused_beyond_a_measure_and_nobody_else_pays()
 @linux
 def test_names_that_nobody_has_are_not_kept() -> None:
     """SEC-6: 4,000 requests once left 190 MB behind."""
-    with Gateway(config(raw_server("well"))) as gateway:
+    with GatewayProcess(config(raw_server("well"))) as gateway:
         client = Client(gateway.port)
-        wait_for(lambda: "well_echo" in client.tools())
+        wait_until(lambda: "well_echo" in client.tools())
         before = resident(gateway)
         http = HTTPConnection("127.0.0.1", gateway.port, timeout=60)
         envelope = {
@@ -253,9 +247,9 @@ def test_names_that_nobody_has_are_not_kept() -> None:
 
 def test_whatever_lies_in_the_place_of_a_snapshot_the_gateway_starts(tmp_path: Path) -> None:
     """LIF-1: comfort, never function."""
-    with Gateway(config(raw_server("well"))) as gateway:
+    with GatewayProcess(config(raw_server("well"))) as gateway:
         folder = gateway.folder / "state" / "snapshots"
-        wait_for(lambda: list(folder.glob("*.json")))
+        wait_until(lambda: list(folder.glob("*.json")))
         (name,) = (file.name for file in folder.glob("*.json"))
         definitions = {"tools": [{"name": "a"}], "prompts": [], "resources": [], "templates": []}
         body = json.dumps({"format": 1, "definitions": definitions, "traits": {"asks": [{}, []], "declares": 7}})

@@ -20,11 +20,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from attacks.hiding import Json, Sees, Thing, World, until
+from attacks.hiding import Json, Sees, Thing, World
 from behaviour.clients import FRONTS, Door, Person, RawClient, RefusedError, raw_client
 from behaviour.compact import MODES, Compact, meta_call
-from behaviour.raw import ask, eventually
-from fixtures.gateway import Gateway
+from behaviour.raw import ask
+from kit.gateway import GatewayProcess
+from kit.waiting import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
 BOUND = 60.0
@@ -47,7 +48,7 @@ CHANGED = tuple(f"notifications/{kind}/list_changed" for kind in ("tools", "prom
 
 
 @contextmanager
-def running(world: World, folder: Path, profiles: list[Json], policy: Json) -> Iterator[Gateway]:
+def running(world: World, folder: Path, profiles: list[Json], policy: Json) -> Iterator[GatewayProcess]:
     """With everything come that comes, and the pinned server changed."""
     for server in world.servers:
         server.tell(folder, world.first_sight if server is world.pinned else server.things)
@@ -58,14 +59,14 @@ def running(world: World, folder: Path, profiles: list[Json], policy: Json) -> I
         "profiles": profiles,
         "policy": policy,
     }
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         lists = {method for method, _ in LISTS.values()}
         for server in world.servers[:4]:
-            eventually(lambda server=server: {*lists, "noise"} <= set(server.log(folder)))
+            wait_until(lambda server=server: {*lists, "noise"} <= set(server.log(folder)))
         noises = world.pinned.log(folder).count("noise")
         world.pinned.tell(folder, world.pinned.things)
-        eventually(lambda: world.pinned.log(folder).count("noise") > noises)
-        eventually(lambda: lists <= set(_since_last_noise(world.pinned.log(folder))))
+        wait_until(lambda: world.pinned.log(folder).count("noise") > noises)
+        wait_until(lambda: lists <= set(_since_last_noise(world.pinned.log(folder))))
         yield gateway
 
 
@@ -339,7 +340,7 @@ def _on_own_link(sees: Sees, message: Json) -> bool:
     return any(one.server == server and one.kind in kinds for one in sees.things)
 
 
-def door(front: str, gateway: Gateway, profile: str, folder: Path) -> Door:
+def door(front: str, gateway: GatewayProcess, profile: str, folder: Path) -> Door:
     """`profile`: empty for none."""
     if front == "stdio":
         command = [*gateway.stdio_command, *(["--profile", profile] if profile else [])]
@@ -351,7 +352,7 @@ def door(front: str, gateway: Gateway, profile: str, folder: Path) -> Door:
     return Door(kind, f"{scheme}://127.0.0.1:{gateway.port}{f'/p/{profile}' if profile else ''}/{path}")
 
 
-async def one_client(world: World, gateway: Gateway, folder: Path, front: str, era: str, sees: Sees) -> None:
+async def one_client(world: World, gateway: GatewayProcess, folder: Path, front: str, era: str, sees: Sees) -> None:
     name = sees.profile.get("name", "")
     mode = front if front not in FRONTS else sees.profile.get("mode", "direct")
     async with raw_client(door(front, gateway, name, folder), Person(f"{front}-{era}"), era == "modern") as client:
@@ -366,7 +367,7 @@ async def one_client(world: World, gateway: Gateway, folder: Path, front: str, e
             await hear_noise([ear], world, folder, f"{front}{era}{name}")
 
 
-def check_pages(gateway: Gateway, all_seen: Sees) -> None:
+def check_pages(gateway: GatewayProcess, all_seen: Sees) -> None:
     """Nobody is asked who they are here: what policy hides from them is hidden on pages too."""
     metrics, state = ask(gateway.port, "GET", "/metrics"), ask(gateway.port, "GET", "/health")
     for word in all_seen.canaries - {all_seen.world.quarantined.name}:  # that page is for who looks after it all
@@ -398,7 +399,7 @@ def test_nothing_hidden_is_ever_told(tmp_path_factory: pytest.TempPathFactory, s
     fronts = random.sample(["stdio", "http", "sse", "websocket"], 4)
     modes = random.sample([*MODES, "auto"], 4)
 
-    async def main(gateway: Gateway) -> None:
+    async def main(gateway: GatewayProcess) -> None:
         with anyio.fail_after(BOUND):
             for front, mode, profile in zip(fronts, modes, profiles, strict=True):
                 sees = Sees(world, profile, policy)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, older, run, turns, until
+from fixtures.parts import Line, Tape, Toy, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global, Policy, PolicyRule, Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
 from mcpx.core.gateway import Gateway

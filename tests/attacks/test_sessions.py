@@ -18,7 +18,6 @@ from behaviour.raw import (
     WAIT,
     Json,
     Session,
-    eventually,
     initialize,
     notification,
     post,
@@ -28,23 +27,24 @@ from behaviour.raw import (
     stdio_server,
     text_of,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 MIB = 1 << 20
 CHATTY = [sys.executable, "-I", "-S", str(Path(__file__).with_name("chatty_server.py"))]
 OVERLOADED = -33006
 
 
-def memory(gateway: Gateway) -> int:
+def memory(gateway: GatewayProcess) -> int:
     """What the gateway holds, in bytes."""
     status = Path("/proc", str(gateway.process.pid), "status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 @pytest.fixture
-def gateway() -> Iterator[Gateway]:
+def gateway() -> Iterator[GatewayProcess]:
     servers = [raw_server("good"), stdio_server("chatty", CHATTY)]
-    with Gateway({"global": {"log_level": "ERROR"}, "mcp_servers": servers}) as running:
+    with GatewayProcess({"global": {"log_level": "ERROR"}, "mcp_servers": servers}) as running:
         settled(running.port)
         yield running
         assert "Traceback" not in running.stderr()
@@ -54,7 +54,7 @@ def is_well(client: Session) -> bool:
     return text_of(client.call("good_echo", text="hi")) == "hi"
 
 
-def test_results_that_were_read_are_not_kept(gateway: Gateway) -> None:
+def test_results_that_were_read_are_not_kept(gateway: GatewayProcess) -> None:
     """SEC-6: sixty of two megabytes, each on an event stream that could be come back for."""
     clients, healthy = [Session(gateway.port) for _ in range(3)], Session(gateway.port)
 
@@ -70,7 +70,7 @@ def test_results_that_were_read_are_not_kept(gateway: Gateway) -> None:
     assert memory(gateway) - before < 48 * MIB
 
 
-def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: Gateway, tmp_path: Path) -> None:
+def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: GatewayProcess, tmp_path: Path) -> None:
     """SEC-6: 500 sessions without a stream, a megabyte of log: each keeps the newest few, and they share them."""
     with ThreadPoolExecutor(8) as pool:
         idle = list(pool.map(lambda _: Session(gateway.port), range(500)))
@@ -78,7 +78,7 @@ def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: Gateway,
     before = memory(gateway)
     done = tmp_path / "done"
     assert text_of(healthy.call("chatty_pour", count=1100, bytes=1000, done=str(done))) == "pouring"
-    eventually(done.exists, 60)
+    wait_until(done.exists, 60)
     assert is_well(healthy)
     assert memory(gateway) - before < 48 * MIB
     with idle[-1].listen() as stream:
@@ -86,7 +86,7 @@ def test_the_log_of_a_server_is_not_kept_for_each_idle_session(gateway: Gateway,
     assert first is not None and first["data"]["method"] == "notifications/message"
 
 
-def test_a_get_stream_that_nobody_reads_costs_little(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_get_stream_that_nobody_reads_costs_little(gateway: GatewayProcess, tmp_path: Path) -> None:
     """SEC-6: twenty of them, and three megabytes of log for each: what may be missed is."""
     deaf = [Session(gateway.port) for _ in range(20)]
     healthy = Session(gateway.port)
@@ -97,7 +97,7 @@ def test_a_get_stream_that_nobody_reads_costs_little(gateway: Gateway, tmp_path:
         before = memory(gateway)
         done = tmp_path / "done"
         healthy.call("chatty_pour", count=3000, bytes=3000, done=str(done))
-        eventually(done.exists, 60)
+        wait_until(done.exists, 60)
         assert is_well(healthy)
         assert memory(gateway) - before < 48 * MIB
     finally:
@@ -115,7 +115,7 @@ def leave_running(client: Session, id: int) -> None:
         raw.sendall(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-def test_calls_in_flight_are_bounded_and_their_end_holds_nobody_up(gateway: Gateway) -> None:
+def test_calls_in_flight_are_bounded_and_their_end_holds_nobody_up(gateway: GatewayProcess) -> None:
     """SEC-6: a thousand of one session; the next is refused at once, in words, and taken again when some have ended."""
     client, healthy = Session(gateway.port), Session(gateway.port)
     for id in range(1000):
@@ -125,18 +125,18 @@ def test_calls_in_flight_are_bounded_and_their_end_holds_nobody_up(gateway: Gate
         answer = client.request("tools/call", {"name": "good_echo", "arguments": {"text": "hi"}})
         return answer.get("error")
 
-    error = eventually(refused)
+    error = wait_until(refused)
     assert error["code"] == OVERLOADED
     assert "1,000 calls of this session" in error["message"] and "cancel" in error["message"]
     assert is_well(healthy)
     assert client.post(notification("notifications/cancelled", {"requestId": 10_000})).status == 202
-    eventually(lambda: refused() is None)
+    wait_until(lambda: refused() is None)
     assert client.delete().status == 200
     assert is_well(healthy)
     assert client.post(request("ping")).status == 404
 
 
-def test_a_flood_of_initialize_ends_no_session_in_use(gateway: Gateway) -> None:
+def test_a_flood_of_initialize_ends_no_session_in_use(gateway: GatewayProcess) -> None:
     """SEC-6: 10,500 of them without a token; those that said no more go first, the oldest of them."""
     busy, silent = Session(gateway.port), Session(gateway.port)
     assert is_well(silent)
@@ -157,7 +157,7 @@ def test_a_flood_of_initialize_ends_no_session_in_use(gateway: Gateway) -> None:
     assert memory(gateway) - before < 128 * MIB
 
 
-def test_large_greetings_cannot_fill_the_memory(gateway: Gateway) -> None:
+def test_large_greetings_cannot_fill_the_memory(gateway: GatewayProcess) -> None:
     """SEC-6: what a client says of itself is kept with its session, so it may not be much; nor for all together."""
     healthy = Session(gateway.port)
     huge = initialize(capabilities={"experimental": {"x": "y" * 3 * MIB}})
@@ -171,7 +171,7 @@ def test_large_greetings_cannot_fill_the_memory(gateway: Gateway) -> None:
     assert memory(gateway) - before < 160 * MIB
 
 
-def test_an_odd_position_is_none_and_tells_nothing_of_others(gateway: Gateway) -> None:
+def test_an_odd_position_is_none_and_tells_nothing_of_others(gateway: GatewayProcess) -> None:
     """SEC-1, SEC-6: and no traceback (the fixture looks)."""
     other = Session(gateway.port)
     with other.start_call("chatty_large", progress="p", bytes=100) as stream:
@@ -189,7 +189,7 @@ def test_an_odd_position_is_none_and_tells_nothing_of_others(gateway: Gateway) -
 def test_web_pages_come_in_only_from_our_own_port_or_by_name() -> None:
     """SEC-1: over the WebSocket too, where browsers ask nobody."""
     config = {"server": {"allowed_origins": ["https://app.example:8443"]}, "mcp_servers": [raw_server("good")]}
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         port = gateway.port
 
         def over_websocket(origin: str) -> int:

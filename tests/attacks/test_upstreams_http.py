@@ -11,8 +11,9 @@ from typing import Any, Self
 
 import pytest
 
-from behaviour.raw import Session, eventually, health, settled
-from fixtures.gateway import Gateway
+from behaviour.raw import Session, health, settled
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 CALM = {"hot_reload": False, "startup_wait": 15, "first_start_wait": 15}
 MINE_OR_NONE = (-33005, -33003)
@@ -158,7 +159,7 @@ def test_twenty_clients_never_get_each_others_answers(habit: Callable[[_Connecti
             else:
                 right.append(text)
 
-    with Upstream(habit) as odd, Gateway({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
+    with Upstream(habit) as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
         settled(gateway.port)
         clients = [threading.Thread(target=client, args=(gateway.port, number)) for number in range(20)]
         for thread in clients:
@@ -178,18 +179,18 @@ def test_hanging_calls_take_a_share_of_the_connections_and_leave_room_for_their_
     def hang(connection: _Connection, reply: bytes) -> None:
         connection.server.ending.wait(60)
 
-    with Upstream(hang, "s") as odd, Gateway({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
+    with Upstream(hang, "s") as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
         settled(gateway.port)
         session = Session(gateway.port)
         with contextlib.ExitStack() as stack:
             streams = [session.start_call("odd_echo", id=number) for number in range(400)]
             for stream in streams:
                 stack.callback(stream.cut)
-            eventually(lambda: odd.seen.count("tools/call") == 256)
+            wait_until(lambda: odd.seen.count("tools/call") == 256)
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 0}}
             assert session.post(cancelled).status == 202
-            eventually(lambda: "notifications/cancelled" in odd.seen)
-            eventually(lambda: odd.seen.count("tools/call") == 257)
+            wait_until(lambda: "notifications/cancelled" in odd.seen)
+            wait_until(lambda: odd.seen.count("tools/call") == 257)
             assert odd.most <= 256 + 8 + 1
 
 
@@ -200,7 +201,7 @@ def test_a_session_id_that_no_client_could_send_back_is_refused_and_said() -> No
     """SEC-6 and SRC-8."""
     with (
         Upstream(twice, "x" * 5000) as odd,
-        Gateway({"global": CALM, "mcp_servers": [odd.entry(max_retries=0)]}) as gateway,
+        GatewayProcess({"global": CALM, "mcp_servers": [odd.entry(max_retries=0)]}) as gateway,
     ):
         server = settled(gateway.port)["odd"]
         assert server["status"] == "disconnected"
@@ -213,7 +214,9 @@ def test_a_server_that_only_connects_is_told_as_one_that_does_not_answer() -> No
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as mute:
         connection = {"type": "http", "url": f"http://127.0.0.1:{mute.getsockname()[1]}/mcp"}
         entry = {"name": "mute", "connection": connection, "timeout": 2, "max_retries": 0}
-        with Gateway({"global": {**CALM, "startup_wait": 1, "first_start_wait": 1}, "mcp_servers": [entry]}) as gateway:
+        with GatewayProcess(
+            {"global": {**CALM, "startup_wait": 1, "first_start_wait": 1}, "mcp_servers": [entry]}
+        ) as gateway:
             server = settled(gateway.port)["mute"]
             assert server["status"] == "disconnected"
             assert "handshake" in server["last_error"]

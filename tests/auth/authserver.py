@@ -16,7 +16,6 @@ import hashlib
 import json
 import secrets
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -361,15 +360,6 @@ def open_as_browser(url: str, seconds: float = 20.0) -> tuple[int, str]:
     except HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    """For what another process does: no event tells of it."""
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError("it did not come to be")
-        time.sleep(0.01)
 
 
 def _json(value: Any) -> bytes:

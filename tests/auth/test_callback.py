@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from auth.authserver import wait_until
 from fixtures.parts import run
+from kit.waiting import wait_until
 from mcpx.auth import callback as callbacks
 from mcpx.auth.callback import Callback
 from mcpx.auth.vault import Vault

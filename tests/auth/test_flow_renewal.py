@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from auth.authserver import AuthServer, Reply, wait_until
+from auth.authserver import AuthServer, Reply
 from auth.flow import Person, person
+from kit.waiting import wait_until
 from mcpx.auth.credentials import Refusal
 from mcpx.auth.vault import name_of
 from mcpx.model.errors import Unproved

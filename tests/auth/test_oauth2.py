@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fixtures.guarded import Guarded, TokenRequest
-from fixtures.parts import run, turns, until
+from fixtures.parts import run, turns
+from kit.waiting import until
 from mcpx.auth import oauth2, once
 from mcpx.auth.credentials import Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import ClientCredentials, OAuth2

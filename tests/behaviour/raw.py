@@ -14,13 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fixtures.process import Output, stdio_command
+from kit.process import Output, stdio_command
+from kit.waiting import wait_until
 
 Json = dict[str, Any]
 Headers = Iterable[tuple[str, str]]
@@ -306,15 +307,6 @@ def health(port: int) -> Json:
     return ask(port, "GET", "/health").json
 
 
-def eventually(check: Callable[[], Any], seconds: float = WAIT) -> Any:
-    """The first true value of `check`; for what nobody announces."""
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
-        time.sleep(0.01)
-    return value
-
-
 def settled(port: int, *names: str) -> Json:
     """The states of the servers once none of them is starting any more."""
 
@@ -322,7 +314,7 @@ def settled(port: int, *names: str) -> Json:
         servers = health(port)["servers"]
         return None if any(servers[name]["status"] == "connecting" for name in names or servers) else servers
 
-    return eventually(look)
+    return wait_until(look)
 
 
 # ---- standard input and output

@@ -5,9 +5,10 @@ import stat
 import subprocess
 from typing import Any
 
-from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, ask, eventually, modern, post_modern, raw_server
+from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, ask, modern, post_modern, raw_server
 from fixtures.control import reloaded
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 CALM: Json = {"startup_wait": 10, "first_start_wait": 10, "hot_reload": False}
 TOKEN = "a-token-of-alice-only"
@@ -32,7 +33,7 @@ def calls(gateway: Gateway, count: int) -> list[Json]:
         found = [row for row in trail(gateway) if row["event"] == "call"]
         return found if len(found) >= count else None
 
-    return eventually(look)
+    return wait_until(look)
 
 
 def mcpx(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -99,7 +100,7 @@ def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
             refused = sum(row["count"] for row in found if row["event"] == "refused")
             return found if refused == 20 else None
 
-        rows = eventually(look)
+        rows = wait_until(look)
         assert len([row for row in rows if row["event"] == "refused"]) < 10
         assert {row["address"] for row in rows if row["event"] == "refused"} == {"127.0.0.1"}
         (reload,) = [row for row in rows if row["event"] == "reload"]
@@ -109,11 +110,11 @@ def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
 
 def test_a_call_that_is_cut_off_by_the_end_is_in_the_trail() -> None:
     """OBS-1: what is left is written when the process ends."""
-    with Gateway(config({"file": "trail.jsonl"})) as gateway:
+    with GatewayProcess(config({"file": "trail.jsonl"})) as gateway:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
         hanging = session.start_call("one_hang")
-        eventually(lambda: 'mcpx_calls_in_flight{server="one"} 1' in ask(gateway.port, "GET", "/metrics").body.decode())
+        wait_until(lambda: 'mcpx_calls_in_flight{server="one"} 1' in ask(gateway.port, "GET", "/metrics").body.decode())
         gateway._end(excused=False)
         hanging.cut()
         rows = [json.loads(line) for line in (gateway.folder / "trail.jsonl").read_text().splitlines()]
@@ -148,7 +149,7 @@ def test_full_files_are_turned_over_and_few_are_kept() -> None:
             session.call("one_echo", text="x")
             return len(list(folder.glob("*.jsonl.*"))) == 2
 
-        eventually(turned)
+        wait_until(turned)
         assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
 
 
@@ -163,13 +164,13 @@ def test_a_disk_that_takes_nothing_breaks_no_call() -> None:
         def lost() -> bool:
             return "mcpx_audit_lost_total 3" in ask(gateway.port, "GET", "/metrics").body.decode()
 
-        eventually(lost)
+        wait_until(lost)
         assert gateway.stderr().count("cannot be written") == 1
 
 
 def test_also_over_stdio() -> None:
     """OBS-1: whoever starts it, and whatever is counted."""
-    with Gateway(config({}), transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
+    with GatewayProcess(config({}), transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
         pipe.greet()
         assert pipe.call("one_echo", text="x")["result"]
         assert pipe.finish() == 0

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, Json, descendants, eventually, health, modern, post_modern, raw_server, text_of
-from fixtures.gateway import Gateway
+from behaviour.raw import Json, descendants, health, modern, post_modern, raw_server, text_of
 from fixtures.guarded import Guarded
+from kit.command import run_command
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.config import load
 
 CANARY = "canary-8f3e51d0"
@@ -85,8 +86,7 @@ def echo(gateway: Gateway, text: str, name: str = "http") -> Json:
 
 def run(gateway: Gateway, *command: str) -> str:
     """What a command says to whoever types it."""
-    arguments = [*MCPX, *command, str(gateway.file)]
-    done = subprocess.run(arguments, env=gateway.env, capture_output=True, text=True, timeout=60, check=False)
+    done = run_command([*command, str(gateway.file)], gateway.folder, gateway.env)
     return done.stdout + done.stderr
 
 
@@ -145,10 +145,10 @@ def test_client_credentials_reach_servers_of_every_kind_by_one_token(guarded: Gu
 def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded: Guarded) -> None:
     guarded.token_life = 1
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
-        eventually(lambda: state(gateway) == "connected")
+        wait_until(lambda: state(gateway) == "connected")
         over = monotonic() + 1
         guarded.token_life = 3600
-        eventually(lambda: monotonic() > over)
+        wait_until(lambda: monotonic() > over)
         before = len(guarded.token_requests)
         with ThreadPoolExecutor(50) as pool:
             told = list(pool.map(lambda number: text_of(echo(gateway, str(number))), range(50)))
@@ -160,7 +160,7 @@ def test_fifty_calls_at_the_end_of_a_token_make_one_request_for_another(guarded:
 
 def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_another(guarded: Guarded) -> None:
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
-        eventually(lambda: state(gateway) == "connected")
+        wait_until(lambda: state(gateway) == "connected")
         guarded.revoke_all()
         with ThreadPoolExecutor(50) as pool:
             told = list(pool.map(lambda number: text_of(echo(gateway, str(number))), range(50)))
@@ -173,13 +173,13 @@ def test_fifty_calls_with_a_token_that_was_revoked_are_sent_once_more_with_anoth
 @pytest.mark.parametrize("way", ["sse", "websocket"])
 def test_a_link_that_is_opened_with_a_token_that_was_revoked_gets_another(guarded: Guarded, way: str) -> None:
     with Gateway(config(guarded, oauth2(guarded), way, "http")) as gateway:
-        eventually(lambda: state(gateway, way) == "connected")
-        eventually(lambda: state(gateway) == "connected")
+        wait_until(lambda: state(gateway, way) == "connected")
+        wait_until(lambda: state(gateway) == "connected")
         assert len(guarded.token_requests) == 1
         guarded.revoke_all()
         if way == "sse":
             guarded.end_stream(next(name for name in guarded.streams if name.isdigit()))
-            eventually(lambda: len(guarded.token_requests) == 2)
+            wait_until(lambda: len(guarded.token_requests) == 2)
         assert text_of(echo(gateway, "again", way)) == "again"
 
 
@@ -187,7 +187,7 @@ def test_a_server_that_refuses_every_token_wants_somebody_to_look_after_it(guard
     """Each call is sent twice at most, and the token server is not asked with every call."""
     guarded.admits = lambda headers, query: False
     with Gateway(config(guarded, oauth2(guarded), "http")) as gateway:
-        eventually(lambda: state(gateway) == "needs_auth")
+        wait_until(lambda: state(gateway) == "needs_auth")
         told = [echo(gateway, str(number)) for number in range(10)]
         assert all("error" in each for each in told)
         assert len(guarded.token_requests) <= 4
@@ -226,7 +226,7 @@ def test_a_token_server_that_is_down_is_told_and_serves_again_when_it_is_back(gu
         back.secret, back.token_mark = CANARY, f"-{CANARY}"
         back.port = port
         with back:
-            eventually(lambda: state(gateway) == "connected")
+            wait_until(lambda: state(gateway) == "connected")
             assert text_of(echo(gateway, "back")) == "back"
             assert_keeps_its_secrets(gateway, told)
 
@@ -244,7 +244,7 @@ def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_
     before["mcp_servers"].append(raw_server("child"))
     request = {"url": guarded.url("http"), "method": "DELETE", "auth": {"ref": "key"}, "allow_private": True}
     before["commands"] = [{"name": "ask", "type": "http", "http": request}]
-    with Gateway(before) as gateway:
+    with GatewayProcess(before) as gateway:
         assert text_of(echo(gateway, "old")) == "old"
         assert "result" in post_modern(gateway.port, modern("tools/call", {"name": "ask", "arguments": {}})).message
         children = descendants(gateway.process.pid)

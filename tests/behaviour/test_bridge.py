@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,10 @@ from behaviour.raw import (
     recorded,
     request,
 )
-from fixtures.gateway import measured
-from fixtures.process import Child
 from fixtures.terminal import Terminal
+from kit.gateway import measured
+from kit.process import Child
+from kit.waiting import wait_until
 from mcpx.model.errors import GATEWAY_ENDING, SERVER_DOWN
 from mcpx.wire import channels
 
@@ -131,17 +131,9 @@ def said(answer: Json) -> str:
     return answer["result"]["content"][0]["text"]
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Something that another process does, which tells nobody."""
-    deadline = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.01)
-
-
 def begun(shared: Shared, tool: str, times: int = 1) -> None:
     """The server has got so many calls of a tool."""
-    until(lambda: len(calls(shared, tool)) == times)
+    wait_until(lambda: len(calls(shared, tool)) == times)
 
 
 def calls(shared: Shared, tool: str) -> list[Json]:
@@ -173,7 +165,7 @@ def test_five_clients_that_come_at_once_share_one_gateway_and_one_server(shared:
     assert len(recorded(shared.record, "initialize")) == 1
     for pipe in pipes[1:]:
         assert pipe.finish() == 0
-    until(lambda: len(shared.attached()) == 1)
+    wait_until(lambda: len(shared.attached()) == 1)
     assert said(pipes[0].call("odd_echo", text="still")) == "still"
     assert [pipe.stderr.text for pipe in pipes] == [""] * 5
 
@@ -372,12 +364,12 @@ def test_a_gateway_that_is_told_to_end_finishes_what_runs(shared: Shared) -> Non
     running = pipe.start_call("odd_sleep", seconds=30, until=str(shared.folder / "go"))
     begun(shared, "sleep")
     os.kill(shared.started[0], signal.SIGTERM)
-    until(lambda: "mcpx ends" in shared.log)
+    wait_until(lambda: "mcpx ends" in shared.log)
     meanwhile = pipe.start_call("odd_echo", text="meanwhile")
     (shared.folder / "go").touch()
     assert said(pipe.reply(running)) == "slept"
     assert said(pipe.reply(meanwhile)) == "meanwhile"
-    until(lambda: len(shared.started) == 2)
+    wait_until(lambda: len(shared.started) == 2)
     assert len(calls(shared, "sleep")) == 1
 
 
@@ -407,7 +399,7 @@ def test_a_gateway_in_a_terminal_serves_clients_over_stdio_too(shared: Shared) -
     assert said(pipe.call("odd_echo", text="x")) == "x"
     assert shared.started == [] and shared.attached() == [pipe.process.pid]
     assert pipe.finish() == 0
-    until(lambda: shared.attached() == [])
+    wait_until(lambda: shared.attached() == [])
     assert terminal.process.poll() is None
 
 
@@ -456,8 +448,8 @@ def test_a_changed_file_is_taken_up_while_clients_are_attached(shared: Shared) -
     both = [odd_server("odd", shared.record), odd_server("more", shared.folder / "more")]
     shared.write(mcp_servers=both)
     assert shared.ask("reload")["ok"] is True
-    until(lambda: "more_echo" in {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]})
-    until(lambda: CHANGED[0] in heard(pipe))
+    wait_until(lambda: "more_echo" in {tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]})
+    wait_until(lambda: CHANGED[0] in heard(pipe))
 
 
 def test_a_config_whose_folder_is_gone_is_waited_for(shared: Shared) -> None:
@@ -649,7 +641,7 @@ def test_a_client_that_never_reads_costs_little_and_nobody_else_notices(shared: 
     finally:
         deaf.kill()
         deaf.communicate()
-    until(lambda: shared.attached() == [other.process.pid])
+    wait_until(lambda: shared.attached() == [other.process.pid])
 
 
 def test_a_bridge_that_stands_still_holds_up_nobody_and_goes_on(shared: Shared) -> None:
@@ -716,7 +708,7 @@ def test_what_does_not_finish_is_answered_and_cancelled(shared: Shared) -> None:
     pipe.end_input()
     assert [answer["id"] for answer in pipe.rest()] == [running]
     assert pipe.wait() == 0
-    until(lambda: len(recorded(shared.record, "notifications/cancelled")) == 1)
+    wait_until(lambda: len(recorded(shared.record, "notifications/cancelled")) == 1)
 
 
 # ---- without Unix sockets

@@ -15,7 +15,6 @@ from behaviour.raw import (
     Json,
     Session,
     Stream,
-    eventually,
     modern,
     modern_headers,
     notification,
@@ -23,7 +22,8 @@ from behaviour.raw import (
     stdio_server,
     text_of,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 ERAS = ("older", "modern")
 
@@ -107,7 +107,7 @@ def test_what_may_write_what_failed_and_what_has_no_ttl_is_called_again(
 def test_after_its_time_it_is_called_again(place: Place, gateway: Gateway) -> None:
     given, visitor = place.fresh(), Visitor(gateway.port, "direct")
     first = call(visitor, "brief", "read", given)
-    eventually(lambda: call(visitor, "brief", "read", given) != first)
+    wait_until(lambda: call(visitor, "brief", "read", given) != first)
 
 
 def test_a_server_that_says_its_tools_changed_is_called_again(place: Place, gateway: Gateway) -> None:
@@ -118,7 +118,7 @@ def test_a_server_that_says_its_tools_changed_is_called_again(place: Place, gate
     assert call(visitor, "modern", "read", given) == first
     other = call(visitor, "older", "read", given)
     call(visitor, "older", "change", {"again": 1})
-    eventually(lambda: call(visitor, "older", "read", given) != other)
+    wait_until(lambda: call(visitor, "older", "read", given) != other)
 
 
 # ---- merged
@@ -133,7 +133,7 @@ def test_identical_calls_at_one_time_are_one(era: str, server: str, place: Place
     visitors = [Visitor(gateway.port, "direct", era) for _ in range(5)]
     with ThreadPoolExecutor(5) as pool:
         waiting = [pool.submit(call, visitor, server, "read", given) for visitor in visitors]
-        eventually(lambda: place.calls(server, given))
+        wait_until(lambda: place.calls(server, given))
         busy = Visitor(gateway.port, "direct", era)
         call(busy, server, "write", place.fresh())  # all others have come by now, or find what is kept
         go.touch()
@@ -147,7 +147,7 @@ def test_several_calls_of_one_request_that_are_the_same_are_one(place: Place, ga
     calls = [{"method": "older.read", "arguments": given}] * 3
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(Visitor(gateway.port, "describe").use, "call", calls=calls)
-        eventually(lambda: place.calls("older", given))
+        wait_until(lambda: place.calls("older", given))
         go.touch()
         assert len(waiting.result()["structuredContent"]["results"]) == 3
     assert place.calls("older", given) == 1
@@ -159,7 +159,7 @@ def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Pl
     first, second = Session(gateway.port), Session(gateway.port)
     began = len(recorded(place.records["older"], "notifications/cancelled"))
     with first.start_call("older_read", id="c", **given), second.start_call("older_read", **given) as other:
-        eventually(lambda: place.calls("older", given))
+        wait_until(lambda: place.calls("older", given))
         call(Visitor(gateway.port, "direct"), "older", "write", place.fresh())
         assert first.post(notification("notifications/cancelled", {"requestId": "c"})).status == 202
         call(Visitor(gateway.port, "direct"), "older", "write", place.fresh())
@@ -175,11 +175,11 @@ def test_when_the_last_one_leaves_the_call_is_cancelled(place: Place, gateway: G
     headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
     body = json.dumps(message).encode()
     with Stream(gateway.port, "POST", "/mcp", headers, body):
-        eventually(lambda: place.calls("modern", given))
+        wait_until(lambda: place.calls("modern", given))
         with Stream(gateway.port, "POST", "/mcp", headers, body):
             assert Visitor(gateway.port, "direct", "modern").names()  # asked later: the other one was read before it
             began = len(recorded(place.records["modern"], "notifications/cancelled"))
-    eventually(lambda: len(recorded(place.records["modern"], "notifications/cancelled")) == began + 1)
+    wait_until(lambda: len(recorded(place.records["modern"], "notifications/cancelled")) == began + 1)
     assert place.calls("modern", given) == 1
 
 
@@ -191,6 +191,6 @@ def test_after_a_reload_that_changed_the_server_nothing_old_is_answered(place: P
     firsts = {server: call(visitor, server, "read", given) for server in ERAS}
     older, *rest = place.servers
     replace(gateway, {**gateway.config, "mcp_servers": [{**older, "cache_ttl": 30}, *rest]})
-    eventually(lambda: place.calls("older", given) > 1 or call(visitor, "older", "read", given) != firsts["older"])
+    wait_until(lambda: place.calls("older", given) > 1 or call(visitor, "older", "read", given) != firsts["older"])
     assert call(visitor, "modern", "read", given) == firsts["modern"]
     assert (place.calls("older", given), place.calls("modern", given)) == (2, 1)

@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, Json, Reply, ask, descendants, eventually, modern, modern_headers, post
-from fixtures.gateway import Gateway
+from behaviour.raw import MCPX, Json, Reply, ask, descendants, modern, modern_headers, post
 from fixtures.guarded import Guarded
-from fixtures.process import FIXTURES
-from fixtures.replicas import Store, ready, wait_until
+from fixtures.replicas import Store, ready
+from kit.gateway import GatewayProcess
+from kit.process import FIXTURES
+from kit.waiting import wait_until
 from mcpx.auth import sealing
 from mcpx.auth.flow.clients import Client
 from mcpx.auth.flow.grant import Grant
@@ -70,7 +71,7 @@ def spelled() -> list[str]:
 class Scene:
     """A running gateway with all those secrets, and what its clients were told."""
 
-    gateway: Gateway
+    gateway: GatewayProcess
     store: Store
     told: list[str] = field(default_factory=list)
     stored: str = ""
@@ -311,11 +312,11 @@ def scene(log_format: str, folder: Path) -> Iterator[tuple[Scene, Guarded]]:
         }
         store = stack.enter_context(Store(password=CANARIES["store"]))
         gateway = stack.enter_context(_Held(config(guarded, log_format, store), env=env))
-        wait_until(lambda: ready(gateway), "it has joined")
+        wait_until(lambda: ready(gateway), what="it has joined")
         yield Scene(gateway, store), guarded
 
 
-class _Held(Gateway):
+class _Held(GatewayProcess):
     """With a file beside its config."""
 
     def _start(self) -> None:
@@ -332,7 +333,7 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         assert {"script", "call_basic", "t_die"} <= set(names)
         for name in names:
             made.call(name)
-        states = eventually(lambda: _settled(made))
+        states = wait_until(lambda: _settled(made))
         assert {"needs_auth", "disconnected"} <= set(states.values()), states
         for name in states:
             made.call(f"{name}_echo", text="x")
@@ -351,7 +352,7 @@ def test_no_secret_comes_out_anywhere(log_format: str, tmp_path: Path) -> None:
         made.stored = made.store.contents()
         assert "{mcpx}:config" in made.stored and "{mcpx}:mirror:file:auth/" in made.stored
         made.store.kill()  # which is said, with its address
-        eventually(lambda: "went away" in log_file(made))
+        wait_until(lambda: "went away" in log_file(made))
         found = {collect.__name__: hit for collect in COLLECTORS if (hit := clean(collect(made)))}
         assert not found, "\n\n".join(f"{where}: {hit}" for where, hit in found.items())
         assert "***" in log_file(made)  # it was there to be found

@@ -1,13 +1,14 @@
 """CFG-5, CFG-9: secrets that are set or changed while the gateway runs."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from behaviour.raw import MCPX, Json, eventually, health
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES
+from behaviour.raw import Json, health
+from kit.command import run_command
+from kit.gateway import GatewayProcess
+from kit.process import FIXTURES
+from kit.waiting import wait_until
 from mcpx.auth import sealing
 
 KEY = sealing.new_key()
@@ -19,10 +20,8 @@ def server(name: str, value: str) -> Json:
     return {"name": name, "prefix": name, "connection": connection}
 
 
-def run(gateway: Gateway, *words: str, given: str = "") -> str:
-    done = subprocess.run(
-        [*MCPX, *words], env=gateway.env, input=given, capture_output=True, text=True, timeout=60, check=False
-    )
+def run(gateway: GatewayProcess, *words: str, given: str = "") -> str:
+    done = run_command(words, gateway.folder, gateway.env, given)
     return done.stdout + done.stderr
 
 
@@ -30,7 +29,7 @@ def test_a_secret_that_is_set_while_it_runs_is_taken_up_by_a_reload_and_kept_sec
     calm = {"log_level": "DEBUG", "hot_reload": False}
     config = {"global": calm, "mcp_servers": [server("kept", "${keyring:kept}"), server("plain", "nothing")]}
     ring = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(tmp_path / "ring.json"), "MCPX_KEY": KEY}
-    with Gateway(config, env=ring) as gateway:
+    with GatewayProcess(config, env=ring) as gateway:
 
         def state(name: str) -> Json:
             return health(gateway.port)["servers"][name]
@@ -40,12 +39,12 @@ def test_a_secret_that_is_set_while_it_runs_is_taken_up_by_a_reload_and_kept_sec
         for number, value in enumerate(("zq7canary-first-1", "zq7canary-second-2")):
             run(gateway, "secret", "set", "kept", given=value)
             assert "kept" in run(gateway, "reload", str(gateway.file))
-            eventually(lambda: state("kept")["status"] == "connected")
-            eventually(lambda n=number: gateway.stderr().count('"PLAIN_NAME": "***"') > n)
+            wait_until(lambda: state("kept")["status"] == "connected")
+            wait_until(lambda n=number: gateway.stderr().count('"PLAIN_NAME": "***"') > n)
         encrypted = sealing.encrypt("zq7canary-third-3", {"MCPX_KEY": KEY})
         gateway.file.write_text(json.dumps({**config, "mcp_servers": [server("kept", encrypted)]}))
         assert "restarted" in (told := run(gateway, "reload", str(gateway.file))) or "changed" in told, told
-        eventually(lambda: gateway.stderr().count('"PLAIN_NAME": "***"') > 2)
+        wait_until(lambda: gateway.stderr().count('"PLAIN_NAME": "***"') > 2)
         # One that cannot be opened changes nothing.
         gateway.file.write_text(json.dumps({**config, "mcp_servers": [server("kept", encrypted[:-8])]}))
         told = run(gateway, "reload", str(gateway.file))

@@ -31,7 +31,6 @@ from behaviour.raw import (
     Session,
     Watch,
     descendants,
-    eventually,
     health,
     modern,
     modern_headers,
@@ -40,8 +39,9 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import Gateway
-from fixtures.process import START, Child
+from kit.gateway import GatewayProcess
+from kit.process import START, Child
+from kit.waiting import wait_until
 
 SECONDS = float(os.environ.get("MCPX_CHAOS_SECONDS", "20"))
 RESTARTS = int(os.environ.get("MCPX_CHAOS_RESTARTS", "150"))
@@ -166,7 +166,7 @@ def entry(name: str, number: int, *flags: str, **keys: Any) -> Json:
 NUMBERS = {name: number for number, name in enumerate(("mortal", "frozen", "sluggish", "rough"), start=101)}
 
 
-def pids_of(gateway: Gateway, name: str) -> list[int]:
+def pids_of(gateway: GatewayProcess, name: str) -> list[int]:
     """All processes of a server: also links that are private to a client."""
     mark = f"\0--name-count\0{NUMBERS[name]}\0".encode()
     found = []
@@ -260,7 +260,7 @@ class Load:
 class Chaos:
     """What goes wrong, chosen by the seed."""
 
-    def __init__(self, gateway: Gateway, remote: Remote) -> None:
+    def __init__(self, gateway: GatewayProcess, remote: Remote) -> None:
         self.gateway = gateway
         self.remote = remote
         self.done: Counter[str] = Counter()
@@ -351,7 +351,7 @@ def not_back(session: Session, name: str, seconds: float) -> Any:
 
 
 @contextmanager
-def house() -> Iterator[tuple[Gateway, Remote]]:
+def house() -> Iterator[tuple[GatewayProcess, Remote]]:
     with ExitStack() as stack:
         remote = Remote()
         stack.callback(remote.close)
@@ -369,7 +369,7 @@ def house() -> Iterator[tuple[Gateway, Remote]]:
             "global": {"startup_wait": 15, "first_start_wait": 15, "retry_delay": 0.2, "max_retries": 50},
             "mcp_servers": servers,
         }
-        yield stack.enter_context(Gateway(settings)), remote
+        yield stack.enter_context(GatewayProcess(settings)), remote
 
 
 def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
@@ -400,7 +400,7 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
         assert all(load.answered[name] > 0 for name in names), load.answered
         for name in names:
             assert (trouble := not_back(first, name, 30)) is None, trouble
-        eventually(lambda: zombies(pid) == [])
+        wait_until(lambda: zombies(pid) == [])
         # Each client that can be asked holds a link of its own to each older server: some descriptors a link.
         assert descriptors(pid) <= open_before + 8 * len(names) * CLIENTS
         assert resident(pid) <= held_before + 96 * 2**20
@@ -412,7 +412,7 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
 
 def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memory() -> None:
     """LIF-4, LIF-7: `MCPX_CHAOS_RESTARTS` deaths of one server, each noticed, each followed by an answer."""
-    with Gateway(
+    with GatewayProcess(
         {"global": {"startup_wait": 15, "first_start_wait": 15}, "mcp_servers": [raw_server("mortal")]}
     ) as gateway:
         session = Session(gateway.port)
@@ -425,7 +425,7 @@ def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memo
                 assert watch.left(WAIT) == []
             assert text_of(session.call("mortal_echo", text=str(turn))) == str(turn)
             if turn in (RESTARTS // 5, RESTARTS - 1):
-                eventually(lambda: zombies(pid) == [] and len(descendants(pid)) == 2)  # the server and the keeper
+                wait_until(lambda: zombies(pid) == [] and len(descendants(pid)) == 2)  # the server and the keeper
                 marks.append((descriptors(pid), len(descendants(pid)), resident(pid)))
         (open_before, _, held_before), (open_after, _, held_after) = marks
         assert open_after <= open_before + 3, marks

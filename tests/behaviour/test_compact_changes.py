@@ -23,8 +23,9 @@ from behaviour.compact import (
     text,
     told,
 )
-from behaviour.raw import Stream, descendants, eventually, everything, health, raw_server
-from fixtures.gateway import Gateway
+from behaviour.raw import Stream, descendants, everything, health, raw_server
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 QUICK = {"hot_reload_interval": 0.05}
 
@@ -72,7 +73,7 @@ def test_a_tool_that_a_server_adds_or_removes_is_announced_and_found(
         for _ in range(2):
             there = text(client.run(server, "toggle_tool")) == "on"
             is_told(client, stream)
-            eventually(lambda there=there: shows(client, server, "extra") == there)
+            wait_until(lambda there=there: shows(client, server, "extra") == there)
             called = client.run(server, "extra")
             assert text(called) == "extra" if there else called["isError"]
     assert client.tools() == before
@@ -89,14 +90,14 @@ def test_a_server_that_is_disabled_goes_and_comes_back(mode: Compact) -> None:
         with client.listening() as stream:
             replace(gateway, config(steady, {**fickle, "enabled": False}, **{"global": QUICK}))
             is_told(client, stream)
-            eventually(lambda: not shows(client, "fickle", "whoami"))
+            wait_until(lambda: not shows(client, "fickle", "whoami"))
             client.error(client.run("fickle", "whoami"))
             if mode == "search":
                 names = [each["name"] for each in client.use("mcp_list_services")["structuredContent"]["services"]]
                 assert names == ["steady"]
             replace(gateway, shape)
             is_told(client, stream)
-            eventually(lambda: shows(client, "fickle", "whoami"))
+            wait_until(lambda: shows(client, "fickle", "whoami"))
             assert text(client.run("fickle", "echo", {"text": "again"})) == "again"
 
 
@@ -109,7 +110,7 @@ def test_a_reload_by_command_shows_new_servers_and_forgets_old_ones(mode: Compac
         replace(gateway, config(raw_server("two"), **{"global": {"hot_reload": False}}))
         assert shows(client, "one", "note")
         command(gateway, "reload")
-        eventually(lambda: shows(client, "two", "whoami"))
+        wait_until(lambda: shows(client, "two", "whoami"))
         assert not shows(client, "one", "note")
         client.error(client.run("one", "note", {"path": "a"}))
         assert text(client.run("two", "echo", {"text": "a"})) == "a"
@@ -125,7 +126,7 @@ def test_the_tools_of_a_server_that_is_down_stay(mode: Compact, tmp_path: Path) 
         menu = client.tools()
         broken.touch()
         assert client.error(client.run("frail", "die", {"code": 3})).startswith("frail: ")
-        eventually(lambda: state(gateway, "frail") not in ("connected", "connecting"))
+        wait_until(lambda: state(gateway, "frail") not in ("connected", "connecting"))
         assert shows(client, "frail", "whoami")
         assert client.tools() == menu
         assert client.error(client.run("frail", "whoami")).startswith("frail: ")
@@ -154,7 +155,7 @@ def test_a_call_waits_for_a_server_that_is_starting(mode: Compact, tmp_path: Pat
     }
     with Gateway(shape) as gateway:
         client = Visitor(gateway.port, mode)
-        eventually(lambda: shows(client, "steady", "whoami"))
+        wait_until(lambda: shows(client, "steady", "whoami"))
         assert not shows(client, "slow", "note")
         with client.listening() as stream:
             soon = Timer(0.3, wait.unlink)
@@ -190,7 +191,7 @@ def test_a_resource_of_one_server_is_read_while_another_is_starting(tmp_path: Pa
     }
     with Gateway(shape) as gateway:
         client = Visitor(gateway.port, "describe")
-        eventually(lambda: shows(client, "steady", "whoami"))
+        wait_until(lambda: shows(client, "steady", "whoami"))
         answer = client.ask(
             "tools/call", {"name": "resources", "arguments": {"server_name": "steady", "uri": "never://listed"}}
         )
@@ -201,7 +202,7 @@ def test_a_resource_of_one_server_is_read_while_another_is_starting(tmp_path: Pa
 def test_other_instructions_of_a_server_are_announced_where_they_are_shown(tmp_path: Path) -> None:
     """SUR-2, PRO-4: its tools are the same, the menu is not."""
     server = told("told", tmp_path, {"instructions": "before"})
-    with Gateway(config(server)) as gateway:
+    with GatewayProcess(config(server)) as gateway:
         client = Visitor(gateway.port, "inspect")
         assert "told - before" in client.menu()
         with client.listening() as stream:
@@ -210,6 +211,6 @@ def test_other_instructions_of_a_server_are_announced_where_they_are_shown(tmp_p
                 if b"told_server" in Path("/proc", str(pid), "cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             # A call that meets the dying process fails with it.
-            eventually(lambda: text(client.run("told", "note", {"path": "a"})) == 'note {"path": "a"}')
+            wait_until(lambda: text(client.run("told", "note", {"path": "a"})) == 'note {"path": "a"}')
             assert next_notice(stream) == "notifications/tools/list_changed"
             assert "told - after" in client.menu()

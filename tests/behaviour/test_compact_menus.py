@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, held_up, next_notice, replace, text, tokens, told
-from behaviour.raw import Pipe, eventually, raw_server
-from fixtures.gateway import Gateway
+from behaviour.raw import Pipe, raw_server
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 MENUS = ("inspect", "describe")
 
@@ -143,14 +144,14 @@ def test_a_menu_is_the_same_to_the_byte_whoever_is_up_first(tmp_path: Path) -> N
 
     seen: list[Mapping[str, list[Json]]] = []
     for delays in (("0", "0.2", "0.4"), ("0.4", "0.2", "0"), ("0.2", "0.4", "0")):
-        with Gateway(shape(*delays)) as gateway:
+        with GatewayProcess(shape(*delays)) as gateway:
             seen.append(menus(gateway))
             assert menus(gateway) == seen[-1]
     assert seen[0] == seen[1] == seen[2]
     lines = seen[0]["inspect older"][0]["description"].splitlines()
     assert [line.split()[1] for line in lines if line.startswith("  Server: ")] == ["b", "files", "a", "c"]
     shown = {**shape("0", "0", "0"), "mode": "inspect"}
-    with Gateway(shown, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shown, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
         pipe.greet()
         assert pipe.request("tools/list")["result"]["tools"] == seen[0]["inspect older"]
 
@@ -169,7 +170,7 @@ def test_a_menu_from_the_last_run_is_the_same_before_any_server_is_up(tmp_path: 
             "tools"
         ]
         wait.unlink()
-        eventually(lambda: "[files] connected" in gateway.stderr())
+        wait_until(lambda: "[files] connected" in gateway.stderr())
         assert menus(gateway) == before
 
 
@@ -270,7 +271,7 @@ def test_search_announces_what_it_says_of_services() -> None:
                 gateway, {**shape, "mcp_servers": [{**shape["mcp_servers"][0], "description": "Stock of the shop"}]}
             )
             assert next_notice(stream) == "notifications/tools/list_changed"
-            eventually(lambda: "told: Stock of the shop" in client.menu())
+            wait_until(lambda: "told: Stock of the shop" in client.menu())
 
 
 def test_the_list_of_services_says_only_what_is_not_connected() -> None:
@@ -279,7 +280,7 @@ def test_the_list_of_services_says_only_what_is_not_connected() -> None:
     servers = (told("up", description="Orders of the shop"), {"name": "down", "connection": idle})
     with Gateway(config(*servers)) as gateway:
         client = Visitor(gateway.port, "search")
-        eventually(lambda: "down (disconnected" in text(client.use("mcp_list_services")))
+        wait_until(lambda: "down (disconnected" in text(client.use("mcp_list_services")))
         answer = client.use("mcp_list_services")
         heading, up, down = text(answer).splitlines()
         assert heading == "name (tools): what it is for"

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, command, config, next_notice, replace, text, told
-from behaviour.raw import Pipe, eventually, raw_server
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES
+from behaviour.raw import Pipe, raw_server
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import FIXTURES
+from kit.waiting import wait_until
 
 SHOWN = {
     "direct": ["told_give", "told_refuse", "told_note", "told_calls"],
@@ -51,7 +52,7 @@ def mode_of(names: list[str]) -> str:
 def test_the_default_mode_is_that_of_the_configs_own_document(shape: Json, mode: str, shown: str) -> None:
     """SUR-6, CFG-2."""
     with Gateway(shape) as gateway:
-        eventually(lambda: Visitor(gateway.port, "direct").names())
+        wait_until(lambda: Visitor(gateway.port, "direct").names())
         names = [name.replace("::", "_") for name in Visitor(gateway.port).names()]
         assert mode_of(names) == shown
         assert json.loads(command(gateway, "servers", "--json"))["mode"] == mode
@@ -62,13 +63,16 @@ def test_the_command_line_wins_over_the_config_also_after_a_reload(mode: str) ->
     """SUR-6, RUN-2: on every front; the paths of the modes stay what they are."""
     shape = config(told("told"), mode="inspect" if mode == "describe" else "describe", **{"global": QUICK})
     shown = "direct" if mode == "auto" else mode
-    with Gateway(shape, "--mode", mode) as gateway:
+    with GatewayProcess(shape, "--mode", mode) as gateway:
         assert mode_of(Visitor(gateway.port).names()) == shown
         assert mode_of(Visitor(gateway.port, "search").names()) == "search"
         replace(gateway, {**shape, "mode": "search" if mode != "search" else "inspect"})
-        eventually(lambda: "reloaded: " in gateway.stderr() or "nothing to do" in gateway.stderr())
+        wait_until(lambda: "reloaded: " in gateway.stderr() or "nothing to do" in gateway.stderr())
         assert mode_of(Visitor(gateway.port).names()) == shown
-    with Gateway(shape, "--mode", mode, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with (
+        GatewayProcess(shape, "--mode", mode, transport="stdio") as alone,
+        Pipe(alone.stdio_command, alone.env) as pipe,
+    ):
         pipe.greet()
         assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == shown
 
@@ -80,7 +84,7 @@ def gateway() -> Iterator[Gateway]:
         {"client": "claude-code", "mode": "describe"},
     ]
     settings = {"auto_budget": 100, "auto_rules": rules}
-    with Gateway(config(told("told"), mode="auto", **{"global": settings})) as gateway:
+    with GatewayProcess(config(told("told"), mode="auto", **{"global": settings})) as gateway:
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -125,7 +129,7 @@ def test_a_changed_mode_is_announced_and_shown_to_a_live_client(era: str) -> Non
 def test_a_changed_mode_is_announced_on_stdio() -> None:
     """SUR-6, CFG-5."""
     shape = config(told("told"), mode="direct", **{"global": QUICK})
-    with Gateway(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
         pipe.greet()
         assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == "direct"
         replace(alone, {**shape, "mode": "inspect"})
@@ -156,7 +160,7 @@ def test_what_the_user_says_of_a_server_is_announced_where_it_is_shown() -> None
         assert "  Server: told - before\n" in client.menu()
         with client.listening() as stream:
             replace(gateway, {**shape, "mcp_servers": [{**shape["mcp_servers"][0], "description": "after"}]})
-            eventually(lambda: "  Server: told - after\n" in client.menu())
+            wait_until(lambda: "  Server: told - after\n" in client.menu())
             assert next_notice(stream) == CHANGED
 
 
@@ -185,7 +189,7 @@ def test_auto_goes_by_the_name_of_the_client_and_the_users_own_rules(
     assert (client, mode) in [(choice["client"], choice["mode"]) for choice in chosen]
     (reason,) = {choice["reason"] for choice in chosen if choice["client"] == client}
     assert reason
-    eventually(
+    wait_until(
         lambda: any(client in line and mode in line and reason in line for line in gateway.stderr().splitlines())
     )
     if client.lower().startswith("special"):
@@ -235,7 +239,7 @@ def test_auto_chooses_for_each_list_of_a_client_that_has_no_session() -> None:
             "auto_rules": [{"client": "visitor", "mode": "inspect"}],
         }
         replace(gateway, {**shape, "global": ruled})
-        eventually(lambda: mode_of(client.names()) == "inspect")
+        wait_until(lambda: mode_of(client.names()) == "inspect")
 
 
 def nested(depth: int) -> Json:
@@ -267,7 +271,7 @@ def test_the_name_a_client_gives_itself_is_told_in_few_words(gateway: Gateway, e
     begun = len(gateway.stderr())
     for name in (f"forger {era}\n13:00:00 ERROR all is lost", f"{era}-{'n' * 50_000}"):
         assert mode_of(Visitor(gateway.port, "", era, name=name).names()) == "search"
-    eventually(lambda: f"{era}-nnn" in gateway.stderr()[begun:])
+    wait_until(lambda: f"{era}-nnn" in gateway.stderr()[begun:])
     lines = gateway.stderr()[begun:].splitlines()
     assert not any(line.startswith("13:00:00 ERROR") for line in lines)
     assert max(map(len, lines)) < 1_000

@@ -22,7 +22,6 @@ from behaviour.raw import (
     Pipe,
     Session,
     Watch,
-    eventually,
     health,
     odd_server,
     peak_memory,
@@ -33,8 +32,9 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES, START, Child
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import FIXTURES, START, Child
+from kit.waiting import wait_until
 
 AT_ONCE = 10.0
 """Seconds for what takes milliseconds on an idle machine; whoever waits for another server waits for half a minute."""
@@ -80,7 +80,7 @@ def gateway(record: Path) -> Iterator[Gateway]:
         odd_server("odd", record, call_timeout=2),
         raw_server("small", max_message=MIB),
     ]
-    with Gateway({"mcp_servers": servers}) as running:
+    with GatewayProcess({"mcp_servers": servers}) as running:
         settled(running.port)
         yield running
 
@@ -99,7 +99,7 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_http() -> None:
         with at_once():
             client = Session(gateway.port)
             client.tools()
-        eventually(lambda: "good_echo" in client.tools())
+        wait_until(lambda: "good_echo" in client.tools())
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
 
@@ -108,7 +108,7 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_stdio() -> None
     """LIF-1, SRC-8, LIF-8: nor does it delay the end."""
     servers = [raw_server("hung", "--hang-initialize"), raw_server("good")]
     with (
-        Gateway({"mcp_servers": servers}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": servers}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.start("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
@@ -116,7 +116,7 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_stdio() -> None
         with at_once():
             client.reply(1)
             client.reply(listing)
-        eventually(lambda: "good_echo" in json.dumps(client.request("tools/list")))
+        wait_until(lambda: "good_echo" in json.dumps(client.request("tools/list")))
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
         with at_once():
@@ -157,7 +157,7 @@ def test_health_says_which_server_is_down_and_why(gateway: Gateway, server: str,
         entry = status["servers"][server]
         return entry if entry["status"] == "disconnected" else None
 
-    entry = eventually(down)
+    entry = wait_until(down)
     assert entry["last_error"].startswith(f"{server}: ") and words in entry["last_error"]
 
 
@@ -184,7 +184,7 @@ def test_a_server_that_pages_for_ever_is_stopped_and_listed_once(client: Session
 
 def test_a_flood_on_standard_error_drowns_nobody() -> None:
     """SRC-8, LIF-7: the log stays short, memory flat, the others and the flooding server itself answer."""
-    with Gateway({"mcp_servers": [raw_server("flood", "--stderr-flood"), raw_server("good")]}) as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("flood", "--stderr-flood"), raw_server("good")]}) as gateway:
         client = Session(gateway.port)
         assert text_of(client.call("flood_echo", text="one")) == "one"
         before = peak_memory(gateway.process.pid)
@@ -237,7 +237,7 @@ def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gatew
     with Watch([first]) as watch:
         os.kill(first, signal.SIGKILL)
         assert watch.left(WAIT) == []
-    eventually(noticed)
+    wait_until(noticed)
     assert told(client.call("mortal_whoami"))["pid"] != first
 
 
@@ -269,7 +269,7 @@ def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, re
     process = told(client.call("odd_whoami"))["pid"]
     assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
     sent = [m["id"] for m in recorded(record, "tools/call") if m["params"]["name"] == "hang"]
-    cancelled = eventually(lambda: recorded(record, "notifications/cancelled"))
+    cancelled = wait_until(lambda: recorded(record, "notifications/cancelled"))
     assert [m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent] == sent[-1:]
     assert told(client.call("odd_whoami"))["pid"] == process
 
@@ -297,7 +297,7 @@ def test_wrong_ids_second_answers_and_late_ones_reach_nobody(client: Session, re
     assert text_of(client.call("odd_twice")) == "first"
     assert text_of(client.call("odd_stranger")) == "for you"
     assert refused_for("odd", TIMEOUT, client.call("odd_stubborn"))
-    eventually(lambda: recorded(record, "said too late"))
+    wait_until(lambda: recorded(record, "said too late"))
     for number in range(20):
         assert text_of(client.call("odd_echo", text=str(number))) == str(number)
 
@@ -364,7 +364,7 @@ def remote() -> Iterator[OddHttpServer]:
 def remote_gateway(remote: OddHttpServer) -> Iterator[Gateway]:
     connection = {"type": "http", "url": remote.url}
     server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 5}
-    with Gateway({"mcp_servers": [server, raw_server("good")]}) as running:
+    with GatewayProcess({"mcp_servers": [server, raw_server("good")]}) as running:
         settled(running.port)
         yield running
 
@@ -468,7 +468,7 @@ def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(tran
         assert ready is not None, child.stderr.text
         server = {"name": "remote", "prefix": "remote", "connection": {"type": transport, "url": ready[1]}}
         config = {"mcp_servers": [{**server, "max_message": MIB}, raw_server("good")], "global": {"call_timeout": 20}}
-        with Gateway(config) as gateway:
+        with GatewayProcess(config) as gateway:
             client = Session(gateway.port)
             assert text_of(client.call("remote_big", bytes=MIB // 2)) == "x" * (MIB // 2)
             with at_once():
@@ -527,7 +527,7 @@ def test_values_arrive_intact_both_ways_over_stdio(stdio: Pipe, value: Any) -> N
 @pytest.fixture(scope="module")
 def stdio() -> Iterator[Pipe]:
     with (
-        Gateway({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()

@@ -14,9 +14,10 @@ import pytest
 
 from behaviour.clients import KINDS, Door, Front, Kind, Person, connected
 from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_notice, replace, text, told
-from behaviour.raw import Pipe, eventually
+from behaviour.raw import Pipe
 from fixtures.api import Api, Asked, Said
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 PICTURE = b"\x89PNG\r\n\x1a\n\0"
 CANARY = "canary-71c0de"
@@ -87,7 +88,7 @@ def api() -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def gateway(api: Api) -> Iterator[Gateway]:
     servers = (told("files"),)
-    with Gateway(config(*servers, commands=commands(api.url))) as gateway:
+    with GatewayProcess(config(*servers, commands=commands(api.url))) as gateway:
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -97,7 +98,7 @@ def door(front: Front, gateway: Gateway, api: Api) -> Iterator[Door]:
     if front == "http":
         yield Door(front, f"http://127.0.0.1:{gateway.port}/mcp")
         return
-    with Gateway({"commands": commands(api.url)}, transport="stdio") as alone:
+    with GatewayProcess({"commands": commands(api.url)}, transport="stdio") as alone:
         stderr = alone.folder / "stderr.txt"
         yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
         assert "Traceback" not in stderr.read_text(encoding="utf-8")
@@ -285,7 +286,7 @@ def test_a_secret_stays_between_the_gateway_and_the_api(api: Api) -> None:
         ]
         auths = [{"name": name, **keys} for name, keys in kinds.items()]
         whole = {"commands": made, "auth_configs": auths, "global": {"log_level": "DEBUG"}}
-        with Gateway(whole, env={"K": CANARY}) as gateway:
+        with GatewayProcess(whole, env={"K": CANARY}) as gateway:
             client = Visitor(gateway.port)
             for tool in client.names():
                 result = client.use(tool)
@@ -343,7 +344,7 @@ def test_only_what_changed_is_replaced_and_a_call_that_runs_goes_on() -> None:
             release.set()
             assert running.result(30)["structuredContent"] == {"was": "/old"}
             replace(gateway, {"commands": [http("it", f"{api.url}/new", enabled=False)], "global": QUICK})
-            eventually(lambda: other.names() == [])
+            wait_until(lambda: other.names() == [])
             gone = other.ask("tools/call", {"name": "it", "arguments": {}})
             assert gone["error"]["message"].startswith("Unknown tool: it")
             assert "Traceback" not in gateway.stderr()
@@ -374,11 +375,11 @@ def test_calls_that_wait_for_a_token_are_answered_whatever_is_reloaded_meanwhile
             first = [pool.submit(lambda: Visitor(gateway.port).use("it")) for _ in range(3)]
             assert asked.acquire(timeout=30)
             replace(gateway, whole("second"))
-            eventually(lambda: "reloaded" in gateway.stderr())
+            wait_until(lambda: "reloaded" in gateway.stderr())
             second = pool.submit(lambda: Visitor(gateway.port).use("it"))
             assert asked.acquire(timeout=30)
             replace(gateway, whole(None))
-            eventually(lambda: gateway.stderr().count("reloaded") == 2)
+            wait_until(lambda: gateway.stderr().count("reloaded") == 2)
             assert Visitor(gateway.port).use("it")["structuredContent"] == {"proof": None}
             release.set()
             assert [each.result(30)["structuredContent"]["proof"] for each in first] == 3 * [basic("first")]
@@ -399,7 +400,7 @@ def test_a_value_that_python_takes_for_the_same_is_a_change() -> None:
             client = Visitor(gateway.port)
             for value, sent in ((True, "true"), (1.0, "1.0"), (1, "1")):
                 replace(gateway, whole(value))
-                eventually(lambda sent=sent: client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}')
+                wait_until(lambda sent=sent: client.use("it")["structuredContent"]["took"] == f'{{"v":{sent}}}')
 
 
 @pytest.mark.parametrize(
@@ -431,7 +432,7 @@ def test_a_variable_that_is_not_set_switches_only_its_command_off(api: Api) -> N
 def test_a_command_alone_serves_on_stdio(api: Api) -> None:
     """SRC-3: with no server at all."""
     with (
-        Gateway({"commands": commands(api.url)}, transport="stdio") as gateway,
+        GatewayProcess({"commands": commands(api.url)}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()

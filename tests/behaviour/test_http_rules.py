@@ -25,7 +25,6 @@ from behaviour.raw import (
     Session,
     Stream,
     ask,
-    eventually,
     health,
     initialize,
     modern,
@@ -43,7 +42,8 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 MIB = 1024 * 1024
 ROUTES = ["/mcp", "/mcp/direct", "/sse", "/messages", "/ws", "/health", "/ready"]
@@ -59,7 +59,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(record: Path) -> Iterator[Gateway]:
-    with Gateway({"mcp_servers": [raw_server("good"), odd_server("odd", record)]}) as running:
+    with GatewayProcess({"mcp_servers": [raw_server("good"), odd_server("odd", record)]}) as running:
         settled(running.port)
         yield running
 
@@ -680,7 +680,7 @@ def test_an_older_client_that_goes_away_cancels_nothing(client: Session, record:
     before = len(running(record, "sleep"))
     cancelled = len(recorded(record, "notifications/cancelled"))
     stream = client.start_call("odd_sleep", seconds=0.3)
-    eventually(lambda: len(running(record, "sleep")) > before)
+    wait_until(lambda: len(running(record, "sleep")) > before)
     stream.cut()
     assert text_of(client.call("odd_sleep", seconds=0.4)) == "slept"
     assert len(recorded(record, "notifications/cancelled")) == cancelled
@@ -693,27 +693,27 @@ def test_a_modern_client_that_goes_away_cancels_its_call(port: int, record: Path
     stream = Stream(
         port, "POST", "/mcp", [*JSON_HEADERS, *modern_headers(message).items()], json.dumps(message).encode()
     )
-    sent = eventually(lambda: running(record, "sleep")[before:])[0]["id"]
+    sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
     stream.cut()
-    eventually(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
 
 
 def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(client: Session, record: Path) -> None:
     """PRO-2, LIF-6: -32800 for the POST that waits."""
     before = len(running(record, "sleep"))
     stream = client.start_call("odd_sleep", id="c", seconds=30)
-    sent = eventually(lambda: running(record, "sleep")[before:])[0]["id"]
+    sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
     assert client.post(notification("notifications/cancelled", {"requestId": "c"})).status == 202
     reply = stream.reply()
     assert reply.error == (200, "c", -32800)
-    eventually(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
 
 
 def test_one_session_cannot_cancel_the_call_of_another(client: Session, record: Path) -> None:
     """SEC-1: both use the same id."""
     before = len(running(record, "sleep"))
     stream = client.start_call("odd_sleep", id="same", seconds=0.5)
-    eventually(lambda: len(running(record, "sleep")) > before)
+    wait_until(lambda: len(running(record, "sleep")) > before)
     assert Session(client.port).post(notification("notifications/cancelled", {"requestId": "same"})).status == 202
     assert text_of(stream.reply().message) == "slept"
 
@@ -722,7 +722,7 @@ def test_an_id_in_flight_cannot_be_used_again(client: Session, record: Path) -> 
     """PRO-1: the second is refused and never sent; another session may use the same."""
     before = len(running(record, "sleep"))
     first = client.start_call("odd_sleep", id="same", seconds=3)
-    eventually(lambda: len(running(record, "sleep")) > before)
+    wait_until(lambda: len(running(record, "sleep")) > before)
     assert client.start_call("odd_sleep", id="same", seconds=0).reply().error == (200, "same", -32600)
     assert Session(client.port).start_call("odd_sleep", id="same", seconds=0).reply().status == 200
     assert text_of(first.reply().message) == "slept"
@@ -867,7 +867,7 @@ def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
 
 def test_the_sessions_are_bounded_and_those_that_nobody_used_go_first() -> None:
     """SEC-6: 10,000 of them; a client whose session went initialises again."""
-    with Gateway({"mcp_servers": [raw_server("good")]}) as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("good")]}) as gateway:
         unused = post(gateway.port, initialize()).get("mcp-session-id") or ""
         used, kept = Session(gateway.port), Session(gateway.port)
         body = json.dumps(initialize()).encode()
@@ -926,7 +926,7 @@ def test_a_stream_of_2024_11_05_that_was_cut_is_gone(port: int) -> None:
     with legacy(port) as (stream, path):
         assert post(port, initialize("2024-11-05"), path=path).status == 202
         assert stream.event() is not None
-    eventually(lambda: post(port, request("ping"), path=path).status == 404)
+    wait_until(lambda: post(port, request("ping"), path=path).status == 404)
 
 
 @contextlib.contextmanager
@@ -981,8 +981,8 @@ def test_a_websocket_that_goes_away_takes_its_call_with_it(port: int, record: Pa
     with websocket(port) as opened:
         tell(opened, initialize())
         opened.send(json.dumps(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})))
-        sent = eventually(lambda: running(record, "sleep")[before:])[0]["id"]
-    eventually(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+        sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
 
 
 # ---- health and readiness
@@ -1023,7 +1023,7 @@ def test_a_server_that_is_down_degrades_health_and_leaves_us_ready() -> None:
 def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path) -> None:
     """LIF-8: 503 on /ready, so that nobody new is sent here; every front gets its answers."""
     record = tmp_path / "record"
-    with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
+    with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
         port = gateway.port
         settled(port)
         call = {"name": "odd_sleep", "arguments": {"seconds": 2}}  # the grace is 3 s
@@ -1042,9 +1042,9 @@ def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path
         assert post(port, request("tools/call", call), path=path).status == 202
         tell(opened, initialize())
         opened.send(json.dumps(request("tools/call", call)))
-        eventually(lambda: len(running(record, "sleep")) == 4)
+        wait_until(lambda: len(running(record, "sleep")) == 4)
         gateway.process.send_signal(signal.SIGTERM)
-        eventually(lambda: ask(port, "GET", "/ready").status == 503)
+        wait_until(lambda: ask(port, "GET", "/ready").status == 503)
         ended = ear.event()
         assert ended is not None and ended["data"]["result"]["_meta"][META + "subscriptionId"] == "ear"
         assert text_of(older.reply().message) == "slept"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, eventually, health, modern, post_modern, text_of
-from fixtures.gateway import Gateway
+from behaviour.raw import Json, health, modern, post_modern, text_of
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 MODERN = "2026-07-28"
 CALM = {"hot_reload": False, "startup_wait": 1, "first_start_wait": 1}
@@ -115,13 +116,13 @@ def echo(port: int, text: str) -> Json:
 def test_a_server_that_stopped_is_not_called_connected_and_serves_again_when_it_is_back(remote: Remote) -> None:
     """LIF-3, LIF-4: the first call that cannot reach it tells."""
     with gateway(remote) as running:
-        eventually(lambda: state(running.port) == "connected")
+        wait_until(lambda: state(running.port) == "connected")
         assert text_of(echo(running.port, "one")) == "one"
         remote.stop()
         assert "cannot connect" in echo(running.port, "lost")["error"]["message"]
         assert state(running.port) != "connected"
         remote.start()
-        eventually(lambda: state(running.port) == "connected")
+        wait_until(lambda: state(running.port) == "connected")
         assert text_of(echo(running.port, "two")) == "two"
 
 
@@ -130,7 +131,7 @@ def test_a_server_that_is_busy_at_the_opening_is_not_taken_for_an_older_one(remo
     """LIF-4: it is asked again when it said, and spoken to in its client's era."""
     remote.troubles["server/discover"] = [(status, {"Retry-After": "1"}, b'{"error":"slow down"}')]
     with gateway(remote) as running:
-        eventually(lambda: state(running.port) == "connected")
+        wait_until(lambda: state(running.port) == "connected")
         assert text_of(echo(running.port, "hello")) == "hello"
         assert remote.versions("tools/call") == [MODERN]
         assert "initialize" not in [method for method, _ in remote.seen]
@@ -142,6 +143,6 @@ def test_a_server_that_wants_us_to_sign_in_is_told_in_its_own_words(remote: Remo
     for method in ("server/discover", "initialize"):
         remote.troubles[method] = [refused] * 100
     with gateway(remote) as running:
-        eventually(lambda: "sign in first" in running.stderr())
+        wait_until(lambda: "sign in first" in running.stderr())
         assert "wants the gateway to sign in (HTTP 401): sign in first" in running.stderr()
         assert "not an object" not in running.stderr()

@@ -20,7 +20,6 @@ from behaviour.raw import (
     Session,
     Stream,
     ask,
-    eventually,
     initialize,
     modern,
     modern_headers,
@@ -31,8 +30,9 @@ from behaviour.raw import (
     request,
     text_of,
 )
-from fixtures.gateway import Gateway
 from fixtures.guarded import Guarded
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.front.identity.store import TokenStore
 
 SOON = 1.0
@@ -66,7 +66,7 @@ def reload(gateway: Gateway, changed: Json) -> None:
     before = gateway.stderr().count("reloaded: ")
     gateway.file.write_text(json.dumps(changed), encoding="utf-8")
     gateway.process.send_signal(signal.SIGHUP)
-    eventually(lambda: gateway.stderr().count("reloaded: ") > before)
+    wait_until(lambda: gateway.stderr().count("reloaded: ") > before)
 
 
 class Presence:
@@ -100,7 +100,7 @@ class Presence:
         self.socket.send(json.dumps(initialize()))
         self.socket.recv(WAIT)
         self.socket.send(json.dumps(request("tools/call", HANG, 8)))
-        eventually(lambda: len(recorded(record, "tools/call")) == before + 4)
+        wait_until(lambda: len(recorded(record, "tools/call")) == before + 4)
 
     def _post_modern(self, method: str, params: Json) -> Stream:
         message = modern(method, params)
@@ -144,16 +144,16 @@ def test_a_revoked_token_ends_all_that_its_bearer_has_open_and_nobody_elses(
     record: Path, stack: contextlib.ExitStack
 ) -> None:
     """SEC-1: within a second, calls in flight included, on every transport; the calls are cancelled at the server."""
-    gateway = stack.enter_context(Gateway(config({"type": "bearer"}, record)))
+    gateway = stack.enter_context(GatewayProcess(config({"type": "bearer"}, record)))
     store = store_of(gateway)
     ann, bob = store.add("ann"), store.add("bob")
-    eventually(lambda: post(gateway.port, initialize(), bearer(bob)).status == 200)
+    wait_until(lambda: post(gateway.port, initialize(), bearer(bob)).status == 200)
     gone, stays = Presence(gateway.port, ann, stack, record), Presence(gateway.port, bob, stack, record)
     began = time.monotonic()
     assert store.revoke("ann")
     gone.ends()
     assert time.monotonic() - began < SOON + SLACK
-    eventually(lambda: len(recorded(record, "notifications/cancelled")) == 4)
+    wait_until(lambda: len(recorded(record, "notifications/cancelled")) == 4)
     stays.goes_on()
 
 
@@ -162,7 +162,7 @@ def test_a_token_that_expires_takes_its_sessions_along(record: Path, stack: cont
     gateway = stack.enter_context(Gateway(config({"type": "bearer"}, record)))
     until = float(int(time.time()) + 5)
     ann = store_of(gateway).add("ann", None, until)
-    eventually(lambda: post(gateway.port, initialize(), bearer(ann)).status == 200)
+    wait_until(lambda: post(gateway.port, initialize(), bearer(ann)).status == 200)
     gone = Presence(gateway.port, ann, stack, record)
     if time.time() >= until:
         pytest.skip("the machine took longer than the token lived")
@@ -191,7 +191,7 @@ def test_a_reload_ends_what_a_token_had_open_that_is_not_good_any_more(
     stays = Session(gateway.port, headers=bearer("bbb"))
     with gone.listen() as listening, gone.start("tools/call", HANG) as call:
         listening.comment()
-        eventually(lambda: recorded(record, "tools/call"))
+        wait_until(lambda: recorded(record, "tools/call"))
         reload(gateway, config(after[how], record, **profiles))
         assert listening.event() is None
         assert "error" in call.reply().message
@@ -214,10 +214,10 @@ def test_tokens_come_with_a_reload(record: Path) -> None:
 def test_a_reload_does_not_open_the_tools_to_the_network(record: Path) -> None:
     """SEC-1: what is refused at the start is refused later too; a last token may go all the same."""
     auth: Json = {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}
-    with Gateway(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
+    with GatewayProcess(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
         gateway.file.write_text(json.dumps(config(None, record)), encoding="utf-8")
         gateway.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "nothing was changed" in gateway.stderr())
+        wait_until(lambda: "nothing was changed" in gateway.stderr())
         assert post(gateway.port, initialize()).status == 401
         session = Session(gateway.port, headers=bearer("aaa"))
         reload(gateway, config({"type": "bearer"}, record))
@@ -227,7 +227,7 @@ def test_a_reload_does_not_open_the_tools_to_the_network(record: Path) -> None:
 def test_a_name_in_both_places_is_the_configs(record: Path) -> None:
     with Gateway(config({"type": "bearer"}, record)) as gateway:
         kept = store_of(gateway).add("ann")
-        eventually(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
+        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
         reload(gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record))
         assert post(gateway.port, initialize(), bearer(kept)).status == 401
         assert post(gateway.port, initialize(), bearer("aaa")).status == 200
@@ -236,9 +236,9 @@ def test_a_name_in_both_places_is_the_configs(record: Path) -> None:
 def test_a_store_that_others_could_have_written_lets_nobody_in(record: Path) -> None:
     with Gateway(config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)) as gateway:
         kept = store_of(gateway).add("bob")
-        eventually(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
+        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
         os.chmod(gateway.folder / "state" / "tokens" / "tokens.json", 0o666)
-        eventually(lambda: post(gateway.port, initialize(), bearer(kept)).status == 401)
+        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 401)
         assert post(gateway.port, initialize(), bearer("aaa")).status == 200
         assert "can be written by other users" in gateway.stderr()
 
@@ -358,13 +358,13 @@ def test_binding_to_the_network_wants_a_token_in_either_place(record: Path) -> N
     anywhere = r"http://0\.0\.0\.0:(\d+)/mcp"
     with (
         pytest.raises(RuntimeError, match=r"mcpx token new NAME.*server\.auth\.tokens"),
-        Gateway(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere),
+        GatewayProcess(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere),
     ):
         pass
     state = record.parent / "state"
     token = TokenStore(state).add("ann")
     env = {"MCPX_STATE_DIR": str(state)}
-    with Gateway(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere, env=env) as gateway:
+    with GatewayProcess(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere, env=env) as gateway:
         assert post(gateway.port, initialize()).status == 401
         assert post(gateway.port, initialize(), bearer(token)).status == 200
 
@@ -373,7 +373,7 @@ def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> Non
     """SEC-1: `allowed_hosts`, wildcards below a name; taken up by a reload."""
     auth: Json = {"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}
     named = {"server": {"allowed_hosts": ["gw.example", "*.lan.example"]}}
-    with Gateway(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
+    with GatewayProcess(config(auth, record), "--host", "0.0.0.0", listens=r"http://0\.0\.0\.0:(\d+)/mcp") as gateway:
 
         def status(host: str, origin: str | None = None) -> int:
             more = {"Host": host, **({"Origin": origin} if origin else {})}

@@ -11,21 +11,10 @@ from typing import Any
 import jwt
 import pytest
 
-from behaviour.raw import (
-    WAIT,
-    Json,
-    Session,
-    ask,
-    eventually,
-    initialize,
-    odd_server,
-    post,
-    recorded,
-    request,
-    text_of,
-)
-from fixtures.gateway import Gateway
+from behaviour.raw import WAIT, Json, Session, ask, initialize, odd_server, post, recorded, request, text_of
 from fixtures.issuer import Issuer, make_key, published
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 PROFILES: list[Json] = [{"name": "p"}, {"name": "q"}, {"name": "club", "tokens": ["ann"]}]
 AUDIENCE = "https://gateway.example/mcp"
@@ -172,7 +161,7 @@ def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
     stays = Session(gateway.port, headers=bearer(ending))
     assert post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status == 200
     with gone.start("tools/call", HANG) as call, gone.listen() as listening:
-        eventually(lambda: len(recorded(record, "tools/call")) > before)
+        wait_until(lambda: len(recorded(record, "tools/call")) > before)
         listening.comment()
         assert listening.event() is None
         assert "error" in call.reply().message
@@ -240,7 +229,7 @@ def test_a_new_key_is_asked_for_once_and_forged_names_do_not_flood_the_issuer(re
         assert issuer.asked == ["/keys"], "where the keys are was said; and they are kept"
         issuer.rotate("second", keep=True)
         new = issuer.token(audience=gateway.url)
-        eventually(lambda: status(gateway, new) == 200)
+        wait_until(lambda: status(gateway, new) == 200)
         asked = len(issuer.asked)
         for number in range(50):
             assert status(gateway, issuer.token(audience=gateway.url, kid=f"forged-{number}")) == 401
@@ -255,7 +244,7 @@ def test_a_key_that_was_withdrawn_takes_its_sessions_along(record: Path) -> None
         with session.listen() as listening:
             listening.comment()
             issuer.rotate("second")
-            eventually(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)
+            wait_until(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)
             assert listening.event() is None
         assert session.post(request("ping")).status == 401
 
@@ -267,7 +256,7 @@ def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path
         refused = post(gateway.port, initialize(), bearer(issuer.token(audience=gateway.url)))
         assert (refused.status, refused.get("retry-after")) == (503, "5")
         issuer.down = False
-        eventually(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)
+        wait_until(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)
         issuer.down = True
         assert status(gateway, issuer.token("bob", audience=gateway.url)) == 200
         assert status(gateway, issuer.token("bob", audience=gateway.url, kid="other")) == 401
@@ -278,9 +267,9 @@ def test_bound_to_every_address_it_must_be_said_whom_tokens_are_meant_for(issuer
     anywhere = r"http://0\.0\.0\.0:(\d+)/mcp"
     with (
         pytest.raises(RuntimeError, match=r"server\.auth\.audience"),
-        Gateway(config(issuer, record), "--host", "0.0.0.0", listens=anywhere),
+        GatewayProcess(config(issuer, record), "--host", "0.0.0.0", listens=anywhere),
     ):
         pass
-    with Gateway(config(issuer, record, audience=AUDIENCE), "--host", "0.0.0.0", listens=anywhere) as gateway:
+    with GatewayProcess(config(issuer, record, audience=AUDIENCE), "--host", "0.0.0.0", listens=anywhere) as gateway:
         assert status(gateway, issuer.token(audience=AUDIENCE)) == 200
         assert status(gateway, issuer.token(audience=gateway.url)) == 401

@@ -26,7 +26,6 @@ from behaviour.raw import (
     Json,
     Session,
     descendants,
-    eventually,
     health,
     modern,
     post_modern,
@@ -35,7 +34,8 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -137,14 +137,6 @@ def run(check: Callable[[], Awaitable[None]]) -> None:
             await check()
 
     anyio.run(bounded)
-
-
-async def until(check: Callable[[], Any], seconds: float = WAIT) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
-        await anyio.sleep(0.01)
-    return value
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> str:
@@ -283,7 +275,7 @@ class Thoughtful(Person):
 
     def answer(self, question: Question) -> Json:
         self._go.touch()
-        eventually(lambda: seen(self._record, "stepped"))
+        wait_until(lambda: seen(self._record, "stepped"))
         return super().answer(question)
 
 
@@ -322,7 +314,7 @@ def test_a_modern_client_on_stdio_is_asked_about_each_of_several_calls_in_flight
         assert sorted(questions(ada)) == ["0", "1", "2", "3"]
         assert [json.loads(outcome)["content"]["name"] for outcome in outcomes] == ["ada"] * 4
 
-    with Gateway(config(asking("s", tmp_path / "record", isolation=isolation)), transport="stdio") as gateway:
+    with GatewayProcess(config(asking("s", tmp_path / "record", isolation=isolation)), transport="stdio") as gateway:
         run(check)
 
 
@@ -439,7 +431,7 @@ def test_quiet_servers_are_shared_by_clients_of_every_kind_also_after_a_restart(
             for _ in range(55):
                 client.call(f"{name}_who")
         snapshots = Path(tmp_path, "state", "snapshots")
-        eventually(lambda: sum('"unasked":50' in f.read_text().replace(" ", "") for f in snapshots.iterdir()) == 3)
+        wait_until(lambda: sum('"unasked":50' in f.read_text().replace(" ", "") for f in snapshots.iterdir()) == 3)
     with three(tmp_path) as gateway, Sampling(gateway) as sampling:
         longest = [visit(gateway, able)[1] for able in KINDS]
     assert max(sampling.counts) <= 5, sampling.counts
@@ -465,7 +457,7 @@ def test_five_clients_at_once_get_right_answers_and_leave_one_process_a_server(t
         for thread in threads:
             thread.join(WAIT)
         assert not wrong
-        eventually(lambda: len(processes(gateway)) <= 5)
+        wait_until(lambda: len(processes(gateway)) <= 5)
         told_processes = sum(server["processes"] for server in told_of(gateway).values())
         assert told_processes == len(processes(gateway)) <= 5
 
@@ -478,7 +470,7 @@ def test_sixty_lists_with_varied_capabilities_keep_no_processes(tmp_path: Path) 
             able = {"elicitation": {**words[number % 5], f"n{number}": {}}}
             reply = post_modern(gateway.port, modern("tools/list", {}, capabilities=able))
             assert len(reply.message["result"]["tools"]) == 27
-        eventually(lambda: len(processes(gateway)) <= 5)
+        wait_until(lambda: len(processes(gateway)) <= 5)
         assert sum(len(seen(tmp_path / name, "started")) for name in "xyz") <= 18
 
 
@@ -496,7 +488,7 @@ def test_a_stdio_server_of_both_eras_is_one_process_for_clients_of_both(tmp_path
 def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -> None:
     """SRC-8, LIF-2: the error names the server; the other client's call goes on; the next call finds a server."""
     record, ends = tmp_path / "record", tmp_path / "ends"
-    with Gateway(config(asking("s", record))) as gateway:
+    with GatewayProcess(config(asking("s", record))) as gateway:
         outcomes: dict[int, Json] = {}
 
         def work(number: int) -> None:
@@ -505,9 +497,9 @@ def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -
         threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
         for number, thread in enumerate(threads):
             thread.start()
-            eventually(lambda number=number: len(seen(record, "tools/call")) > number)
+            wait_until(lambda number=number: len(seen(record, "tools/call")) > number)
         os.kill(seen(record, "tools/call")[0]["pid"], 9)
-        eventually(lambda: 0 in outcomes)
+        wait_until(lambda: 0 in outcomes)
         assert outcomes[0]["error"]["message"].startswith("s: ") and 1 not in outcomes
         ends.touch()
         threads[1].join(WAIT)
@@ -659,7 +651,7 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
                 await anyio.sleep(QUIETLY)
                 assert len(heard(ada, UPDATED)) == 1
 
-    with Gateway(config(asking("s", record))) as gateway:
+    with GatewayProcess(config(asking("s", record))) as gateway:
         settled(gateway.port)
         run(check)
 
@@ -676,9 +668,9 @@ def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_serve
         assert asked["resultType"] == "input_required"
         known = len(seen(record, "started"))
         rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
-        eventually(lambda: len(seen(record, "started")) > known)
+        wait_until(lambda: len(seen(record, "started")) > known)
         plain = Session(gateway.port)
-        eventually(lambda: told(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]])
+        wait_until(lambda: told(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]])
         answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
         again = {**call, "requestState": asked["requestState"], "inputResponses": answers}
         reply = post_modern(gateway.port, modern("tools/call", again, capabilities=ELICITATION)).message
@@ -727,7 +719,7 @@ def test_reloads_without_end_leave_no_process_and_no_call_unanswered(tmp_path: P
             thread.join(WAIT)
             assert not thread.is_alive(), "a call was never answered"
         assert not wrong
-        eventually(lambda: len(processes(gateway)) == 1)
+        wait_until(lambda: len(processes(gateway)) == 1)
         assert "Traceback" not in gateway.stderr()
 
 
@@ -817,7 +809,7 @@ def test_a_server_that_was_busy_once_while_it_was_greeted_is_found_whole(method:
         server = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": busy.url}}
         with Gateway(config(server, retry_delay=0.1)) as gateway:
             client = Session(gateway.port)
-            eventually(lambda: "s_echo" in client.tools(), 5)
+            wait_until(lambda: "s_echo" in client.tools(), 5)
             assert text_of(client.call("s_echo")) == "here"
             assert health(gateway.port)["servers"]["s"]["status"] == "connected"
 
@@ -831,6 +823,6 @@ def test_a_server_that_wants_a_new_sign_in_says_so_in_its_status() -> None:
             assert text_of(client.call("s_echo")) == "here"
             busy.refusals["tools/call"] = [401]
             assert client.call("s_echo")["error"]["message"].startswith("s: ")
-            eventually(lambda: health(gateway.port)["servers"]["s"]["status"] == "needs_auth", 3)
+            wait_until(lambda: health(gateway.port)["servers"]["s"]["status"] == "needs_auth", 3)
             assert text_of(client.call("s_echo")) == "here"
-            eventually(lambda: health(gateway.port)["servers"]["s"]["status"] == "connected", 3)
+            wait_until(lambda: health(gateway.port)["servers"]["s"]["status"] == "connected", 3)

@@ -22,7 +22,6 @@ from behaviour.raw import (
     Session,
     Stream,
     ask,
-    eventually,
     initialize,
     modern,
     modern_headers,
@@ -33,7 +32,8 @@ from behaviour.raw import (
     stdio_server,
     text_of,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 OVERLOADED = -33006
 SCRIPT = Path(__file__).with_name("asking_server.py")
@@ -63,7 +63,7 @@ class Place:
         file.write_text(json.dumps({**self.gateway.config, **config}), encoding="utf-8")
         file.chmod(0o600)
         file.rename(self.gateway.file)
-        eventually(lambda: self.gateway.stderr().count("reloaded: ") > said)
+        wait_until(lambda: self.gateway.stderr().count("reloaded: ") > said)
 
 
 def config_of(record: Path, its: Json | None = None, **more: Any) -> Json:
@@ -130,12 +130,12 @@ def test_on_other_carriers_our_code_tells_the_same(carrier: str, tmp_path: Path)
     config = config_of(tmp_path / "record", its={"limits": {"per_minute": 1}})
     params: Json = {"name": "s_echo", "arguments": {}}
     if carrier == "stdio":
-        with Gateway(config, transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
+        with GatewayProcess(config, transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
             pipe.greet()
             replies = [pipe.request("tools/call", params) for _ in range(2)]
             assert pipe.finish() == 0
     else:
-        with Gateway(config) as gateway:
+        with GatewayProcess(config) as gateway:
             replies = by_websocket(gateway.port, params) if carrier == "websocket" else by_sse(gateway.port, params)
     assert "result" in replies[0]
     error = replies[1]["error"]
@@ -197,7 +197,7 @@ def test_a_server_gets_no_more_at_a_time_and_who_is_too_many_gets_503_at_once(er
     go = tmp_path / "go"
     with place(tmp_path, its={"limits": {"in_flight": 2, "queue": 1}}) as at, ThreadPoolExecutor(2) as pool:
         running = [start(at.port, era, until=str(go)) for _ in range(2)]
-        eventually(lambda: at.calls() == 2)
+        wait_until(lambda: at.calls() == 2)
         more = [pool.submit(call, at.port, era, "s_wait", until=str(go)) for _ in range(2)]
         done, waiting = wait(more, WAIT, FIRST_COMPLETED)
         error = refusal(done.pop().result(), 503)
@@ -214,10 +214,10 @@ def test_a_modern_client_that_leaves_gives_its_place_back(tmp_path: Path) -> Non
     go = tmp_path / "go"
     with place(tmp_path, server={"limits": {"in_flight": 1, "queue": 0}}) as at:
         running = start(at.port, "modern", until=str(go))
-        eventually(lambda: at.calls() == 1)
+        wait_until(lambda: at.calls() == 1)
         refusal(call(at.port, "modern"), 429)
         running.cut()
-        eventually(lambda: call(at.port, "modern").status == 200)
+        wait_until(lambda: call(at.port, "modern").status == 200)
         go.touch()
 
 
@@ -226,10 +226,10 @@ def test_an_older_client_that_cancels_gives_its_place_back(tmp_path: Path) -> No
     with place(tmp_path, its={"limits": {"in_flight": 1, "queue": 0}}) as at:
         session = Session(at.port)
         with session.start_call("s_wait", id="long", until=str(go)):
-            eventually(lambda: at.calls() == 1)
+            wait_until(lambda: at.calls() == 1)
             refusal(call(at.port, "older"), 503)
             assert session.post(notification("notifications/cancelled", {"requestId": "long"})).status == 202
-            eventually(lambda: call(at.port, "older").status == 200)
+            wait_until(lambda: call(at.port, "older").status == 200)
         go.touch()
 
 
@@ -294,9 +294,9 @@ def test_who_waits_is_let_in_by_a_reload_that_makes_room(tmp_path: Path) -> None
     go = tmp_path / "go"
     with place(tmp_path, server={"limits": {"in_flight": 1}}) as at:
         calls = [start(at.port, "modern", until=str(go)) for _ in range(3)]
-        eventually(lambda: at.calls() == 1)
+        wait_until(lambda: at.calls() == 1)
         at.change(server={})
-        eventually(lambda: at.calls() == 3)
+        wait_until(lambda: at.calls() == 3)
         go.touch()
         assert [stream.reply().status for stream in calls] == [200] * 3
 

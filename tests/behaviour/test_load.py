@@ -15,8 +15,9 @@ import pytest
 import uvloop
 
 from behaviour.load import Score, Wire, call_of, connected, crowd, encoded, greeted, left, memory_of
-from behaviour.raw import WAIT, Json, eventually, initialize, settled, stdio_server
-from fixtures.gateway import Gateway
+from behaviour.raw import WAIT, Json, initialize, settled, stdio_server
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -32,10 +33,10 @@ def upstream(number: int, **keys: Any) -> Json:
 
 
 @contextmanager
-def gateway(servers: list[Json] | None = None, **more: Any) -> Iterator[Gateway]:
+def gateway(servers: list[Json] | None = None, **more: Any) -> Iterator[GatewayProcess]:
     servers = servers or [upstream(number) for number in range(SERVERS)]
     config = {"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": servers, **more}
-    with Gateway(config) as running:
+    with GatewayProcess(config) as running:
         settled(running.port, *(server["name"] for server in servers))
         yield running
 
@@ -77,7 +78,7 @@ def test_five_hundred_clients_with_twenty_calls_each_and_the_memory_is_given_bac
             return after[-1] <= before * 1.1
 
         try:
-            eventually(is_back, 30)
+            wait_until(is_back, 30)
         except AssertionError:
             raise AssertionError(f"{before:.1f} MiB before, {after[-1]:.1f} after") from None
         assert took < 60

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import MCPX, Session, eventually, odd_server, raw_server
-from fixtures.gateway import Gateway
+from behaviour.raw import MCPX, Session, odd_server, raw_server
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 Json = dict[str, Any]
 
@@ -30,13 +31,13 @@ def test_every_line_on_stderr_and_in_the_log_file_is_a_json_object(tmp_path: Pat
     settings = {"log_format": "json", "log_file": "mcpx.log", "log_level": "DEBUG"}
     server = odd_server("odd", tmp_path / "record")
     broken = {"name": "none", "connection": {"type": "stdio", "command": "/nonexistent/program"}}
-    with Gateway({"mcp_servers": [server, broken], "global": settings}) as gateway:
+    with GatewayProcess({"mcp_servers": [server, broken], "global": settings}) as gateway:
         session = Session(gateway.port)
         session.call("odd_log", text='two\nlines "quoted" \u2028 \x1b[31m\u202e and more')
         session.call("odd_log", text="x" * 100_000)
         file = gateway.folder / "mcpx.log"
-        eventually(lambda: file.read_text().count("odd_log") + file.read_text().count("tools/call log") >= 2)
-        eventually(lambda: "[none]" in file.read_text() or '"none"' in file.read_text())
+        wait_until(lambda: file.read_text().count("odd_log") + file.read_text().count("tools/call log") >= 2)
+        wait_until(lambda: "[none]" in file.read_text() or '"none"' in file.read_text())
         stderr = gateway.stderr()
         raw = file.read_text(encoding="utf-8")
     said, logged = lines(stderr), lines(raw)
@@ -65,13 +66,13 @@ def test_an_address_that_cannot_be_bound_is_told_as_json(tmp_path: Path) -> None
 def test_the_form_of_lines_follows_the_file() -> None:
     """OBS-1, CFG-5: a reload changes it, in both directions."""
     config = {"mcp_servers": [raw_server("raw")], "global": {"hot_reload_interval": 0.05}}
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         assert not gateway.stderr().startswith("{")
         gateway.file.write_text(json.dumps({**config, "global": {**config["global"], "log_format": "json"}}))
-        eventually(lambda: "reloaded" in gateway.stderr())
+        wait_until(lambda: "reloaded" in gateway.stderr())
         gateway.file.write_text("{")
-        eventually(lambda: "nothing was changed" in gateway.stderr())
+        wait_until(lambda: "nothing was changed" in gateway.stderr())
         refused = gateway.stderr().partition("reloaded")[2].partition("\n")[2]
         assert [line["level"] for line in lines(refused)][-1] == "ERROR"
         gateway.file.write_text(json.dumps(config))
-        eventually(lambda: gateway.stderr().count("reloaded") == 2)
+        wait_until(lambda: gateway.stderr().count("reloaded") == 2)

@@ -21,7 +21,6 @@ from behaviour.raw import (
     Pipe,
     Session,
     Watch,
-    eventually,
     modern,
     post_modern,
     raw_server,
@@ -30,8 +29,10 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import LISTENS
-from fixtures.process import FIXTURES, START, Child
+from kit.command import run_command
+from kit.gateway import LISTENS
+from kit.process import FIXTURES, START, Child
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -81,16 +82,7 @@ def running(folder: Path, env: dict[str, str], *args: str) -> Iterator[tuple[Chi
 
 
 def run(folder: Path, env: dict[str, str], *args: str) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [*MCPX, *args],
-        env=env,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=False,
-    )
+    done = run_command(args, folder, env)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -167,7 +159,7 @@ def test_servers_says_when_one_of_a_running_gateway_is_down(folder: Path, env: d
     file = put(folder / "mcpx.json", config(raw_server("a"), raw_server("broken", "--crash-on-start")))
     with running(folder, env, str(file)) as (_, port):
         settled(port, "a")
-        eventually(lambda: settled(port)["broken"]["last_error"])
+        wait_until(lambda: settled(port)["broken"]["last_error"])
         done = run(folder, env, "servers", str(file))
         assert done.returncode == 4
         assert "exited with code 7" in done.stdout
@@ -220,7 +212,7 @@ def test_what_a_server_writes_never_commands_the_terminal(folder: Path, env: dic
         look()
         return
     with running(folder, env, str(file)) as (child, port):
-        eventually(lambda: settled(port)["bad"]["last_error"])
+        wait_until(lambda: settled(port)["bad"]["last_error"])
         look()
         assert "\x1b" not in child.stderr.text and "\x9b" not in child.stderr.text
 
@@ -416,7 +408,7 @@ def test_state_has_its_place_on_the_platform(
     for _ in range(2):
         with running(folder, env, str(file)) as (_, port):
             assert len(Session(port).tools()) == 8
-            eventually(lambda: list((state / "snapshots").glob("*.json")))
+            wait_until(lambda: list((state / "snapshots").glob("*.json")))
             assert run(folder, env, "reload", str(file)).returncode == 0
         for found in sorted(state.rglob("*"), reverse=True):
             found.rmdir() if found.is_dir() else found.unlink()
@@ -502,8 +494,8 @@ def test_what_needs_asking_is_still_there_after_a_change(folder: Path, env: dict
                 for one in {pid, own}:
                     os.kill(one, signal.SIGKILL)
                 assert watch.left(WAIT) == []
-        assert eventually(lambda: "result" in (answer := plain.call("c_plain")) and told(answer)["pid"]) != pid
-        assert eventually(lambda: "result" in (answer := able.call("c_confirm")) and told(answer)["pid"]) != own
+        assert wait_until(lambda: "result" in (answer := plain.call("c_plain")) and told(answer)["pid"]) != pid
+        assert wait_until(lambda: "result" in (answer := able.call("c_confirm")) and told(answer)["pid"]) != own
         assert text_of(modern_call(port, "c_confirm", ASKABLE)) == "confirm"
         assert able.tools() == ["c_plain", "c_confirm"]
         assert modern_tools(port, ASKABLE) == ["c_plain", "c_confirm"]

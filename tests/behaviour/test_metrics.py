@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from behaviour.raw import WAIT, Json, Pipe, Session, ask, eventually, raw_server, stdio_server
+from behaviour.raw import WAIT, Json, Pipe, Session, ask, raw_server, stdio_server
 from fixtures.control import control, reloaded
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "examples" / "observability"
@@ -63,7 +64,7 @@ def bases(samples: Samples) -> set[str]:
 def busy() -> Iterator[Gateway]:
     """A gateway that has had calls of all kinds; its audit trail is on."""
     config = {"global": {**CALM, "audit": {}}, "mcp_servers": [raw_server("one", cache_ttl=60), raw_server("two")]}
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         session = Session(gateway.port)
         session.tools()
         for _ in range(3):
@@ -74,7 +75,7 @@ def busy() -> Iterator[Gateway]:
         compact = Session(gateway.port, path="/mcp/search")
         compact.tools()
         compact.call("mcp_execute_tool", tool_name="two_echo", arguments={"text": "y"})
-        eventually(lambda: total(scrape(gateway.port), "mcpx_tokens_saved_total") > 0)
+        wait_until(lambda: total(scrape(gateway.port), "mcpx_tokens_saved_total") > 0)
         yield gateway
 
 
@@ -194,7 +195,7 @@ def test_reloads_are_counted_and_a_refused_one_shows() -> None:
         for server in ("stays", "goes"):
             session.call(f"{server}_echo", text="x")
         reloaded(gateway, {"mcp_servers": [{"name": 5}]})
-        found = eventually(
+        found = wait_until(
             lambda: refused if total(refused := scrape(gateway.port), "mcpx_config_reloads_total") else 0
         )
         assert total(found, "mcpx_config_reloads_total", result="refused") >= 1
@@ -243,7 +244,7 @@ def test_over_stdio_nothing_is_counted() -> None:
     """OBS-1: nobody could ask; not even the modules are there."""
     config = {"global": CALM, "mcp_servers": [raw_server("one")]}
     with (
-        Gateway(config, transport="stdio", env={"PYTHONPROFILEIMPORTTIME": "1"}) as gateway,
+        GatewayProcess(config, transport="stdio", env={"PYTHONPROFILEIMPORTTIME": "1"}) as gateway,
         Pipe(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()

@@ -10,8 +10,9 @@ from time import monotonic
 import pytest
 
 from behaviour.compact import Json, Visitor, config, held_up, text, told
-from behaviour.raw import Session, eventually, health, raw_server, stdio_server, text_of
-from fixtures.gateway import Gateway
+from behaviour.raw import Session, health, raw_server, stdio_server, text_of
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 
 def program(name: str, *words: str) -> Json:
@@ -30,7 +31,7 @@ def starting(tmp_path: Path) -> Iterator[Gateway]:
         told("quick"), held_up(told("slow"), wait), **{"global": {"startup_wait": 0, "first_start_wait": 0.3}}
     )
     with Gateway(settings) as gateway:
-        eventually(lambda: health(gateway.port)["servers"]["quick"]["status"] == "connected")
+        wait_until(lambda: health(gateway.port)["servers"]["quick"]["status"] == "connected")
         yield gateway
         wait.unlink()
 
@@ -73,7 +74,7 @@ def reason(gateway: Gateway, name: str) -> str:
         server = health(gateway.port)["servers"][name]
         return server["last_error"] if server["status"] == "disconnected" else None
 
-    return str(eventually(look))
+    return str(wait_until(look))
 
 
 def test_a_program_that_repeats_what_it_is_sent_is_told_as_what_it_is() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, eventually, health, modern, post_modern, stdio_server
+from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, health, modern, post_modern, stdio_server
 from behaviour.test_reload import TOOLS, listening
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES, START, Child
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import FIXTURES, START, Child
+from kit.waiting import wait_until
 
 QUICK = {"hot_reload": False, "startup_wait": 10, "first_start_wait": 10}
 SERVER = str(FIXTURES / "changing_server.py")
@@ -75,7 +76,7 @@ def held(gateway: Gateway, server: str = "box") -> int:
 
 
 def lists(client: Session, *names: str) -> None:
-    eventually(lambda: sorted(client.tools()) == sorted(names) or None)
+    wait_until(lambda: sorted(client.tools()) == sorted(names) or None)
 
 
 def refused(client: Session, name: str) -> bool:
@@ -97,7 +98,7 @@ def test_a_changed_tool_is_neither_listed_nor_callable_until_it_is_approved(tmp_
         assert refused(client, "box_read") and refused(client, "box_new")
         assert "box_new" not in json.dumps(client.call("box_nw"))
         assert client.call("box_write")["result"]["content"][0]["text"] == "called write"
-        eventually(lambda: "held back: tool 'read' has changed" in gateway.stderr())
+        wait_until(lambda: "held back: tool 'read' has changed" in gateway.stderr())
         assert held(gateway) == 2
 
         shown = typed(gateway, "approve", "box.read")
@@ -129,7 +130,7 @@ def test_it_is_held_through_refreshes_reload_restart_and_a_deleted_snapshot(tmp_
         for turn in range(3):
             box.offer(tools=[tool("read", f"Other {turn}"), tool("write")])
             lists(client, "box_write")
-            eventually(lambda turn=turn: f"Other {turn}" in typed(gateway, "approve", "box").stdout)
+            wait_until(lambda turn=turn: f"Other {turn}" in typed(gateway, "approve", "box").stdout)
         reload(gateway, config(box.entry(description="the same, told otherwise")))
         lists(client, "box_write")
         reload(gateway, config(box.entry("--era", "older")))  # another connection of the same name
@@ -158,7 +159,7 @@ def test_a_snapshot_shows_nothing_that_was_held(tmp_path: Path) -> None:
     with running(tmp_path, config(box.entry(lazy=True))) as gateway:
         lists(Session(gateway.port), "box_read")
         box.offer(tools=[tool("read"), tool("new")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
     for pipe in range(2):
         with running(tmp_path, config(box.entry(lazy=True))) as gateway:
             client = Session(gateway.port)
@@ -174,7 +175,7 @@ def test_what_was_held_can_be_approved_without_a_gateway(tmp_path: Path) -> None
     with running(tmp_path, settings) as gateway:
         lists(Session(gateway.port), "box_read")
         box.offer(tools=[tool("read", "Second")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
     file = tmp_path / "mcpx.json"
     file.write_text(json.dumps(settings))
     env = {**os.environ, "MCPX_STATE_DIR": str(tmp_path / "state")}
@@ -193,10 +194,10 @@ def test_what_changed_again_after_it_was_shown_stays_held(tmp_path: Path) -> Non
     with running(tmp_path, config(box.entry())) as gateway:
         lists(Session(gateway.port), "box_read")
         box.offer(tools=[tool("read", "Second")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         shown = json.loads(typed(gateway, "approve", "box", "--json").stdout)["waiting"][0]["fingerprint"]
         box.offer(tools=[tool("read", "Third")])
-        eventually(lambda: "Third" in typed(gateway, "approve", "box").stdout)
+        wait_until(lambda: "Third" in typed(gateway, "approve", "box").stdout)
         code = (
             "import asyncio, sys, json; from pathlib import Path; from mcpx.front.control import ask, socket_path\n"
             "path = socket_path(Path(sys.argv[1]), Path(sys.argv[2]), None)\n"
@@ -224,7 +225,7 @@ def test_in_quarantine_nothing_of_a_server_is_told_until_it_is_approved(tmp_path
     with running(tmp_path, settings) as gateway:
         client = Session(gateway.port)
         lists(client, "plain_go")
-        eventually(lambda: held(gateway) == 3)
+        wait_until(lambda: held(gateway) == 3)
         assert client.request("prompts/list")["result"]["prompts"] == []
         assert client.request("resources/list")["result"]["resources"] == []
         assert client.request("resources/templates/list")["result"]["resourceTemplates"] == []
@@ -245,7 +246,7 @@ def test_in_quarantine_nothing_of_a_server_is_told_until_it_is_approved(tmp_path
     with running(tmp_path, settings) as gateway:
         client = Session(gateway.port)
         lists(client, "plain_go")
-        greeting = eventually(lambda: Session(gateway.port).greeting["instructions"])
+        greeting = wait_until(lambda: Session(gateway.port).greeting["instructions"])
         assert "boxkeeper" in greeting and "somebody else" not in greeting
 
 
@@ -256,9 +257,9 @@ def test_compact_modes_neither_find_nor_count_nor_call_what_is_held(tmp_path: Pa
     hidden = Changing(tmp_path, "vault", tools=[tool("unlock")], instructions="The vault.")
     with running(tmp_path, config(box.entry(), hidden.entry(trust="quarantine")), "--mode", mode) as gateway:
         client = Session(gateway.port)
-        eventually(lambda: "box" in json.dumps(client.request("tools/list")) or None)
+        wait_until(lambda: "box" in json.dumps(client.request("tools/list")) or None)
         box.offer(tools=[tool("read"), tool("write"), tool("frobnicate", "Frobnicates")])
-        eventually(lambda: held(gateway) == 1 and held(gateway, "vault") == 2)
+        wait_until(lambda: held(gateway) == 1 and held(gateway, "vault") == 2)
         menu = client.request("tools/list")["result"]["tools"]
         told = json.dumps([menu, client.greeting])
         questions: list[tuple[str, Json]] = {
@@ -305,14 +306,14 @@ def test_a_server_over_http_is_held_to_its_pins_in_both_eras(tmp_path: Path, era
                 listed = post_modern(gateway.port, modern("tools/list")).message
                 return sorted(one["name"] for one in listed["result"]["tools"])
 
-            eventually(lambda: names() == ["box_read", "box_write"])
+            wait_until(lambda: names() == ["box_read", "box_write"])
             box.offer(tools=[tool("read", "Changed"), tool("write")])
             reload(gateway, config(entry(ready[1], **{"X-Turn": "2"})))
-            eventually(lambda: names() == ["box_write"])
+            wait_until(lambda: names() == ["box_write"])
             call = modern("tools/call", {"name": "box_read", "arguments": {}})
             assert "error" in post_modern(gateway.port, call).message
             assert typed(gateway, "approve", "box", "--yes").returncode == 0
-            eventually(lambda: names() == ["box_read", "box_write"])
+            wait_until(lambda: names() == ["box_read", "box_write"])
 
 
 def test_a_modern_server_over_stdio_that_is_started_anew_is_held_to_its_pins(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def test_what_only_some_clients_are_offered_is_held_too(tmp_path: Path) -> None:
         lists(plain, "box_read")
         asked = Session(gateway.port, capabilities={"elicitation": {}})
         assert asked.tools() == ["box_read"]
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         assert asked.tools() == ["box_read"] and refused(asked, "box_confirm")
         assert "only some clients" in typed(gateway, "approve", "box").stdout
         assert typed(gateway, "approve", "box", "--yes").returncode == 0
@@ -362,12 +363,12 @@ def test_a_damaged_pin_file_holds_everything_of_its_server_back(tmp_path: Path, 
     settings = config(box.entry(), other.entry())
     with running(tmp_path, settings) as gateway:
         lists(Session(gateway.port), "box_read", "plain_go")
-        eventually(lambda: len(list((tmp_path / "state" / "pins").glob("*.json"))) == 2)
+        wait_until(lambda: len(list((tmp_path / "state" / "pins").glob("*.json"))) == 2)
     with damaged(tmp_path, how) as file, running(tmp_path, settings) as gateway:
         client = Session(gateway.port)
         lists(client, "plain_go")
         assert str(file) in gateway.stderr()
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         assert str(file.name) in typed(gateway, "servers", "--json").stdout
         assert typed(gateway, "approve", "box", "--yes").returncode == 0
         lists(client, "box_read", "plain_go")
@@ -377,16 +378,16 @@ def test_a_damaged_pin_file_holds_everything_of_its_server_back(tmp_path: Path, 
 def test_a_client_over_stdio_is_shown_only_what_is_approved(tmp_path: Path) -> None:
     """SEC-5: where the client's own link is the server's main one."""
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
-    gateway = Gateway(config(box.entry()), transport="stdio", env={"MCPX_STATE_DIR": str(tmp_path / "state")})
+    gateway = GatewayProcess(config(box.entry()), transport="stdio", env={"MCPX_STATE_DIR": str(tmp_path / "state")})
     with gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
         pipe.greet()
 
         def names() -> list[str]:
             return sorted(one["name"] for one in pipe.request("tools/list")["result"]["tools"])
 
-        eventually(lambda: names() == ["box_read", "box_write"])
+        wait_until(lambda: names() == ["box_read", "box_write"])
         box.offer(tools=[tool("read", "Changed"), tool("write")])
-        eventually(lambda: names() == ["box_write"])
+        wait_until(lambda: names() == ["box_write"])
 
 
 def test_trust_that_becomes_pin_approves_what_is_there_then(tmp_path: Path) -> None:
@@ -394,7 +395,7 @@ def test_trust_that_becomes_pin_approves_what_is_there_then(tmp_path: Path) -> N
     box = Changing(tmp_path, tools=[tool("read")])
     with running(tmp_path, config(box.entry(lazy=True, trust="open"))) as gateway:
         lists(Session(gateway.port), "box_read")
-        eventually(lambda: list((tmp_path / "state" / "snapshots").glob("*.json")))
+        wait_until(lambda: list((tmp_path / "state" / "snapshots").glob("*.json")))
     with running(tmp_path, config(box.entry(lazy=True, trust="open"))) as gateway:
         client = Session(gateway.port)
         lists(client, "box_read")
@@ -402,7 +403,7 @@ def test_trust_that_becomes_pin_approves_what_is_there_then(tmp_path: Path) -> N
         reload(gateway, config(box.entry(lazy=True)))
         lists(client, "box_read", "box_write")
         box.offer(tools=[tool("read"), tool("write"), tool("new")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         lists(client, "box_read", "box_write")
 
 
@@ -411,7 +412,7 @@ def test_global_trust_holds_for_every_server(tmp_path: Path) -> None:
     box = Changing(tmp_path, tools=[tool("read")])
     entry = {key: value for key, value in box.entry().items() if key != "trust"}
     with running(tmp_path, config(entry, **{"global": {"trust": "quarantine"}})) as gateway:
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         assert Session(gateway.port).tools() == []
 
 
@@ -423,7 +424,7 @@ def test_what_one_gateway_is_told_counts_for_others_that_share_its_folder(tmp_pa
         lists(Session(one.port), "box_read")
         lists(Session(two.port), "box_read")
         box.offer(tools=[tool("read"), tool("new")])
-        eventually(lambda: held(one) == 1 and held(two) == 1)
+        wait_until(lambda: held(one) == 1 and held(two) == 1)
         assert typed(one, "approve", "box", "--yes").returncode == 0
         lists(Session(one.port), "box_read", "box_new")
         lists(Session(two.port), "box_read", "box_new")
@@ -436,7 +437,7 @@ def test_clients_are_told_when_something_is_held_and_when_it_is_approved(tmp_pat
         client = Session(gateway.port)
         lists(client, "box_read")
         box.offer(tools=[tool("read"), tool("new")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         with listening(client) as ear:
             before = ear.heard()[TOOLS]
             assert typed(gateway, "approve", "box", "--yes").returncode == 0
@@ -448,7 +449,7 @@ def test_a_server_that_sleeps_in_quarantine_can_be_looked_at(tmp_path: Path) -> 
     """SEC-5: one that is started only when it is called is started once all the same; else nobody could approve it."""
     box = Changing(tmp_path, tools=[tool("read")])
     with running(tmp_path, config(box.entry(lazy=True, trust="quarantine"))) as gateway:
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         client = Session(gateway.port)
         assert client.tools() == []
         assert typed(gateway, "approve", "box", "--yes").returncode == 0

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, Session, eventually, health, modern, post_modern, text_of
+from behaviour.raw import Json, Session, health, modern, post_modern, text_of
 from behaviour.test_pins import SERVER, Changing, config, held, lists, refused, running, tool, typed
-from fixtures.gateway import Gateway
-from fixtures.process import START, Child
+from kit.gateway import Gateway
+from kit.process import START, Child
+from kit.waiting import wait_until
 
 ASKABLE: Json = {"elicitation": {}}
 
 
 def asleep(gateway: Gateway) -> None:
-    eventually(lambda: health(gateway.port)["servers"]["box"]["status"] == "sleeping")
+    wait_until(lambda: health(gateway.port)["servers"]["box"]["status"] == "sleeping")
 
 
 def sleeper(box: Changing, *flags: str, **more: Any) -> Json:
@@ -32,7 +33,7 @@ def test_a_call_that_wakes_a_server_is_not_sent_to_a_tool_that_has_changed(
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
     with running(tmp_path, config(sleeper(box, "--era", era, trust=trust))) as gateway:
         if trust == "quarantine":
-            eventually(lambda: held(gateway) == 2)
+            wait_until(lambda: held(gateway) == 2)
             assert typed(gateway, "approve", "box", "--yes").returncode == 0
         client = Session(gateway.port)
         lists(client, "box_read", "box_write")
@@ -54,7 +55,7 @@ def test_a_prompt_that_has_changed_while_its_server_slept_is_neither_got_nor_com
         box.offer(tools=[tool("read")], prompts=[{"name": "ask"}])
         with running(tmp_path / method.replace("/", "-"), config(sleeper(box))) as gateway:
             client = Session(gateway.port)
-            eventually(lambda client=client: client.request("prompts/list")["result"]["prompts"])
+            wait_until(lambda client=client: client.request("prompts/list")["result"]["prompts"])
             asleep(gateway)
             box.offer(tools=[tool("read")], prompts=[{"name": "ask", "description": "Other"}])
             assert client.request(method, params)["error"]["message"] == "Unknown prompt: box_ask"
@@ -66,7 +67,7 @@ def test_compact_modes_wake_a_server_and_call_nothing_that_has_changed(tmp_path:
     with running(tmp_path, config(sleeper(box)), "--mode", "inspect") as gateway:
         client = Session(gateway.port)
         words: Json = {"server_name": "box", "tool_name": "read", "arguments": {}}
-        eventually(lambda: "called read" in json.dumps(client.call("exec", **words)))
+        wait_until(lambda: "called read" in json.dumps(client.call("exec", **words)))
         asleep(gateway)
         box.offer(tools=[tool("read", "Other"), tool("write")])
         answer = json.dumps(client.call("exec", **words))
@@ -138,7 +139,7 @@ def test_what_only_some_clients_are_offered_is_judged_again_when_a_modern_server
     with running(tmp_path, config(sleeper(box, "--era", "modern"))) as gateway:
         lists(Session(gateway.port), "box_read")
         asked = Session(gateway.port, capabilities=ASKABLE)
-        eventually(lambda: asked.tools() and held(gateway) == 1)
+        wait_until(lambda: asked.tools() and held(gateway) == 1)
         assert typed(gateway, "approve", "box", "--yes").returncode == 0
         lists(asked, "box_read", "box_confirm")
         assert text_of(asked.call("box_confirm")) == "called confirm"
@@ -199,10 +200,10 @@ def test_a_call_that_waits_for_a_connection_is_not_sent_to_what_is_held_by_then(
         client = Session(gateway.port)
         lists(client, "box_read", "box_wait")
         first = client.start_call("box_wait")
-        eventually(lambda: links(gateway) == 2)
+        wait_until(lambda: links(gateway) == 2)
         second = client.start_call("box_read")
         box.offer(tools=[tool("read", "Other"), tool("wait")])
-        eventually(lambda: held(gateway) == 1)
+        wait_until(lambda: held(gateway) == 1)
         Path(f"{box.file}.go").touch()
         assert text_of(first.reply().message) == "called wait"
         assert second.reply().message["error"]["message"] == "Unknown tool: box_read"

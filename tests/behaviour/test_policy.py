@@ -11,8 +11,9 @@ import pytest
 
 from behaviour.clients import BOUND, FRONTS, Client, Door, Front, Json, Kind, Person, RefusedError, connected
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, replace, texts, told
-from behaviour.raw import BOTH, Session, Stream, eventually, modern, modern_headers, post_modern, stdio_server
-from fixtures.gateway import Gateway
+from behaviour.raw import BOTH, Session, Stream, modern, modern_headers, post_modern, stdio_server
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
 DENIED = -33008
@@ -64,7 +65,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("policy")
-    with Gateway(policed(folder, *RULES)) as gateway:
+    with GatewayProcess(policed(folder, *RULES)) as gateway:
         yield House(gateway, folder)
 
 
@@ -124,7 +125,7 @@ def test_a_denied_call_is_refused_with_the_reason_and_never_reaches_the_server(
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_hold_over_stdio(tmp_path: Path, kind: Kind) -> None:
     """SEC-7"""
-    with Gateway(policed(tmp_path, *RULES), transport="stdio") as gateway:
+    with GatewayProcess(policed(tmp_path, *RULES), transport="stdio") as gateway:
         house = House(gateway, tmp_path)
 
         async def check() -> None:
@@ -211,7 +212,7 @@ def test_an_answer_that_was_kept_is_given_only_to_whom_the_rules_allow_it(tmp_pa
         session = Session(gateway.port)
         assert "result" in session.call("t_get")
         replace(gateway, config(server, policy={"rules": [{"effect": "deny", "tools": ["get"], "reason": "no more"}]}))
-        refused = eventually(lambda: session.call("t_get").get("error"))
+        refused = wait_until(lambda: session.call("t_get").get("error"))
         assert refused["code"] == DENIED
 
 
@@ -221,10 +222,10 @@ def test_what_is_hidden_by_a_reload_reads_as_unknown_and_what_is_allowed_again_w
         session = Session(gateway.port)
         assert "result" in session.call("files_echo", text="a")
         replace(gateway, policed(tmp_path, {"effect": "deny", "servers": ["files"]}))
-        refused = eventually(lambda: session.call("files_echo", text="a").get("error"))
+        refused = wait_until(lambda: session.call("files_echo", text="a").get("error"))
         assert refused["message"] == "Unknown tool: files_echo"
         replace(gateway, policed(tmp_path))
-        assert eventually(lambda: session.call("files_echo", text="a").get("result"))
+        assert wait_until(lambda: session.call("files_echo", text="a").get("result"))
 
 
 def test_a_local_command_is_judged_with_its_defaults(tmp_path: Path) -> None:

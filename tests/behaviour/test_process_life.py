@@ -20,7 +20,6 @@ from behaviour.raw import (
     Session,
     Watch,
     descendants,
-    eventually,
     modern,
     odd_server,
     post_modern,
@@ -30,8 +29,9 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import LISTENS, Gateway
-from fixtures.process import START, Child
+from kit.gateway import LISTENS, Gateway, GatewayProcess
+from kit.process import START, Child
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -83,7 +83,7 @@ def test_no_process_outlives_mcpx_over_http(tmp_path: Path, number: signal.Signa
 def test_no_process_outlives_mcpx_over_stdio(ending: str) -> None:
     """LIF-7, LIF-8."""
     with (
-        Gateway({"mcp_servers": SERVERS}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": SERVERS}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
@@ -120,7 +120,7 @@ def test_a_signal_while_servers_start_leaves_nothing_behind(tmp_path: Path) -> N
     with Child([*MCPX, str(file), "--port", "0"]) as child:
         assert child.stderr.wait_for(LISTENS, START) is not None
         # three servers, their children, the keeper
-        eventually(lambda: len(descendants(child.process.pid)) == 7)
+        wait_until(lambda: len(descendants(child.process.pid)) == 7)
         with Watch(descendants(child.process.pid)) as watch:
             child.process.send_signal(signal.SIGTERM)
             assert child.process.wait(WAIT) == 0
@@ -131,7 +131,7 @@ def test_a_signal_while_servers_start_leaves_nothing_behind(tmp_path: Path) -> N
 def test_a_signal_before_anything_was_asked_ends_it_at_once(tmp_path: Path) -> None:
     """LIF-8: over stdio no server runs yet."""
     with (
-        Gateway({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
@@ -143,11 +143,11 @@ def test_a_signal_before_anything_was_asked_ends_it_at_once(tmp_path: Path) -> N
 def test_calls_in_flight_finish_after_sigterm(tmp_path: Path) -> None:
     """LIF-8."""
     record = tmp_path / "record"
-    with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway:
+    with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway:
         session = Session(gateway.port)
         assert text_of(session.call("odd_echo", text="up")) == "up"
         with session.start_call("odd_sleep", seconds=0.7) as older:
-            eventually(lambda: len(recorded(record, "tools/call")) == 2)
+            wait_until(lambda: len(recorded(record, "tools/call")) == 2)
             gateway.process.send_signal(signal.SIGTERM)
             assert text_of(older.reply().message) == "slept"
         assert gateway.process.wait(WAIT) == 0
@@ -156,10 +156,10 @@ def test_calls_in_flight_finish_after_sigterm(tmp_path: Path) -> None:
 def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """LIF-8: with an error, not with a broken connection; everything is over within the bound of the fixture."""
     record = tmp_path / "record"
-    with Gateway({"mcp_servers": [odd_server("odd", record)]}) as gateway:
+    with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway:
         session = Session(gateway.port)
         with session.start_call("odd_sleep", seconds=60) as stream:
-            eventually(lambda: recorded(record, "tools/call"))
+            wait_until(lambda: recorded(record, "tools/call"))
             gateway.process.send_signal(signal.SIGTERM)
             assert "error" in stream.reply().message
         assert gateway.process.wait(WAIT) == 0
@@ -179,7 +179,7 @@ def test_a_server_that_dies_takes_its_children_with_it() -> None:
 
 def test_restarts_leave_neither_zombies_nor_descriptors() -> None:
     """LIF-7: forty lives of one server."""
-    with Gateway({"mcp_servers": [raw_server("mortal")]}) as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("mortal")]}) as gateway:
         client = Session(gateway.port)
         mcpx = gateway.process.pid
 
@@ -195,8 +195,8 @@ def test_restarts_leave_neither_zombies_nor_descriptors() -> None:
         before = descriptors()
         for _ in range(37):
             life()
-        eventually(lambda: descriptors() <= before + 2)
-        eventually(lambda: len(descendants(mcpx)) == 2)  # the server and the keeper
+        wait_until(lambda: descriptors() <= before + 2)
+        wait_until(lambda: len(descendants(mcpx)) == 2)  # the server and the keeper
 
 
 # ---- whose process it is
@@ -226,7 +226,7 @@ def test_per_call_gives_every_call_a_process_that_ends_with_it() -> None:
 def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(isolation: str, processes: int) -> None:
     """LIF-2: there is one session, so the process that lists the tools is its own."""
     with (
-        Gateway({"mcp_servers": [raw_server("it", isolation=isolation)]}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": [raw_server("it", isolation=isolation)]}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet(capabilities={"roots": {}})
@@ -277,12 +277,12 @@ def test_a_modern_client_has_no_session_but_is_itself(isolation: str, processes:
 
 def test_max_links_bounds_the_processes_of_a_server() -> None:
     """LIF-2, SEC-6: the session idle longest gives up its process; it gets another with its next call."""
-    with Gateway({"mcp_servers": [raw_server("it", isolation="per_session", max_links=3)]}) as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("it", isolation="per_session", max_links=3)]}) as gateway:
         sessions = [Session(gateway.port) for _ in range(5)]
         for _ in range(2):
             for session in sessions:
                 assert told(session.call("it_whoami"))["pid"]
-        eventually(lambda: len(descendants(gateway.process.pid)) <= 3 + 1)  # and the keeper
+        wait_until(lambda: len(descendants(gateway.process.pid)) <= 3 + 1)  # and the keeper
 
 
 # ---- what a child is given
@@ -358,18 +358,18 @@ def test_a_child_runs_in_the_folder_it_was_given(tmp_path: Path) -> None:
         stdio_server("there", [command["command"], *command["args"]], connection={"cwd": str(tmp_path)}),
         stdio_server("nowhere", [command["command"], *command["args"]], connection={"cwd": str(tmp_path / "no")}),
     ]
-    with Gateway({"mcp_servers": servers}) as gateway:
+    with GatewayProcess({"mcp_servers": servers}) as gateway:
         client = Session(gateway.port)
         pid = told(client.call("there_whoami"))["pid"]
         assert os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)
         assert client.call("nowhere_echo")["error"]["message"].startswith("nowhere: ")
-        eventually(lambda: str(tmp_path / "no") in gateway.stderr())
+        wait_until(lambda: str(tmp_path / "no") in gateway.stderr())
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
 def test_a_crash_leaves_no_core_dump_with_secrets_in_it() -> None:
     """LIF-7: whatever limit it was started with."""
-    with Gateway({"mcp_servers": []}) as gateway:
+    with GatewayProcess({"mcp_servers": []}) as gateway:
         limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
         (line,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
         assert line.split()[4] == "0"

@@ -24,8 +24,10 @@ from behaviour.clients import (
     connected,
 )
 from behaviour.compact import told
-from behaviour.raw import MCPX, Session, eventually, initialize, post
-from fixtures.gateway import Gateway
+from behaviour.raw import Session, initialize, post
+from kit.command import run_command
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
@@ -63,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[Gateway]:
-    with Gateway(config(folder, NARROW, {**NARROW, "name": "menu", "mode": "search"})) as running:
+    with GatewayProcess(config(folder, NARROW, {**NARROW, "name": "menu", "mode": "search"})) as running:
         yield running
 
 
@@ -175,15 +177,13 @@ def test_a_profile_that_is_removed_ends_its_sessions_and_no_others(tmp_path: Pat
     with Gateway(config(tmp_path, NARROW, other)) as running:
         gone, stays = (Session(running.port, path=f"/p/{name}/mcp") for name in ("narrow", "other"))
         running.file.write_text(json.dumps(config(tmp_path, other)), encoding="utf-8")
-        eventually(lambda: post(running.port, asked, gone.headers, path="/p/narrow/mcp").status == 404)
+        wait_until(lambda: post(running.port, asked, gone.headers, path="/p/narrow/mcp").status == 404)
         assert post(running.port, initialize(), path="/p/narrow/mcp").status == 404
         assert post(running.port, asked, stays.headers, path="/p/other/mcp").status == 200
 
 
 def run(*args: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*MCPX, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, env={**os.environ, **env}
-    )
+    return run_command(args, Path.cwd(), {**os.environ, **env})
 
 
 def test_a_profile_that_is_misspelt_on_the_command_line_is_told(gateway: Gateway) -> None:

@@ -32,7 +32,6 @@ from behaviour.raw import (
     Stream,
     Watch,
     descendants,
-    eventually,
     health,
     raw_server,
     request,
@@ -40,8 +39,9 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import LISTENS, Gateway
-from fixtures.process import FIXTURES, START, Child
+from kit.gateway import LISTENS, Gateway, GatewayProcess
+from kit.process import FIXTURES, START, Child
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -220,7 +220,7 @@ def until_state(port: int, server: str, status: str, restarts: int = 0) -> Json:
         now = state(port, server)
         return now if now["status"] == status and now["restarts"] >= restarts else None
 
-    return eventually(look)
+    return wait_until(look)
 
 
 def notice(stream: Stream, method: str) -> Json:
@@ -273,7 +273,7 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
                     assert text_of(message) == question
                     answered[server] += 1
 
-    with Gateway(config(raw_server("one"), frail, raw_server("two"))) as gateway, ExitStack() as stack:
+    with GatewayProcess(config(raw_server("one"), frail, raw_server("two"))) as gateway, ExitStack() as stack:
         session = Session(gateway.port)
         assert text_of(session.call("frail_echo", text="there")) == "there"
         threads = [threading.Thread(target=load, args=(number, gateway.port)) for number in range(4)]
@@ -283,9 +283,9 @@ def test_one_of_three_servers_is_killed_under_load_three_times_and_only_it_is_mi
         stack.callback(stop.set)
         for turn in range(1, 4):
             before = dict(answered)
-            eventually(lambda before=before: all(answered[name] > before[name] for name in answered))
+            wait_until(lambda before=before: all(answered[name] > before[name] for name in answered))
             with session.start_call("frail_work", seconds=60) as flying:
-                eventually(lambda turn=turn: len(frail.seen("tools/call work")) == turn)
+                wait_until(lambda turn=turn: len(frail.seen("tools/call work")) == turn)
                 frail.kill()
                 message = flying.reply().message
             assert message["error"]["message"].startswith("frail: "), message
@@ -330,7 +330,7 @@ def test_a_crash_loop_slows_down_then_opens_the_circuit_and_disturbs_nobody(tmp_
     """LIF-4: five lives without an answered call; then calls fail at once with the reason and the time of the next
     try. The tools stay listed, and other servers answer as ever."""
     frail = Frail(tmp_path, retry_delay=0.1, max_retries=5)
-    with Gateway(config(frail, raw_server("other"))) as gateway:
+    with GatewayProcess(config(frail, raw_server("other"))) as gateway:
         session = Session(gateway.port)
         assert text_of(session.call("frail_echo", text="there")) == "there"
         tools = session.tools()
@@ -353,7 +353,7 @@ def test_a_server_is_left_alone_until_a_call_asks_for_it_where_that_is_configure
     failed = Frail(tmp_path, "failed", retry_on_failure=False, retry_delay=0.01)
     eager = Frail(tmp_path, "eager", retry_delay=0.2)
     all_three = (lost, failed, eager)
-    with Gateway(config(*all_three)) as gateway:
+    with GatewayProcess(config(*all_three)) as gateway:
         session = Session(gateway.port)
         for frail in all_three:
             assert text_of(session.call(f"{frail.name}_echo", text="x")) == "x"
@@ -592,7 +592,7 @@ def test_tools_of_a_server_that_is_down_stay_listed_and_a_changed_list_is_told_o
     """LIF-4: they go only when the server itself drops them."""
     frail = Frail(tmp_path, auto_reconnect=False)
     frail.tell("tools", "old")
-    with Gateway(config(frail)) as gateway:
+    with GatewayProcess(config(frail)) as gateway:
         session = Session(gateway.port)
         before = session.tools()
         assert "frail_old" in before
@@ -612,7 +612,7 @@ def test_tools_of_a_server_that_is_down_stay_listed_and_a_changed_list_is_told_o
 def test_a_subscription_survives_the_death_of_its_server(tmp_path: Path, capabilities: Json) -> None:
     """LIF-4: it is renewed on return, and the client hears of the resource again."""
     frail = Frail(tmp_path)
-    with Gateway(config(frail)) as gateway:
+    with GatewayProcess(config(frail)) as gateway:
         session, other = Session(gateway.port, capabilities=capabilities), Session(gateway.port)
         uri = session.request("resources/list")["result"]["resources"][0]["uri"]
         assert "result" in session.request("resources/subscribe", {"uri": uri})
@@ -622,7 +622,7 @@ def test_a_subscription_survives_the_death_of_its_server(tmp_path: Path, capabil
                 pids = {line["pid"] for line in frail.seen("resources/subscribe")[life - 1 :]}
                 for pid in pids:
                     os.kill(pid, signal.SIGKILL)
-                eventually(lambda life=life: len(frail.seen("resources/subscribe")) == life + 1)
+                wait_until(lambda life=life: len(frail.seen("resources/subscribe")) == life + 1)
                 assert text_of(other.call("frail_touch")) == "touched"
                 assert notice(stream, "notifications/resources/updated")["params"]["uri"] == uri
 
@@ -636,7 +636,7 @@ def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
         first = told(session.call("frail_whoami"))["pid"]
-        eventually(lambda: frail.seen("ping"))
+        wait_until(lambda: frail.seen("ping"))
         assert text_of(session.call("frail_mute")) == "muted"
         degraded = until_state(gateway.port, "frail", "degraded")
         assert degraded["last_error"].startswith("frail: ") and degraded["since"], degraded
@@ -648,7 +648,7 @@ def test_an_idle_server_that_stops_answering_is_degraded_then_replaced_and_stays
             states.add(state(gateway.port, "frail")["status"])
             return len([line for line in frail.seen("answered ping") if line["pid"] == frail.pid()]) >= 5
 
-        eventually(probed_well)
+        wait_until(probed_well)
         assert states == {"connected"}
         assert state(gateway.port, "frail")["restarts"] == 1
         assert told(session.call("frail_whoami"))["pid"] != first
@@ -660,10 +660,10 @@ def test_no_probe_is_sent_while_a_call_runs(tmp_path: Path) -> None:
     with Gateway(config(frail)) as gateway:
         session = Session(gateway.port)
         session.tools()
-        eventually(lambda: frail.seen("ping"))
+        wait_until(lambda: frail.seen("ping"))
         assert text_of(session.call("frail_work", seconds=1)) == "slept"
         pings = len(frail.seen("ping"))
-        eventually(lambda: len(frail.seen("ping")) > pings)
+        wait_until(lambda: len(frail.seen("ping")) > pings)
         record = [line["what"] for line in frail.record()]
         during = record[record.index("tools/call work") : record.index("answered tools/call work")]
         assert "ping" not in during
@@ -708,7 +708,7 @@ def test_a_server_that_is_too_old_is_replaced_but_never_under_a_call(tmp_path: P
         lives = len({line["pid"] for line in frail.seen("start")})
         worked = frail.seen("answered tools/call work")[0]
         assert worked["pid"] == frail.seen("tools/call work")[0]["pid"]
-        eventually(lambda: len(frail.seen("start")) > lives)
+        wait_until(lambda: len(frail.seen("start")) > lives)
         assert state(gateway.port, "frail")["restarts"] == 0
         assert text_of(session.call("frail_echo", text="x")) == "x"
 
@@ -759,9 +759,9 @@ def test_a_change_is_in_the_snapshot_a_moment_later_though_mcpx_is_killed_and_no
             session = Session(port)
             assert "frail_echo" in session.tools()
             assert text_of(session.call("frail_learn", name="learned_late")) == "learned"
-            eventually(lambda: "frail_learned_late" in session.tools())
+            wait_until(lambda: "frail_learned_late" in session.tools())
             kept = tmp_path / "state" / "snapshots"
-            eventually(lambda: any(b"learned_late" in file.read_bytes() for file in kept.glob("*.json")))
+            wait_until(lambda: any(b"learned_late" in file.read_bytes() for file in kept.glob("*.json")))
             child.process.kill()
             child.process.wait(WAIT)
         for file in (tmp_path / "state").rglob("*"):
@@ -807,7 +807,7 @@ def test_a_state_folder_that_is_lost_or_broken_loses_nothing(tmp_path: Path, har
     harm(tmp_path / "state" / "snapshots")
     with Gateway(settings, env=state_of(tmp_path)) as gateway:
         session = Session(gateway.port)
-        eventually(lambda: session.tools() == tools)
+        wait_until(lambda: session.tools() == tools)
         assert text_of(session.call("two_echo", text="x")) == "x"
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -822,7 +822,7 @@ def test_fifty_servers_of_which_one_is_late_and_one_never_answers_delay_no_list(
         session.tools()
         servers = health(gateway.port)["servers"]
         assert [servers[name]["status"] for name in ("never", "late")] == ["connecting"] * 2
-        eventually(lambda: len({name.split("_")[0] for name in session.tools()}) == 48, 60)
+        wait_until(lambda: len({name.split("_")[0] for name in session.tools()}) == 48, 60)
         assert text_of(session.call("s47_echo", text="x")) == "x"
         edges = []
         for frail in many:

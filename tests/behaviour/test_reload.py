@@ -29,7 +29,6 @@ from behaviour.raw import (
     Stream,
     Watch,
     descendants,
-    eventually,
     initialize,
     modern,
     modern_headers,
@@ -43,8 +42,9 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import LISTENS, Gateway
-from fixtures.process import START, Child, stdio_command
+from kit.gateway import LISTENS, Gateway, GatewayProcess
+from kit.process import START, Child, stdio_command
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -112,7 +112,7 @@ def after(gateway: Gateway, words: str, act: Callable[[], Any]) -> str:
         return said if line is not None else None
 
     try:
-        return eventually(look)
+        return wait_until(look)
     except AssertionError:
         raise AssertionError(f"mcpx did not say {words!r}:\n{gateway.stderr()[begun:]}") from None
 
@@ -221,7 +221,7 @@ def test_a_changed_file_is_taken_up_however_it_was_written(how: Callable[[Path, 
 def test_a_file_that_is_not_watched_is_taken_up_when_somebody_asks(way: str) -> None:
     """CFG-5: by the same door, with the same words."""
     still = {"global": STILL}
-    with Gateway(config(raw_server("a"), **still)) as gateway:
+    with GatewayProcess(config(raw_server("a"), **still)) as gateway:
         client = Session(gateway.port)
         pid = pid_of(client, "a")
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_not_watched_is_taken_up_when_somebody_asks(way: str) -> 
 
 def test_watching_can_be_switched_on_and_off_by_a_reload() -> None:
     """CFG-5: `hot_reload` is a setting like any other."""
-    with Gateway(config(raw_server("a"), **{"global": STILL})) as gateway:
+    with GatewayProcess(config(raw_server("a"), **{"global": STILL})) as gateway:
         renamed(gateway.file, json.dumps(config(raw_server("a"), **{"global": {"hot_reload": True}})))
         after(gateway, "reloaded: ", lambda: gateway.process.send_signal(signal.SIGHUP))
         assert change(gateway, config(raw_server("a"), raw_server("b"))) == "1 started (b), 1 kept"
@@ -314,13 +314,13 @@ def test_adding_removing_and_changing_one_of_ten_servers_disturbs_none_of_the_ot
         try:
             with listening(client) as ear, modern_listener(gateway.port) as modern_ear:
                 running = client.start_call("s7_sleep", seconds=3)
-                eventually(lambda: min(load.good for load in loads) > 20)
+                wait_until(lambda: min(load.good for load in loads) > 20)
                 plan = change(gateway, config(*then))
                 assert plan == "1 started (s10), 1 restarted (s7), 1 stopped (s9), 8 kept"
                 assert text_of(running.reply().message) == "slept"
                 ear.wait(TOOLS, 1)
                 so_far = [load.good for load in loads]
-                eventually(lambda: all(load.good > past + 20 for load, past in zip(loads, so_far, strict=True)))
+                wait_until(lambda: all(load.good > past + 20 for load, past in zip(loads, so_far, strict=True)))
                 tools = client.tools()
                 assert "s7_tool_0" in tools and "s10_plain" in tools and "s9_plain" not in tools
                 # Another change, whose notice comes after every notice of the first.
@@ -442,7 +442,7 @@ def test_a_bad_file_changes_nothing_says_why_and_is_recovered_from(text: str | N
 
 def test_a_storm_of_edits_ends_in_the_last_state() -> None:
     """CFG-5: good and bad files in turn, some half written, with people asking for reloads in between."""
-    with Gateway(config(raw_server("a"))) as gateway:
+    with GatewayProcess(config(raw_server("a"))) as gateway:
         client = Session(gateway.port)
         pid = pid_of(client, "a")
         for number in range(50):
@@ -452,14 +452,14 @@ def test_a_storm_of_edits_ends_in_the_last_state() -> None:
             [renamed, in_place][number % 2](gateway.file, text[: len(text) // 2] if number % 3 == 0 else text)
             if number % 10 == 0:
                 gateway.process.send_signal(signal.SIGHUP)
-        eventually(lambda: {"b4_echo", "c49_echo"} <= set(client.tools()))
+        wait_until(lambda: {"b4_echo", "c49_echo"} <= set(client.tools()))
         assert [name for name in client.tools() if name.endswith("_echo")] == ["a_echo", "b4_echo", "c49_echo"]
         assert pid_of(client, "a") == pid
         assert len(descendants(gateway.process.pid)) >= 3
-        eventually(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
+        wait_until(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
         # A server and, where there is one, the keeper: of the servers that came and went nothing is left.
         alive = {pid_of(client, name) for name in ("a", "b4", "c49")}
-        eventually(lambda: len(raw_servers(gateway.process.pid)) == len(alive))
+        wait_until(lambda: len(raw_servers(gateway.process.pid)) == len(alive))
         assert "Traceback" not in gateway.stderr()
 
 
@@ -513,7 +513,7 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
 def test_the_client_of_a_pipe_keeps_its_conversation_over_a_reload() -> None:
     """CFG-5: and SIGHUP is no reason to end."""
     with (
-        Gateway(config(raw_server("a")), transport="stdio") as gateway,
+        GatewayProcess(config(raw_server("a")), transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
@@ -603,7 +603,7 @@ def test_switching_a_server_off_ends_its_processes_and_switching_it_on_brings_it
 
 def test_settings_of_the_gateway_are_taken_up_or_said_to_need_a_restart() -> None:
     """CFG-5: nothing is passed over in silence."""
-    with Gateway(config(raw_server("a"))) as gateway:
+    with GatewayProcess(config(raw_server("a"))) as gateway:
         client = Session(gateway.port, path="/mcp/direct")
         pid = pid_of(client, "a")
         more: Json = {"mode": "search", "server": {"port": 1234}, "global": {"log_level": "DEBUG", "menu_budget": 5}}
@@ -614,19 +614,19 @@ def test_settings_of_the_gateway_are_taken_up_or_said_to_need_a_restart() -> Non
         assert pid_of(client, "a") == pid
         quiet = config(raw_server("a"), **{**more, "global": {"log_level": "ERROR", "menu_budget": 5}})
         renamed(gateway.file, json.dumps(quiet))
-        eventually(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
+        wait_until(lambda: mcpx(gateway, "reload").stdout == "nothing changed\n")
         begun = len(gateway.stderr())
         renamed(
             gateway.file, json.dumps(config(raw_server("a"), raw_server("b"), **{"global": {"log_level": "ERROR"}}))
         )
-        eventually(lambda: "b_echo" in client.tools())
+        wait_until(lambda: "b_echo" in client.tools())
         assert " INFO " not in gateway.stderr()[begun:]
         assert pid_of(client, "a") == pid
 
 
 def test_a_log_level_of_the_command_line_wins_over_a_changed_file() -> None:
     """CFG-5, RUN-2."""
-    with Gateway(config(raw_server("a")), "--log-level", "INFO") as gateway:
+    with GatewayProcess(config(raw_server("a")), "--log-level", "INFO") as gateway:
         change(gateway, config(raw_server("a"), **{"global": {"log_level": "ERROR"}}))
         assert change(gateway, config(raw_server("b"))).startswith("1 started (b)")
 
@@ -711,7 +711,7 @@ def test_a_folder_is_watched_for_files_that_come_and_go(tmp_path: Path) -> None:
 
 def test_an_end_in_the_middle_of_a_reload_is_clean() -> None:
     """CFG-5, LIF-7, LIF-8: what was being started ends with the rest."""
-    with Gateway(config(raw_server("a"), **{"global": STILL})) as gateway:
+    with GatewayProcess(config(raw_server("a"), **{"global": STILL})) as gateway:
         client = Session(gateway.port)
         pid_of(client, "a")
         slow = raw_server("slow", "--start-delay", "30")
@@ -720,7 +720,7 @@ def test_an_end_in_the_middle_of_a_reload_is_clean() -> None:
             [*MCPX, "reload", str(gateway.file)], env=gateway.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
-            eventually(lambda: len(raw_servers(gateway.process.pid)) == 2)
+            wait_until(lambda: len(raw_servers(gateway.process.pid)) == 2)
             with Watch(descendants(gateway.process.pid)) as watch:
                 gateway.process.send_signal(signal.SIGTERM)
                 assert gateway.process.wait(WAIT) == 0

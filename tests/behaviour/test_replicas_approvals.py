@@ -14,9 +14,10 @@ from behaviour.compact import ERAS, Visitor, config
 from behaviour.raw import Json, modern, post_modern, stdio_server
 from fixtures.admin import Api
 from fixtures.events import Events
-from fixtures.gateway import Gateway
-from fixtures.replicas import Replicas, Store, wait_until
-from fixtures.typed import typed
+from fixtures.replicas import Replicas, Store
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 DENIED, NEEDS_APPROVAL, OVERLOADED = -33008, -33009, -33006
 ABLE: Json = {"elicitation": {}}
@@ -47,7 +48,7 @@ class House:
     def approve(self, number: int, *words: str) -> "tuple[int, str]":
         """`mcpx approve`, where that replica runs."""
         replica = self.replicas[number]
-        done = typed(("approve", *words, str(replica.file)), replica.folder, replica.env)
+        done = run_command(("approve", *words, str(replica.file)), replica.folder, replica.env)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
 
@@ -105,7 +106,7 @@ def test_the_admin_api_of_every_replica_tells_of_it_and_decides(house: House) ->
             told = {call["id"]: call for call in api.get("/api/approvals")["calls"]}
             assert "one more" in told[first]["arguments"] and "and another" in told[second]["arguments"]
         for number in range(3):
-            wait_until(lambda number=number: house.figure(number) == before + 2, "its figure has moved")
+            wait_until(lambda number=number: house.figure(number) == before + 2, what="its figure has moved")
         assert apis[2].post(f"/api/approvals/calls/{first}", {"allow": True})["ok"]
         assert apis[0].refused("POST", f"/api/approvals/calls/{first}", {"allow": True}) == (404, "not_found")
         assert apis[1].post(f"/api/approvals/calls/{second}", {"allow": False})["ok"]
@@ -159,7 +160,7 @@ def test_the_store_dies_and_comes_back_empty(house: House) -> None:
     assert house.approve(1, used, "--yes")[0] == house.approve(1, approved, "--yes")[0] == 0
     assert "result" in house.call(2, "used up")
     for number in range(3):
-        wait_until(lambda number=number: {approved, used}.isdisjoint(listed(house.replicas[number])), "all know")
+        wait_until(lambda number=number: {approved, used}.isdisjoint(listed(house.replicas[number])), what="all know")
     house.store.kill()
     try:
         for number in range(3):
@@ -173,10 +174,10 @@ def test_the_store_dies_and_comes_back_empty(house: House) -> None:
     finally:
         house.store.start()
     for replica in house.replicas:
-        wait_until(lambda replica=replica: {waits, approved} <= listed(replica), "all have written what they know")
+        wait_until(lambda replica=replica: {waits, approved} <= listed(replica), what="all have written what they know")
     assert house.waits(2, "waits") == waits
     assert house.waits(1, "approved") == approved, "it is approved again: nobody knows whether it was used"
-    wait_until(lambda: house.waits(0, "used up") != used, "what was used is not there")
+    wait_until(lambda: house.waits(0, "used up") != used, what="what was used is not there")
     for id, text in ((waits, "waits"), (approved, "approved")):
         assert house.approve(0, id, "--yes")[0] == 0
         assert "result" in house.call(1, text)

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from behaviour.raw import modern, post_modern, raw_server
-from fixtures.gateway import Gateway
-from fixtures.replicas import Replicas, Store, wait_until
+from fixtures.replicas import Replicas, Store
 from fixtures.web import Answer, ask
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 LIVE = 1.0
 """Seconds within which a change is live on all."""
@@ -41,7 +42,7 @@ class Lent:
             config = {"mcp_servers": [], "global": QUICK}
             three = Replicas(store, config, 3, admin=True, balanced=False, each=SOME)
             self._there = store, self._stack.enter_context(three)
-        wait_until(lambda three=self._there[1]: agreed(three), "all run one configuration")
+        wait_until(lambda three=self._there[1]: agreed(three), what="all run one configuration")
         return self._there
 
     def take_back(self) -> None:
@@ -54,8 +55,8 @@ class Lent:
         try:
             for name in names(three[0]):  # refused until a replica has found a store again that was away
                 path = f"/mcp-servers/{name}"
-                wait_until(lambda path=path: api(three[0], path, "DELETE").status == 200, "removed")
-            wait_until(lambda: agreed(three) and not any(names(replica) for replica in three), "as they were")
+                wait_until(lambda path=path: api(three[0], path, "DELETE").status == 200, what="removed")
+            wait_until(lambda: agreed(three) and not any(names(replica) for replica in three), what="as they were")
         except BaseException:
             self.end()
             raise
@@ -99,11 +100,11 @@ def empty_store() -> Iterator[Store]:
         yield started
 
 
-def api(replica: Gateway, path: str, method: str = "GET", body: Any = b"", match: str = "*") -> Answer:
+def api(replica: GatewayProcess, path: str, method: str = "GET", body: Any = b"", match: str = "*") -> Answer:
     return ask(replica.admin_url, f"/api{path}", method, {**replica.admin_headers, "If-Match": match}, body)
 
 
-def told(replica: Gateway) -> list[Json]:
+def told(replica: GatewayProcess) -> list[Json]:
     return api(replica, "/replicas").json["replicas"]
 
 
@@ -113,16 +114,16 @@ def agreed(replicas: Replicas) -> bool:
     return all(len(each) == len(replicas) and all(row["shared"] for row in each) for each in rows)
 
 
-def revision(replica: Gateway) -> int:
+def revision(replica: GatewayProcess) -> int:
     return next(row["revision"] for row in told(replica) if row["me"])
 
 
-def names(replica: Gateway) -> list[str]:
+def names(replica: GatewayProcess) -> list[str]:
     """Of the servers, as its file says them."""
     return [server["name"] for server in json.loads(replica.file.read_text())["mcp_servers"]]
 
 
-def callable_on(replica: Gateway, tool: str) -> bool:
+def callable_on(replica: GatewayProcess, tool: str) -> bool:
     call = modern("tools/call", {"name": tool, "arguments": {}})
     return "result" in post_modern(replica.port, call).message
 
@@ -137,16 +138,16 @@ def test_a_server_added_at_one_replica_is_called_at_all_within_a_second(three: R
     answer = api(three[0], "/mcp-servers", "POST", raw_server("raw"))
     done = time.monotonic()
     assert answer.status == 201, answer.text
-    wait_until(lambda: all(callable_on(replica, "raw_whoami") for replica in three), "called at all", 15)
+    wait_until(lambda: all(callable_on(replica, "raw_whoami") for replica in three), what="called at all", seconds=15)
     took = time.monotonic() - done
     assert took < LIVE + 2, took  # a busy machine starts three servers at once
     assert len(set(files(three))) == 1 and names(three[2]) == ["raw"]
     assert all(replica.file.stat().st_mode & 0o777 == 0o600 for replica in three)
-    wait_until(lambda: agreed(three), "all tell it")
+    wait_until(lambda: agreed(three), what="all tell it")
     assert {revision(replica) for replica in three} == {answer.json["revision"]}
     again = api(three[1], "/mcp-servers/raw", "DELETE", match=answer.headers["ETag"])  # an ETag is good at any replica
     assert again.status == 200, again.text
-    wait_until(lambda: all(names(replica) == [] for replica in three), "gone at all", LIVE + 2)
+    wait_until(lambda: all(names(replica) == [] for replica in three), what="gone at all", seconds=LIVE + 2)
 
 
 def test_what_is_wrong_changes_no_replica(three: Replicas) -> None:
@@ -168,7 +169,7 @@ def test_what_one_replica_refuses_no_replica_takes_up(three: Replicas) -> None:
     assert files(three) == before and agreed(three)
     lacks = raw_server("raw", connection={"env": {"X": "${NOBODY_HAS_IT}"}})
     assert api(three[0], "/mcp-servers", "POST", lacks).status == 201
-    wait_until(lambda: agreed(three) and names(three[2]) == ["raw"], "taken up by all")
+    wait_until(lambda: agreed(three) and names(three[2]) == ["raw"], what="taken up by all")
 
 
 @contextmanager
@@ -207,9 +208,9 @@ def test_a_replica_that_does_not_answer_is_named_and_one_that_is_gone_does_not_c
         os.kill(three[2].process.pid, signal.SIGCONT)
     three[2].excused = True
     three[2].process.kill()
-    wait_until(lambda: len(told(three[0])) == 2, "it is gone")
+    wait_until(lambda: len(told(three[0])) == 2, what="it is gone")
     assert api(three[0], "/mcp-servers", "POST", raw_server("raw")).status == 201
-    wait_until(lambda: names(three[1]) == ["raw"], "taken up by who is left", LIVE + 2)
+    wait_until(lambda: names(three[1]) == ["raw"], what="taken up by who is left", seconds=LIVE + 2)
 
 
 def test_of_two_changes_at_once_one_is_told_that_it_is_late(three: Replicas) -> None:
@@ -227,7 +228,7 @@ def test_of_two_changes_at_once_one_is_told_that_it_is_late(three: Replicas) -> 
     for each in both:
         each.join(60)
     assert sorted(answer.status for answer in answers.values()) == [201, 412], answers
-    wait_until(lambda: agreed(three), "all run one configuration", LIVE + 2)
+    wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
     won = next(at for at, answer in answers.items() if answer.status == 201)
     assert all(names(replica) == [f"raw{won}"] for replica in three)
 
@@ -237,18 +238,18 @@ def test_what_is_edited_by_hand_stays_there_is_seen_and_is_not_lost(three: Repli
     text."""
     mine = {**json.loads(three[2].file.read_text()), "mcp_servers": [{**raw_server("mine"), "enabled": False}]}
     three[2].file.write_text(json.dumps(mine))
-    wait_until(lambda: [row["shared"] for row in told(three[0])] == [True, True, False], "seen at another replica")
+    wait_until(lambda: [row["shared"] for row in told(three[0])] == [True, True, False], what="seen at another replica")
     assert names(three[0]) == []
     entry = {**raw_server("raw"), "enabled": False}
     assert api(three[0], "/mcp-servers", "POST", entry).status == 201
-    wait_until(lambda: agreed(three), "all run one configuration", LIVE + 2)
+    wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
     assert names(three[2]) == ["raw"]
     history = api(three[2], "/config/history").json["revisions"]
     texts = [api(three[2], f"/config/history/{row['number']}").text for row in history[:3]]
     assert any("mine" in text for text in texts), history
 
 
-def restarted(replica: Gateway) -> None:
+def restarted(replica: GatewayProcess) -> None:
     """The same files and state, another process."""
     replica._child.end()  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     replica._start()  # pyright: ignore[reportPrivateUsage]
@@ -258,12 +259,12 @@ def test_a_replica_that_was_down_takes_up_what_it_missed(three: Replicas) -> Non
     """SCA-1: it starts with the file it had, finds that there is a newer revision, and writes and runs that."""
     three[2].process.kill()
     three[2].process.wait(20)
-    wait_until(lambda: len(told(three[0])) == 2, "it is gone")
+    wait_until(lambda: len(told(three[0])) == 2, what="it is gone")
     for name in ("one", "two"):
         assert api(three[0], "/mcp-servers", "POST", {**raw_server(name), "enabled": False}).status == 201
     assert names(three[2]) == []
     restarted(three[2])
-    wait_until(lambda: agreed(three), "all run one configuration")
+    wait_until(lambda: agreed(three), what="all run one configuration")
     assert names(three[2]) == ["one", "two"]
 
 
@@ -271,7 +272,7 @@ def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, 
     """SCA-1: whatever is answered, all replicas end up with the same files; without the store a change is refused, and
     one that came back empty is given what was agreed upon."""
     assert api(three[0], "/mcp-servers", "POST", {**raw_server("kept"), "enabled": False}).status == 201
-    wait_until(lambda: agreed(three), "all run one configuration", LIVE + 2)
+    wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
     for delay in (0.0, 0.01, 0.03, 0.1):
         answers: list[Answer] = []
         entry = {**raw_server(f"raw{int(delay * 1000)}"), "enabled": False}
@@ -286,7 +287,7 @@ def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, 
         refused = api(three[1], "/mcp-servers", "POST", {**raw_server("never"), "enabled": False})
         assert refused.status == 409 and "store" in refused.error["message"], refused.text
         store.start()
-        wait_until(lambda: agreed(three) and len(set(files(three))) == 1, "all run one configuration")
+        wait_until(lambda: agreed(three) and len(set(files(three))) == 1, what="all run one configuration")
         assert "kept" in names(three[1]) and "never" not in names(three[1])
         assert answers[0].status != 201 or entry["name"] in names(three[1])
     said = "".join(replica.stderr() for replica in three)
@@ -296,15 +297,15 @@ def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, 
 def test_an_emptied_store_is_given_the_configuration_again(store: Store, three: Replicas) -> None:
     """SCA-1: flushed while everybody is connected; the revision, and what was before it, is there again."""
     assert api(three[0], "/mcp-servers", "POST", {**raw_server("kept"), "enabled": False}).status == 201
-    wait_until(lambda: agreed(three), "all run one configuration", LIVE + 2)
+    wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
     before = store.cli("HMGET", "{mcpx}:config", "number", "etag")
     store.cli("FLUSHALL")
-    wait_until(lambda: store.cli("HMGET", "{mcpx}:config", "number", "etag") == before, "written anew")
+    wait_until(lambda: store.cli("HMGET", "{mcpx}:config", "number", "etag") == before, what="written anew")
     assert api(three[1], "/mcp-servers", "POST", {**raw_server("more"), "enabled": False}).status == 201
-    wait_until(lambda: agreed(three) and names(three[2]) == ["kept", "more"], "taken up by all", LIVE + 4)
+    wait_until(lambda: agreed(three) and names(three[2]) == ["kept", "more"], what="taken up by all", seconds=LIVE + 4)
 
 
-class FromStore(Gateway):
+class FromStore(GatewayProcess):
     """Without a file: `--config store:`."""
 
     @property
@@ -330,7 +331,7 @@ def test_a_configuration_in_the_store_is_pushed_fetched_and_changed(empty_store:
     with ExitStack() as stack:
         made = [FromStore({}, env={"MCPX_STORE": empty_store.url}, admin=True, counted=False) for _ in range(2)]
         two = [stack.enter_context(each) for each in made]
-        wait_until(lambda: all(len(told(each)) == 2 for each in two), "they know each other")
+        wait_until(lambda: all(len(told(each)) == 2 for each in two), what="they know each other")
         laid = [each.folder / "state" / "shared" / "first.yaml" for each in two]
         assert [path.read_text() for path in laid] == [file.read_text()] * 2
         assert laid[0].stat().st_mode & 0o777 == 0o600
@@ -340,7 +341,9 @@ def test_a_configuration_in_the_store_is_pushed_fetched_and_changed(empty_store:
         assert pushed.returncode == 0 and json.loads(pushed.stdout)["replicas"] == 2, pushed
         assert all(path.read_text() == other.read_text() for path in laid)
         assert api(two[0], "/mcp-servers", "POST", {**raw_server("raw"), "enabled": False}).status == 201
-        wait_until(lambda: "name: raw" in laid[1].read_text(), "changed at one, taken up by the other", LIVE + 4)
+        wait_until(
+            lambda: "name: raw" in laid[1].read_text(), what="changed at one, taken up by the other", seconds=LIVE + 4
+        )
         other.write_text("mcp_servers: [{nam: b}]\n")
         assert mcpx(env, "config", "push", str(other)).returncode == 2
         assert "name: raw" in laid[1].read_text()
@@ -367,4 +370,6 @@ def test_what_was_fetched_before_is_used_while_the_store_has_nothing_to_give(
         assert "it starts with the config that it had last" in gateway.stderr()
         if loss == "away":
             empty_store.start()
-        wait_until(lambda: empty_store.cli("HGET", "{mcpx}:config", "number") != "", "it has joined and given it back")
+        wait_until(
+            lambda: empty_store.cli("HGET", "{mcpx}:config", "number") != "", what="it has joined and given it back"
+        )

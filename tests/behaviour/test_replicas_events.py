@@ -7,9 +7,10 @@ import pytest
 
 from behaviour.raw import modern, post_modern, raw_server
 from fixtures.events import Events
-from fixtures.gateway import Gateway
-from fixtures.replicas import Replicas, Store, wait_until
+from fixtures.replicas import Replicas, Store
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 CONFIG = {"mode": "direct", "mcp_servers": [raw_server("raw")]}
 
@@ -24,7 +25,7 @@ def store() -> Iterator[Store]:
 def two(store: Store) -> Iterator[Replicas]:
     with Replicas(store, CONFIG, 2, admin=True, balanced=False) as replicas:
         for replica in replicas:
-            wait_until(lambda replica=replica: called(replica, "ready"), "its server is there")
+            wait_until(lambda replica=replica: called(replica, "ready"), what="its server is there")
         yield replicas
 
 
@@ -47,7 +48,7 @@ def heard(events: Events, replica: Gateway, name: str) -> int:
         calls += called(replica, "x")
         return any(each.data["replica"] == name for each in events.named("call"))
 
-    wait_until(one, "told at another replica")
+    wait_until(one, what="told at another replica")
     return calls
 
 
@@ -99,8 +100,8 @@ def test_without_the_store_own_events_are_told_and_then_it_begins_anew(store: St
         before = len(events.all)
         wait_until(
             lambda: called(two[0], "alone") and any(each.name == "call" for each in events.all[before:]),
-            "own calls are told",
-            20,
+            what="own calls are told",
+            seconds=20,
         )
         last = events.last_id
         store.start()

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import Pipe, Session, eventually, modern, odd_server, post, post_modern, raw_server, request
-from fixtures.gateway import Gateway
+from behaviour.raw import Pipe, Session, modern, odd_server, post, post_modern, raw_server, request
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 Json = dict[str, Any]
 
@@ -41,7 +42,7 @@ def test_errors_of_our_own_tell_the_id_of_their_request_and_those_of_servers_are
 def test_errors_on_stdio_tell_the_id_of_their_request() -> None:
     """OBS-1: also of what is no request at all."""
     with (
-        Gateway({"mcp_servers": [raw_server("raw")]}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": [raw_server("raw")]}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()
@@ -55,7 +56,7 @@ def test_errors_on_stdio_tell_the_id_of_their_request() -> None:
 
 def test_a_clients_own_id_is_taken_over_if_it_is_short_and_clean() -> None:
     """OBS-1: `x-request-id`, as proxies and clients send it."""
-    with Gateway({"mcp_servers": [raw_server("raw")], "global": {"log_format": "json"}}) as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("raw")], "global": {"log_format": "json"}}) as gateway:
         replies = [
             Session(gateway.port, headers={"x-request-id": wanted}).post(request("tools/list"))
             for wanted in ("Mine-1.2_3", "two words", "x" * 65, 'a"b')
@@ -69,14 +70,14 @@ def test_a_clients_own_id_is_taken_over_if_it_is_short_and_clean() -> None:
 def test_the_id_of_a_request_is_in_the_lines_about_it_and_in_its_answer(tmp_path: Path) -> None:
     """OBS-1: with JSON logs, every request has one from its first moment; a line about nobody's request has none."""
     config = {"mcp_servers": [odd_server("odd", tmp_path / "record")], "global": {"log_format": "json"}}
-    with Gateway(config, "--log-level", "DEBUG") as gateway:
+    with GatewayProcess(config, "--log-level", "DEBUG") as gateway:
         session = Session(gateway.port)
         trace = "0af7651916cd43dd8448eb211c80319c"
         meta = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
         call = {"name": "odd_echo", "arguments": {"text": "x"}}
         well = session.post(request("tools/call", {**call, "_meta": meta}, 1))
         again = session.post(request("tools/call", call, 2))
-        eventually(lambda: gateway.stderr().count("tools/call echo") == 2)
+        wait_until(lambda: gateway.stderr().count("tools/call echo") == 2)
         said = [line for line in lines(gateway.stderr()) if "tools/call echo" in line["message"]]
         others = [line for line in lines(gateway.stderr()) if "tools/call" not in line["message"]]
     assert [line.get("request_id") for line in said] == [well.get(HEADER), again.get(HEADER)]

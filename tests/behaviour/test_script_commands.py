@@ -23,13 +23,13 @@ from behaviour.raw import (
     Stream,
     Watch,
     descendants,
-    eventually,
     modern,
     modern_headers,
     notification,
     post_modern,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -92,7 +92,7 @@ CONFIG: Json = {"commands": commands(), "global": {"hot_reload_interval": 0.05}}
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    with Gateway(CONFIG) as gateway:
+    with GatewayProcess(CONFIG) as gateway:
         write_scripts(gateway.folder)
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
@@ -100,7 +100,7 @@ def gateway() -> Iterator[Gateway]:
 
 @contextmanager
 def alone(transport: Any = "http") -> Iterator[Gateway]:
-    with Gateway(CONFIG, transport=transport) as gateway:
+    with GatewayProcess(CONFIG, transport=transport) as gateway:
         write_scripts(gateway.folder)
         yield gateway
 
@@ -137,7 +137,7 @@ def test_a_script_is_a_tool_like_any_other(gateway: Gateway, kind: Kind, front: 
 
 
 def pids(file: Path) -> set[int]:
-    eventually(file.exists)
+    wait_until(file.exists)
     return set(map(int, file.read_text().split()))
 
 
@@ -194,12 +194,12 @@ def test_a_reload_lets_what_runs_finish_and_takes_up_what_changed() -> None:
         session = Session(gateway.port)
         file = gateway.folder / "waiting"
         stream = session.start_call("waits", file=str(file))
-        eventually(file.exists)
+        wait_until(file.exists)
         changed = json.loads(json.dumps(CONFIG))
         changed["commands"][2]["description"] = "Another"
         changed["commands"][2]["script"]["args"] = ["{file}", "more"]
         gateway.file.write_text(json.dumps(changed))
-        eventually(lambda: "reloaded" in gateway.stderr())
+        wait_until(lambda: "reloaded" in gateway.stderr())
         (gateway.folder / "go").touch()
         assert stream.reply().message["result"]["content"][0]["text"] == "finished"
         tools = {tool["name"]: tool for tool in session.request("tools/list")["result"]["tools"]}
@@ -221,7 +221,7 @@ def test_the_script_example_runs_as_it_is_written() -> None:
 def test_mistakes_in_a_script_command_are_told_with_their_place() -> None:
     """SRC-4, SRC-5: by `mcpx check`."""
     bad = command("bad", {"interpreter": "python3", "path": "{x}.py", "args": ["{y}", "-n", "{x}"]}, {"name": "x"})
-    with Gateway({"commands": [bad]}, transport="stdio") as gateway:
+    with GatewayProcess({"commands": [bad]}, transport="stdio") as gateway:
         run = [sys.executable, "-m", "mcpx", "check", str(gateway.file)]
         done = subprocess.run(run, capture_output=True, text=True, env=gateway.env, timeout=60)
     said = done.stdout + done.stderr

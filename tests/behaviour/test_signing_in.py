@@ -17,10 +17,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from auth.authserver import PRM, AuthServer, Reply, Seen, open_as_browser, wait_until
+from auth.authserver import PRM, AuthServer, Reply, Seen, open_as_browser
 from behaviour.compact import next_notice, replace
 from behaviour.raw import Json, Pipe, Session, health, text_of
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.front.control import ask, socket_path
 
 KEY = "a key for this test"
@@ -340,7 +341,7 @@ def test_an_end_in_the_middle_of_a_sign_in_leaves_nothing() -> None:
 def test_a_client_on_stdio_is_told_when_somebody_has_signed_in() -> None:
     with (
         AuthServer() as site,
-        Gateway(config(entry(site)), transport="stdio") as gateway,
+        GatewayProcess(config(entry(site)), transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()

@@ -18,7 +18,6 @@ from behaviour.raw import (
     WAIT,
     Json,
     Pipe,
-    eventually,
     initialize,
     modern,
     notification,
@@ -29,7 +28,8 @@ from behaviour.raw import (
     text_of,
     told,
 )
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 from mcpx.app import GRACE
 
 framings = pytest.mark.parametrize("framing", ["newline", "content-length"])
@@ -71,7 +71,7 @@ def record(tmp_path: Path) -> Path:
 def slow(record: Path) -> Iterator[Pipe]:
     """A client before a server whose calls take time and are kept in `record`."""
     with (
-        Gateway({"mcp_servers": [odd_server("odd", record)]}, transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": [odd_server("odd", record)]}, transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
@@ -317,9 +317,9 @@ def test_a_cancelled_request_is_never_answered(slow: Pipe, record: Path, era: st
     """PRO-2, LIF-6: it is cancelled at its server, under the id the server knows."""
     params = {"name": "odd_sleep", "arguments": {"seconds": 30}}
     slow.send(request("tools/call", params, "c") if era == "older" else modern("tools/call", params, "c"))
-    sent = eventually(lambda: calls(record, "sleep"))[0]["id"]
+    sent = wait_until(lambda: calls(record, "sleep"))[0]["id"]
     slow.send(notification("notifications/cancelled", {"requestId": "c", "reason": "enough"}))
-    cancelled = eventually(lambda: recorded(record, "notifications/cancelled"))
+    cancelled = wait_until(lambda: recorded(record, "notifications/cancelled"))
     assert [message["params"]["requestId"] for message in cancelled] == [sent]
     assert text_of(slow.call("odd_echo", text="on")) == "on"
     assert slow.finish() == 0
@@ -372,7 +372,7 @@ def test_shutdown_is_answered_and_ends_it(fresh: Pipe) -> None:
 def test_calls_in_flight_finish_before_the_end(slow: Pipe, record: Path, ending: str) -> None:
     """LIF-8: the answers still arrive, then it exits with 0."""
     running = slow.start_call("odd_sleep", seconds=0.6)
-    eventually(lambda: calls(record, "sleep"))
+    wait_until(lambda: calls(record, "sleep"))
     if ending == "shutdown":
         assert slow.request("shutdown")["result"] == {}
     else:
@@ -392,7 +392,7 @@ def test_calls_sent_with_the_last_bytes_are_answered(slow: Pipe) -> None:
 def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: Pipe, record: Path) -> None:
     """LIF-8."""
     slow.start_call("odd_sleep", seconds=60)
-    eventually(lambda: calls(record, "sleep"))
+    wait_until(lambda: calls(record, "sleep"))
     slow.end_input()
     assert slow.wait() == 0
 
@@ -447,7 +447,7 @@ def test_nothing_but_messages_is_on_standard_output() -> None:
         raw_server("framed", "--framing", "content-length", connection={"framing": "content-length"}),
     ]
     with (
-        Gateway({"mcp_servers": servers}, "--log-level", "DEBUG", transport="stdio") as gateway,
+        GatewayProcess({"mcp_servers": servers}, "--log-level", "DEBUG", transport="stdio") as gateway,
         Pipe(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import Pipe, Session, eventually, modern, odd_server, post_modern, raw_server, recorded, text_of
+from behaviour.raw import Pipe, Session, modern, odd_server, post_modern, raw_server, recorded, text_of
 from fixtures.api import Api, Asked, Said
 from fixtures.collector import Collector
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.telemetry.targets import session_mark
 
 Json = dict[str, Any]
@@ -131,7 +132,7 @@ def test_a_malformed_trace_context_is_as_if_it_were_not_there(tmp_path: Path) ->
     record = tmp_path / "record"
     with Collector() as collector:
         with (
-            Gateway(config(collector, odd_server("odd", record)), transport="stdio") as gateway,
+            GatewayProcess(config(collector, odd_server("odd", record)), transport="stdio") as gateway,
             Pipe(gateway.stdio_command, gateway.env) as pipe,
         ):
             pipe.greet()
@@ -247,10 +248,10 @@ def test_a_collector_that_is_down_stops_nobody_and_is_told_of_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     settings = {"traces": {"endpoint": endpoint, "headers": {"x-key": "canary-key"}}}
-    with Gateway({"mcp_servers": [raw_server("raw")], "global": settings}, "--log-level", "DEBUG") as gateway:
+    with GatewayProcess({"mcp_servers": [raw_server("raw")], "global": settings}, "--log-level", "DEBUG") as gateway:
         session = Session(gateway.port)
         assert [text_of(session.call("raw_echo", text="x")) for _ in range(3)] == ["x"] * 3
-        eventually(lambda: "traces do not reach the collector" in gateway.stderr())
+        wait_until(lambda: "traces do not reach the collector" in gateway.stderr())
         said = gateway.stderr
     assert said().count("traces do not reach the collector") == 1
     assert "spans did not reach the collector" in said()
@@ -269,6 +270,6 @@ def test_traces_can_be_switched_on_while_it_runs(tmp_path: Path) -> None:
                 "global": {**settings["global"], "traces": {"endpoint": collector.url + "/v1/traces"}},
             }
             gateway.file.write_text(json.dumps(changed))
-            eventually(lambda: "reloaded" in gateway.stderr())
+            wait_until(lambda: "reloaded" in gateway.stderr())
             session.call("raw_echo", text="x")
         assert len(collector.of("client", "tools/call echo")) == 1

@@ -13,21 +13,10 @@ import pytest
 
 from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, RefusedError, connected
 from behaviour.compact import Visitor, config
-from behaviour.raw import (
-    BOTH,
-    MCPX,
-    Session,
-    Stream,
-    ask,
-    eventually,
-    health,
-    modern,
-    modern_headers,
-    settled,
-    stdio_server,
-)
-from fixtures.gateway import Gateway
+from behaviour.raw import BOTH, MCPX, Session, Stream, ask, health, modern, modern_headers, settled, stdio_server
 from fixtures.guarded import Guarded
+from kit.gateway import Gateway, GatewayProcess
+from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
@@ -50,7 +39,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(record: Path) -> Iterator[Gateway]:
-    with Gateway(serving(record, profiles=[NARROW, WHOLE])) as running:
+    with GatewayProcess(serving(record, profiles=[NARROW, WHOLE])) as running:
         settled(running.port)
         yield running
 
@@ -234,7 +223,7 @@ def test_what_a_server_says_as_it_dies_is_its_owner_s_where_clients_are_told_apa
         one, two = (Session(running.port, headers=token) for _ in range(2))
         assert "box_die" in one.tools()
         working = two.start_call("box_work")
-        eventually(lambda: '"work"' in (tmp_path / "record").read_text(encoding="utf-8"))
+        wait_until(lambda: '"work"' in (tmp_path / "record").read_text(encoding="utf-8"))
         own = one.call("box_die", words=WORDS)["error"]
         told = working.reply().message["error"]
         for error in (own, told):
@@ -249,7 +238,7 @@ def test_what_a_server_says_as_it_dies_is_its_owner_s_where_clients_are_told_apa
 def test_a_server_that_does_not_start_tells_only_its_owner_why(tmp_path: Path, mode: str) -> None:
     """Not in an error, a menu, a list of services or the health page; in `mcpx servers` and the log."""
     with Gateway(serving(tmp_path / "record", WORDS, profiles=[WHOLE], mode=mode)) as running:
-        eventually(lambda: health(running.port)["servers"]["box"]["last_error"])
+        wait_until(lambda: health(running.port)["servers"]["box"]["last_error"])
         session = Session(running.port, path="/p/whole/mcp")
         said = [session.greeting, session.request("tools/list"), health(running.port)]
         said += [session.call("box_work"), session.request("prompts/get", {"name": "box_open"})]
@@ -269,9 +258,9 @@ def test_words_from_before_clients_were_told_apart_are_not_told_after(tmp_path: 
     alone = serving(tmp_path / "record", WORDS, **{"global": RELOADS})
     alone["mcp_servers"][0] |= {"retry_delay": 60, "max_retries": 1}
     with Gateway(alone) as running:
-        eventually(lambda: WORDS in str(health(running.port)["servers"]["box"]["last_error"]))
+        wait_until(lambda: WORDS in str(health(running.port)["servers"]["box"]["last_error"]))
         running.file.write_text(json.dumps({**alone, "profiles": [WHOLE]}), encoding="utf-8")
-        eventually(lambda: WORDS not in str(health(running.port)["servers"]["box"]["last_error"]))
+        wait_until(lambda: WORDS not in str(health(running.port)["servers"]["box"]["last_error"]))
         assert WORDS in owner_is_told(running)
 
 
@@ -303,7 +292,7 @@ def test_what_one_call_makes_a_server_say_is_not_told_to_another_client(tmp_path
             ann.call("asking_log", text="for ann alone")
             assert hers.data()["params"]["data"] == "for ann alone"
             waiting = bob.start_call("asking_wait", until=str(go))
-            eventually(lambda: '"wait"' in record.read_text(encoding="utf-8"))
+            wait_until(lambda: '"wait"' in record.read_text(encoding="utf-8"))
             ann.call("asking_log", text="of either")
             go.touch()
             assert "result" in waiting.reply().message
@@ -325,7 +314,7 @@ def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_
         def told(token: str) -> Json:
             return ask(running.port, "GET", "/health", [("Authorization", f"Bearer {token}")]).json["servers"]["box"]
 
-        eventually(lambda: told("aaa")["status"] == "connected")
+        wait_until(lambda: told("aaa")["status"] == "connected")
         assert {"links", "notes", "restarts"} < set(told("aaa"))
         assert set(told("bbb")) == {"status", "since", "last_error"}
 

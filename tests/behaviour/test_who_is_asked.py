@@ -11,9 +11,10 @@ import anyio
 import pytest
 
 from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, Question, connected
-from behaviour.raw import eventually, everything
-from fixtures.gateway import Gateway
-from fixtures.process import served
+from behaviour.raw import everything
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import served
+from kit.waiting import wait_until
 
 SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
@@ -42,7 +43,7 @@ def config(servers: list[Json]) -> Json:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    with entries() as servers, Gateway(config(servers)) as running:
+    with entries() as servers, GatewayProcess(config(servers)) as running:
         yield running
 
 
@@ -156,6 +157,6 @@ def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
     with served("everything.py", "--transport", "http", "--era", "older") as url:
         entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}
         with Gateway(config([entry]), env=state):
-            eventually(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))
+            wait_until(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))
         with Gateway(config([entry]), env=state) as gateway:
             anyio.run(check)

@@ -21,10 +21,11 @@ from behaviour.clients import (
     Person,
     connected,
 )
-from behaviour.raw import Session, Stream, eventually, notification, odd_server, raw_server, recorded, told
+from behaviour.raw import Session, Stream, notification, odd_server, raw_server, recorded, told
 from fixtures.everything import STATIC
-from fixtures.gateway import Gateway
-from fixtures.process import served
+from kit.gateway import Gateway
+from kit.process import served
+from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
 SERVERS = ("older", "modern")
@@ -180,9 +181,9 @@ def test_a_cancellation_reaches_the_server_of_its_call_and_no_other(tmp_path: Pa
         for name in records:
             assert "result" in client.call(f"{name}_echo", text="up")
         with client.start_call("one_hang", id="mine") as call:
-            hanging = eventually(lambda: [m for m in calls_of(records["one"]) if m["params"]["name"] == "hang"])[0]
+            hanging = wait_until(lambda: [m for m in calls_of(records["one"]) if m["params"]["name"] == "hang"])[0]
             assert client.post(notification("notifications/cancelled", {"requestId": "mine"})).status == 202
-            (cancelled,) = eventually(lambda: recorded(records["one"], "notifications/cancelled"))
+            (cancelled,) = wait_until(lambda: recorded(records["one"], "notifications/cancelled"))
             assert cancelled["params"]["requestId"] == hanging["id"]
             assert call.events() == [] or call.status == 200
         assert "result" in client.call("two_echo", text="nothing before this")
@@ -207,7 +208,7 @@ def test_changed_roots_are_told_to_the_servers_that_asked_for_them(tmp_path: Pat
                 assert roots_through(client, f"{server}_roots", name) == [f"file:///{name}"]
         assert clients["ada"].post(notification(CHANGED)).status == 202
         for server, record in records.items():
-            (notice,) = eventually(lambda record=record: recorded(record, CHANGED))
+            (notice,) = wait_until(lambda record=record: recorded(record, CHANGED))
             assert "id" not in notice
             # Whatever was sent before this has been read by then.
             assert roots_through(clients["bob"], f"{server}_roots", "bob") == ["file:///bob"]

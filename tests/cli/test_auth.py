@@ -15,9 +15,11 @@ from urllib.request import HTTPRedirectHandler, build_opener
 
 import pytest
 
-from auth.authserver import AuthServer, open_as_browser, wait_until
-from fixtures.gateway import Gateway
-from fixtures.process import Output
+from auth.authserver import AuthServer, open_as_browser
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.process import Output
+from kit.waiting import wait_until
 
 BROWSER = """\
 import sys
@@ -73,16 +75,7 @@ class Place:
         self.env = {**os.environ, "MCPX_STATE_DIR": str(folder / "state")}
 
     def run(self, *words: str, **env: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "mcpx", *words],
-            env={**self.env, **env},
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_command(words, self.folder, {**self.env, **env})
         return done.returncode, done.stdout, done.stderr
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import eventually
 from fixtures.control import control
-from fixtures.gateway import Gateway
-from fixtures.typed import typed
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 from mcpx.cli.doctor import programs
 from mcpx.front.control import socket_path
 
@@ -66,7 +66,7 @@ class Patient:
         return file
 
     def run(self, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        return typed(["doctor", *words], self.config.parent, {**self.environ, **environ})
+        return run_command(["doctor", *words], self.config.parent, {**self.environ, **environ})
 
     def found(self, check: str, *words: str, **environ: str) -> list[dict[str, Any]]:
         """What one look found; the exit code says whether anything is broken."""
@@ -264,7 +264,7 @@ def test_a_running_gateway_says_what_of_it_does_not_work(patient: Patient) -> No
     }
     with Gateway(config) as gateway:
         state = str(gateway.folder / "state")
-        eventually(lambda: [each for each in control(gateway, "status")["servers"] if each["status"] == "disconnected"])
+        wait_until(lambda: [each for each in control(gateway, "status")["servers"] if each["status"] == "disconnected"])
         found = patient.found("server", "--config", str(gateway.file), MCPX_STATE_DIR=state)
         (each,) = found
         assert each["where"] == "server gone" and "mcpx doctor gone" in each["fix"] and each["level"] == "error"
@@ -369,7 +369,7 @@ def test_names_and_numbers_of_tools_over_a_clients_limit_are_told(patient: Patie
     }
     with Gateway(config) as gateway:
         state = str(gateway.folder / "state")
-        eventually(lambda: list((gateway.folder / "state" / "snapshots").glob("*.json")))
+        wait_until(lambda: list((gateway.folder / "state" / "snapshots").glob("*.json")))
         told = patient.found("client", "--config", str(gateway.file), MCPX_STATE_DIR=state)
     warnings = [each["what"] for each in told if each["level"] == "warning"]
     assert any("takes about 40 tools" in line for line in warnings)

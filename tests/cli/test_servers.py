@@ -2,16 +2,16 @@
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from behaviour.raw import eventually
-from fixtures.gateway import Gateway
-from fixtures.process import START, stdio_command
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.process import stdio_command
+from kit.waiting import wait_until
 from mcpx.cli.servers import print_table, reload, servers
 from mcpx.cli.state import state_folder
 from mcpx.config import Config, Server, load
@@ -125,8 +125,7 @@ def watched() -> Iterator[Gateway]:
 
 
 def asked(gateway: Gateway, verb: str, *options: str) -> str:
-    command = [sys.executable, "-m", "mcpx", verb, str(gateway.file), *options]
-    return subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=START, check=False).stdout
+    return run_command([verb, str(gateway.file), *options], gateway.folder, gateway.env).stdout
 
 
 def test_servers_says_where_clients_find_the_gateway(watched: Gateway) -> None:
@@ -139,7 +138,7 @@ def test_reload_tells_once_of_a_change_that_was_taken_up_before_it_was_asked(wat
     """CFG-5: who edits and asks at once is not told that nothing changed and left to wonder."""
     assert asked(watched, "reload") == "nothing changed\n"
     watched.file.write_text(json.dumps({**watched.config, "mcp_servers": [entry("a"), entry("b")]}))
-    eventually(lambda: "reloaded: 1 started (b), 1 kept" in watched.stderr())
+    wait_until(lambda: "reloaded: 1 started (b), 1 kept" in watched.stderr())
     told = asked(watched, "reload")
     assert re.fullmatch(r"nothing changed \(taken up already at \d\d:\d\d:\d\d: 1 started \(b\), 1 kept\)\n", told)
     assert asked(watched, "reload") == "nothing changed\n"
@@ -264,12 +263,12 @@ def test_commands_are_counted_and_one_that_was_switched_off_says_why(capsys: pyt
 def test_servers_tells_that_the_file_on_disk_was_refused_and_why(watched: Gateway) -> None:
     """CFG-5: who looks at a gateway that does not do what the file says is told so, until the file is mended."""
     watched.file.write_text('{"mcp_servers": [], "mode": "loud"}')
-    eventually(lambda: "nothing was changed" in watched.stderr())
+    wait_until(lambda: "nothing was changed" in watched.stderr())
     told = asked(watched, "servers")
     assert re.search(r"^The config on disk was refused at \d\d:\d\d:\d\d; the last good one runs on:$", told, re.M)
     assert "config.json:1:" in told and "loud" in told
     watched.file.write_text(json.dumps(watched.config))
-    eventually(lambda: "refused" not in asked(watched, "servers"))
+    wait_until(lambda: "refused" not in asked(watched, "servers"))
 
 
 def test_how_long_a_server_fails_counts_from_its_first_failure() -> None:
@@ -279,9 +278,9 @@ def test_how_long_a_server_fails_counts_from_its_first_failure() -> None:
         return json.loads(asked(gateway, "servers", "--json"))["servers"][0]
 
     with Gateway({"mcp_servers": [shell("key", "echo boom >&2; exit 3", retry_delay=1.1)]}) as gateway:
-        eventually(lambda: status()["last_error"])
+        wait_until(lambda: status()["last_error"])
         first = status()
-        eventually(lambda: status()["restarts"] > first["restarts"])
+        wait_until(lambda: status()["restarts"] > first["restarts"])
         later = status()
         assert later["since"] == first["since"] and later["last_error"].endswith("exited with code 3: boom")
 
@@ -292,7 +291,7 @@ def test_nothing_a_server_says_begins_a_line_of_the_log() -> None:
     said = f'{{"jsonrpc":"2.0","id":1,"error":{{"code":-1,"message":"no\\\\n{forged}"}}}}'
     script = f"printf 'a\\r{forged}\\n' >&2; read line; printf '%s\\n' '{said}'; exit 1"
     with Gateway({"mcp_servers": [shell("liar", script)]}) as gateway:
-        eventually(lambda: gateway.stderr().count("all is lost") >= 2)
+        wait_until(lambda: gateway.stderr().count("all is lost") >= 2)
         lines = gateway.stderr().splitlines()
     assert [line for line in lines if line.startswith(forged)] == []
     assert any(line.endswith(f"[liar] a {forged}") for line in lines)

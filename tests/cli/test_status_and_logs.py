@@ -4,9 +4,9 @@ import json
 import os
 import re
 
-from behaviour.raw import eventually
 from cli.conftest import Home, using
 from fixtures.terminal import mcpx_on
+from kit.waiting import wait_until
 
 
 def test_without_a_gateway_status_and_logs_are_exit_code_3(home: Home) -> None:
@@ -37,7 +37,7 @@ def test_status_tells_what_runs_where_and_for_whom(home: Home) -> None:
 def test_logs_are_what_servers_printed_in_the_order_it_came(home: Home) -> None:
     child = home.gateway()
     try:
-        eventually(lambda: "no API key" in home.run("logs").stdout and "one is here" in home.run("logs").stdout)
+        wait_until(lambda: "no API key" in home.run("logs").stdout and "one is here" in home.run("logs").stdout)
         lines = home.run("logs").stdout.splitlines()
         assert all(re.match(r"\d\d:\d\d:\d\d \[(one|two|down)\] ", line) for line in lines)
         own = home.run("logs", "one", "config.json").stdout
@@ -71,7 +71,7 @@ def test_the_gateways_own_log_is_read_from_its_file_whether_it_runs_or_not(home:
     home.write(using("one"), **{"global": {"log_file": "gateway.log"}})
     child = home.gateway()
     try:
-        eventually(lambda: "[one] connected" in home.run("logs", "mcpx").stdout)
+        wait_until(lambda: "[one] connected" in home.run("logs", "mcpx").stdout)
         assert home.json("status")["log_file"] == os.path.join(home.folder, "gateway.log")
     finally:
         child.end()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import eventually, initialize, post
-from fixtures import typed as typing
-from fixtures.gateway import Gateway
+from behaviour.raw import initialize, post
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 AUTH = {"type": "bearer", "tokens": [{"name": "fixed", "token": "t"}]}
 CONFIG = {"server": {"auth": AUTH}, "profiles": [{"name": "developer"}]}
@@ -24,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 def typed(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     env = {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
-    return typing.typed(["token", *words], folder, env)
+    return run_command(["token", *words], folder, env)
 
 
 def test_a_token_is_made_listed_and_revoked(folder: Path) -> None:
@@ -82,9 +83,9 @@ def test_a_running_gateway_takes_what_was_made_and_drops_what_was_revoked() -> N
         assert "mcpx token new NAME" in gateway.stderr()
         token = typed(gateway.folder, "new", "laptop").stdout.strip()
         shown = {"Authorization": f"Bearer {token}"}
-        eventually(lambda: post(gateway.port, initialize(), shown).status == 200)
+        wait_until(lambda: post(gateway.port, initialize(), shown).status == 200)
         assert typed(gateway.folder, "revoke", "laptop").returncode == 0
-        eventually(lambda: post(gateway.port, initialize(), shown).status == 401)
+        wait_until(lambda: post(gateway.port, initialize(), shown).status == 401)
         assert token not in gateway.stderr()
 
 

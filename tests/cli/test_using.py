@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import eventually
 from cli.conftest import Home, using
 from fixtures.terminal import mcpx_on
 from fixtures.using_server import PICTURE
+from kit.waiting import wait_until
 
 
 def test_tools_are_listed_by_server_and_tool_and_who_is_down_is_told(either: Home) -> None:
@@ -183,7 +183,7 @@ def test_a_call_that_takes_too_long_is_cancelled_at_its_server(either: Home) -> 
     """LIF-6; exit code 124."""
     ended = either.run("call", "one.slow", "seconds=60", "--timeout", "1")
     assert ended.returncode == 124 and "took longer than 1 s" in ended.stderr
-    eventually(lambda: "cancelled" in either.record())
+    wait_until(lambda: "cancelled" in either.record())
 
 
 def test_ctrl_c_cancels_a_call_at_its_server(either: Home) -> None:
@@ -192,11 +192,11 @@ def test_ctrl_c_cancels_a_call_at_its_server(either: Home) -> None:
     child = subprocess.Popen(
         words, cwd=either.folder, env=either.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    eventually(lambda: any(line.startswith("called slow") for line in either.record()))
+    wait_until(lambda: any(line.startswith("called slow") for line in either.record()))
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == 130 and b"Traceback" not in stderr
-    eventually(lambda: "cancelled" in either.record())
+    wait_until(lambda: "cancelled" in either.record())
 
 
 def test_a_rule_that_refuses_is_exit_code_6(home: Home) -> None:

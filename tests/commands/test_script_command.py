@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from kit.waiting import until
 from mcpx.commands.script import Script
 from mcpx.commands.scripts import arguments, confine, output, running, turns
 from mcpx.commands.scripts.arguments import Template
@@ -517,7 +518,7 @@ def test_there_is_no_progress_after_the_answer(run: Run, shop: Shop, tmp_path: P
     async def scene() -> None:
         with pytest.raises(CommandFailed, match="took longer"):
             await shop.call(script, lambda *report: told.append(report), file=str(file))
-        await eventually(file.exists)
+        await until(file.exists)
         await process.end_all()
 
     run(scene())
@@ -529,22 +530,14 @@ def test_there_is_no_progress_after_the_answer(run: Run, shop: Shop, tmp_path: P
 SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
 
 
-async def eventually(check: Callable[[], Any]) -> Any:
-    """The first true value of `check`; for what nobody announces."""
-    async with asyncio.timeout(PATIENCE):
-        while not (value := check()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    return value
-
-
 async def pid_in(file: Path) -> int:
-    return int(await eventually(lambda: file.exists() and file.read_text()))
+    return int(await until(lambda: file.exists() and file.read_text()))
 
 
 async def begun(work: Any, file: Path) -> int:
     """The process of a call that has begun: it may run before the gateway has heard that it was started."""
     pid = await pid_in(file)
-    await eventually(lambda: work._children)
+    await until(lambda: work._children)
     return pid
 
 
@@ -571,7 +564,7 @@ def test_a_cancelled_call_ends_its_process(run: Run, shop: Shop) -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        return await eventually(lambda: is_gone(pid))
+        return await until(lambda: is_gone(pid))
 
     assert run(go())
 
@@ -585,7 +578,7 @@ def test_a_command_that_is_closed_ends_what_runs(run: Run, shop: Shop) -> None:
         call = asyncio.create_task(work.run({}, None))
         pid = await begun(work, file)
         await work.close()
-        assert await eventually(lambda: is_gone(pid))
+        assert await until(lambda: is_gone(pid))
         with pytest.raises(CommandFailed) as caught:
             await call
         return str(caught.value)
@@ -631,7 +624,7 @@ def test_a_start_that_fails_in_any_way_gives_its_turn_and_its_folder_back(
                 await work.run({}, None)
         async with asyncio.timeout(PATIENCE):
             result = await work.run({}, None)
-            await eventually(lambda: not list(tmp_path.glob("mcpx-script-*")))
+            await until(lambda: not list(tmp_path.glob("mcpx-script-*")))
         return result
 
     assert run(scene())["content"][0]["text"] == "fine"
@@ -689,10 +682,10 @@ def test_the_time_of_those_who_wait_counts_and_who_gives_up_leaves_his_turn(run:
     async def go() -> tuple[str, str]:
         work = shop.work(shop.script(quick, args=("{slow}",), concurrency=1, timeout=1.0))
         slow = asyncio.create_task(work.run({"slow": "yes"}, None))
-        await eventually(lambda: work._turns._own.locked())
+        await until(lambda: work._turns._own.locked())
         waiting = asyncio.create_task(work.run({}, None))
         cancelled = asyncio.create_task(work.run({}, None))
-        await eventually(lambda: work._turns._waiting == 2)
+        await until(lambda: work._turns._waiting == 2)
         cancelled.cancel()
         messages: list[str] = []
         for call in (slow, waiting):
@@ -741,7 +734,7 @@ def test_all_scripts_together_are_bounded(run: Run, monkeypatch: pytest.MonkeyPa
         await several[0].take()
         await several[1].take()
         third = asyncio.create_task(several[2].take())
-        await eventually(lambda: several[2]._waiting == 1)
+        await until(lambda: several[2]._waiting == 1)
         assert not third.done()
         several[0].give_back()
         await third
@@ -780,7 +773,7 @@ def judge(run: Run, shop: Shop) -> None:
     assert [file.name for file in outside.iterdir()] == ["kept"]
     assert (outside / "kept").read_text() == "kept\n"
 
-    assert run(eventually(lambda: not os.path.exists(said[-1])))
+    assert run(until(lambda: not os.path.exists(said[-1])))
 
 
 @pytest.mark.skipif(confine.landlock_abi() < confine.LEAST_ABI, reason="needs Landlock")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, older, run, until
+from fixtures.parts import Line, Toy, older, run
+from kit.waiting import until
 from mcpx.config import Config, Global, Server
 from mcpx.core import announcements
 from mcpx.core import gateway as module

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Clock, Line, Tape, Toy, forever, modern, older, run, turns, until
+from fixtures.parts import Clock, Line, Tape, Toy, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core import caching
 from mcpx.core.gateway import Gateway

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, modern, older, run, turns, until
+from fixtures.parts import Line, Toy, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core import catalogs as module
 from mcpx.core.gateway import Gateway

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, run, until
+from fixtures.parts import Line, Toy, run
+from kit.waiting import until
 from mcpx.config import Config, Global, ToolProxy
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json

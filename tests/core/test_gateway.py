@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns, until
+from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global, Naming
 from mcpx.core import announcements
 from mcpx.core.gateway import Gateway

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from fixtures import replicas as fixture
 from fixtures.parts import run, turns
+from kit.waiting import until
 from mcpx.config import Config, load
 from mcpx.config.edits import EditError, PutEntry, Where
 from mcpx.config.problems import Refused
@@ -32,12 +33,6 @@ NEW = {"enabled": False, "connection": {"type": "stdio", "command": "y"}}
 def server() -> Iterator[fixture.Store]:
     with fixture.Store() as store:
         yield store
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
-        while not holds():  # noqa: ASYNC110 - of another replica, which tells nobody here
-            await asyncio.sleep(0.01)
 
 
 class House:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fixtures.parts import Toy, older, run, until
+from fixtures.parts import Toy, older, run
+from kit.waiting import until
 from mcpx.catalog.naming import Naming
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
 from mcpx.config import Command, Config, Global, Parameter, Server

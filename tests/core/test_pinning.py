@@ -4,7 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fixtures.parts import run, until
+from fixtures.parts import run
+from kit.waiting import until
 from mcpx.core.pinning import Pinning
 from mcpx.policy.pins.fingerprint import Item, fingerprint
 from mcpx.policy.pins.kept import Kept

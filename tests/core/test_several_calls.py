@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, modern, older, run, turns, until
+from fixtures.parts import Line, Tape, Toy, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.model.call import Call, Caller, Json

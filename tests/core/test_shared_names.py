@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, older, run, turns, until
+from fixtures.parts import Toy, older, run, turns
 from fixtures.replicas import Store
+from kit.waiting import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core.catalogs import _Special
 from mcpx.core.gateway import Gateway

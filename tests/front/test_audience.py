@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, until
+from fixtures.parts import run
+from kit.waiting import until
 from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session
 from mcpx.front.notices import Notice

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Toy, asks, forever, run, turns, until
+from fixtures.parts import ASKABLE, Line, Toy, asks, forever, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front.conversation import ClientConversation

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns, until
+from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import dispatch

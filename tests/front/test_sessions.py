@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Clock, forever, run, until
+from fixtures.parts import Clock, forever, run
+from kit.waiting import until
 from mcpx.front import http_session, sessions
 from mcpx.front.http_session import HttpSession
 from mcpx.front.sessions import Sessions

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Reply, Toy, Web, asks, echo, forever, run, serving, turns, until
+from fixtures.parts import ASKABLE, Line, Reply, Toy, Web, asks, echo, forever, run, serving, turns
+from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
 from mcpx.front import http_session, sessions

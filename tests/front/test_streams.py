@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Reply, Web, run, serving, turns, until
+from fixtures.parts import Reply, Web, run, serving, turns
+from kit.waiting import until
 from mcpx.front import streams
 from mcpx.front.notices import Parcel, encoded
 from mcpx.front.streams import EventLog, PostStream, PushStream, Shelf

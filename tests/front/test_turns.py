@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.parts import run, until
+from fixtures.parts import run
+from kit.waiting import until
 from mcpx.front.turns import AT_ONCE, Turns
 
 

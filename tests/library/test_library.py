@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import eventually
 from fixtures.using_server import PICTURE
+from kit.waiting import wait_until
 from library.conftest import using
 from mcpx import Change, ConfigError, Denied, Gateway, McpxError, NotFound, Progress, Question, Unavailable
 
@@ -83,7 +83,7 @@ def test_progress_is_heard_and_a_timeout_cancels_at_the_server(tmp_path: Path) -
         assert result.text == "done" and heard[0].total == 10 and heard[-1].message == "step 9"
         with pytest.raises(TimeoutError):
             await gateway.call("one.slow", {"seconds": 60}, timeout=0.3)
-        await asyncio.to_thread(eventually, lambda: "cancelled" in record.read_text())
+        await asyncio.to_thread(wait_until, lambda: "cancelled" in record.read_text())
 
     opened({"mcp_servers": [using("one", "--record", str(record))]}, work)
 
@@ -169,7 +169,7 @@ def test_changes_are_heard_and_the_configuration_is_read_again(tmp_path: Path) -
             file.write_text(json.dumps({"mcp_servers": [using("one"), using("two")]}))
             assert "1 started (two)" in await gateway.reload()
             assert len(await gateway.tools()) == 16
-            await asyncio.to_thread(eventually, lambda: any(change.what == "tools" for change in heard))
+            await asyncio.to_thread(wait_until, lambda: any(change.what == "tools" for change in heard))
             file.write_text("{")
             with pytest.raises(ConfigError):
                 await gateway.reload()
@@ -280,7 +280,7 @@ def test_a_program_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> Non
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
     assert pids
-    eventually(lambda: all(map(gone, pids)))
+    wait_until(lambda: all(map(gone, pids)))
 
 
 def test_importing_the_package_loads_next_to_nothing() -> None:

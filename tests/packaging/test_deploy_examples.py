@@ -20,8 +20,9 @@ import pytest
 import yaml
 
 from behaviour.raw import ask, raw_server
-from fixtures.process import START, Child
-from fixtures.replicas import Replicas, Store, free_port, program, reaches, wait_until
+from fixtures.replicas import Replicas, Store, free_port, program, reaches
+from kit.process import START, Child
+from kit.waiting import wait_until
 from mcpx.app import ENDING
 from mcpx.config import load
 from mcpx.front.routes import ROUTES
@@ -193,7 +194,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replica
         assert ":8000" not in re.sub(r"(?m)#.*$", "", written)
         file.write_text(written, encoding="utf-8")
         with Child([program("haproxy"), "-db", "-f", str(file)]) as child:
-            wait_until(lambda: reaches(port), f"haproxy listens: {child.stderr.text}", START)
+            wait_until(lambda: reaches(port), what=f"haproxy listens: {child.stderr.text}", seconds=START)
             yield replicas, port
 
 
@@ -238,7 +239,7 @@ def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside
 ) -> None:
     """SCA-1, SEC-1: through the file as it is shipped."""
     replicas, port = deployed
-    wait_until(lambda: called(port, "first", TEAM) == 200, "a call gets through")
+    wait_until(lambda: called(port, "first", TEAM) == 200, what="a call gets through")
     before = [figures(replica.port, "mcpx_calls_total") for replica in replicas]
     assert Counter(called(port, f"call {n}", TEAM) for n in range(30)) == {200: 30}
     after = [figures(replica.port, "mcpx_calls_total") for replica in replicas]
@@ -252,7 +253,7 @@ def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside
 def test_a_client_cannot_say_where_it_comes_from(deployed: tuple[Replicas, int]) -> None:
     """SEC-1: what it claims is replaced by what the load balancer saw; a foreign host in a header opens nothing."""
     replicas, port = deployed
-    wait_until(lambda: called(port, "before", TEAM) == 200, "a call gets through")
+    wait_until(lambda: called(port, "before", TEAM) == 200, what="a call gets through")
     claims = [("X-Forwarded-For", CLAIMED), ("X-Forwarded-Host", "evil.example"), ("Forwarded", f"for={CLAIMED}")]
     assert called(port, "claimed", TEAM, *claims) == 200
 
@@ -260,14 +261,14 @@ def test_a_client_cannot_say_where_it_comes_from(deployed: tuple[Replicas, int])
         return "".join(text(file) for replica in replicas for file in (replica.folder / "state").glob("audit/*"))
 
     calls = sum(figures(replica.port, "mcpx_calls_total") for replica in replicas)
-    wait_until(lambda: trails().count('"127.0.0.1"') >= calls, "all calls are written down")
+    wait_until(lambda: trails().count('"127.0.0.1"') >= calls, what="all calls are written down")
     assert CLAIMED not in trails()
 
 
 def test_a_replica_that_ends_costs_no_call(deployed: tuple[Replicas, int]) -> None:
     """SCA-3: it says that it is leaving before it does, and HAProxy minds it."""
     replicas, port = deployed
-    wait_until(lambda: called(port, "there", TEAM) == 200, "a call gets through")
+    wait_until(lambda: called(port, "there", TEAM) == 200, what="a call gets through")
     last = replicas[2]
     last.process.terminate()
     statuses: list[int] = []
@@ -335,7 +336,7 @@ def test_the_store_takes_its_options(compose: Json, manifests: dict[str, Json], 
     assert there == ["exec", *command] and command[0] == "valkey-server"
     with Store(*command[1:], "--dir", str(tmp_path)) as store:
         say = ("-a", GIVEN["VALKEY_PASSWORD"], "--no-auth-warning", "CONFIG", "GET")
-        wait_until(lambda: "noeviction" in store.cli(*say, "maxmemory-policy").split(), "nothing is evicted")
+        wait_until(lambda: "noeviction" in store.cli(*say, "maxmemory-policy").split(), what="nothing is evicted")
         assert store.cli("PING").startswith("NOAUTH")
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, until
+from fixtures.parts import forever
+from kit.waiting import until
 from mcpx.config import Config, Policy, PolicyRule
 from mcpx.config.sections import FrontLimits, FrontServer
 from mcpx.model.call import Call, Caller, Json

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.replicas import Store
+from kit.waiting import until
 from mcpx.config import PolicyRule
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import DENIED, NEEDS_APPROVAL, OVERLOADED, Denied
@@ -160,17 +161,6 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-async def eventually(holds: Callable[[], Any], what: str) -> None:
-    """Looks again and again, under a bound. What `holds` may be awaited for."""
-    deadline = asyncio.get_running_loop().time() + BOUND
-    while True:
-        held = holds()
-        if await held if isinstance(held, Awaitable) else held:
-            return
-        assert asyncio.get_running_loop().time() < deadline, what
-        await asyncio.sleep(0.01)
-
-
 async def passes(replica: Replica, server: Server) -> bool:
     try:
         return await replica.call(server) == {"content": []}
@@ -182,7 +172,7 @@ async def passes(replica: Replica, server: Server) -> bool:
 async def lose(store: Store, *them: Replica) -> None:
     store.kill()
     for each in them:
-        await eventually(lambda each=each: not each.store.up, "the store is known to be away")
+        await until(lambda each=each: not each.store.up, what="the store is known to be away")
 
 
 async def back(*them: Replica) -> None:
@@ -197,19 +187,19 @@ def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: Store) -> No
             id = await one.waits(server)
             assert await two.waits(server) == id, "the same call waits under the same id"
             assert await two.pending() == await three.pending() == [id]
-            await eventually(lambda: three.waiting() == [id], "its figures move without anybody asking")
+            await until(lambda: three.waiting() == [id], what="its figures move without anybody asking")
             [told] = await three.state.book.pending()
             [own] = await one.state.book.pending()
             assert told.told() == own.told() and '"/a"' in told.arguments and told.reason == "it deletes"
             assert await two.decide(id)
             assert not await one.decide(id) and not await three.decide(id, False), "a decision is made once"
             for each in (one, two, three):  # else the next thing that one hears of may be that it was used
-                await eventually(lambda each=each: each.states(id) == ["pending", "approved"], "all know")
+                await until(lambda each=each: each.states(id) == ["pending", "approved"], what="all know")
             assert await three.call(server) == {"content": []}
             assert await one.waits(server) != id
             assert len(server.called) == 1
             for each in (one, two, three):
-                await eventually(lambda each=each: each.states(id) == ["pending", "approved", "used"], str(each.heard))
+                await until(lambda each=each: each.states(id) == ["pending", "approved", "used"], what=str(each.heard))
             trail = [(event.state, event.by) for each in (one, two, three) for event in each.heard if event.id == id]
             assert len(trail) == 9
             told_here = [
@@ -290,7 +280,7 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
                 await call
             store.go_on()
             await one.store.settled()
-            await eventually(lambda: passes(two, server), "it passes")
+            await until(lambda: passes(two, server), what="it passes")
             assert len(server.called) == 1
 
     run(test)
@@ -318,7 +308,7 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(
                 call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            await eventually(lambda: passes(two, server), "it passes")
+            await until(lambda: passes(two, server), what="it passes")
             assert await one.waits(server) != id
             assert len(server.called) == 1
 
@@ -331,19 +321,19 @@ def test_the_bounds_count_over_all_replicas(store: Store) -> None:
             for number in range(approving.MOST_EACH):
                 await them[number % 2].waits(Server(), path=f"/{number}")
             for each in them:
-                await eventually(lambda each=each: len(each.waiting()) == approving.MOST_EACH, "both know")
+                await until(lambda each=each: len(each.waiting()) == approving.MOST_EACH, what="both know")
                 assert (await each.refused(Server(), path="/more")).code == OVERLOADED
             others = approving.MOST - approving.MOST_EACH
             for number in range(others):
                 caller = Caller(f"bob {number // approving.MOST_EACH}")
                 await them[number % 2].waits(Server(), caller, path=f"/{number}")
             for each in them:
-                await eventually(lambda each=each: len(each.waiting()) == approving.MOST, "both know")
+                await until(lambda each=each: len(each.waiting()) == approving.MOST, what="both know")
                 assert (await each.refused(Server(), Caller("cleo"))).code == OVERLOADED
                 assert len(await each.pending()) == approving.MOST
             newcomer = Replica(Replicas(parse(store.url), {}, "test"))
             await newcomer.start()
-            await eventually(lambda: len(newcomer.waiting()) == approving.MOST, "who comes later knows all of them")
+            await until(lambda: len(newcomer.waiting()) == approving.MOST, what="who comes later knows all of them")
             await newcomer.end()
 
     run(test)
@@ -359,7 +349,7 @@ def test_the_store_forgets_in_time(store: Store, monkeypatch: pytest.MonkeyPatch
             id = await one.waits(Server())
             keys = store.cli("keys", "*approvals*").splitlines()
             assert keys and all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
-            await eventually(lambda: not one.waiting() and not two.waiting(), "it has ended")
+            await until(lambda: not one.waiting() and not two.waiting(), what="it has ended")
             assert await one.pending() == await two.pending() == [] and not await two.decide(id)
             assert one.states(id) == ["pending", "expired"] and store.cli("keys", "*approvals*") == ""
 
@@ -404,7 +394,7 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
             waits, approved, refused = [await one.waits(server, path=path) for path in "abc"]
             assert await one.decide(approved) and await one.decide(refused, False)
             for id, state in ((waits, "pending"), (approved, "approved"), (refused, "denied")):
-                await eventually(lambda id=id, state=state: two.states(id)[-1:] == [state], "both know")
+                await until(lambda id=id, state=state: two.states(id)[-1:] == [state], what="both know")
             await lose(store, one, two)
             for each in (one, two):
                 assert await each.pending() == [waits] and await each.waits(server, path="a") == waits
@@ -429,14 +419,14 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: S
             waits, approved, refused, used = [await one.waits(server, path=path) for path in "abcd"]
             assert await one.decide(approved) and await two.decide(refused, False) and await two.decide(used)
             assert await two.call(server, path="d")
-            await eventually(lambda: one.states(used)[-1:] == ["used"], "both know")
-            await eventually(lambda: one.states(refused)[-1:] == ["denied"], "both know")
+            await until(lambda: one.states(used)[-1:] == ["used"], what="both know")
+            await until(lambda: one.states(refused)[-1:] == ["denied"], what="both know")
             await lose(store, one, two)
             begun = await two.waits(server, path="e")
             store.start()
             await back(one, two)
             for each in (one, two):
-                await eventually(lambda each=each: set(each.waiting()) == {waits, approved, begun}, str(each.heard))
+                await until(lambda each=each: set(each.waiting()) == {waits, approved, begun}, what=str(each.heard))
             assert "was refused" in (await one.refused(server, path="c")).message
             assert await one.waits(server, path="b") == approved, "it has to be approved again: it may have been used"
             assert await one.waits(server, path="d") != used
@@ -455,7 +445,7 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
         async with replicas(store, 3) as (one, two, three):
             server = Server()
             id = await one.waits(server)
-            await eventually(lambda: three.waiting() == [id], "all know")
+            await until(lambda: three.waiting() == [id], what="all know")
             async with deaf(three):
                 assert await two.decide(id) and await one.call(server)
                 assert three.waiting() == [id], "it does not know better"
@@ -463,7 +453,7 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
             store.start()
             await back(one, two, three)
             for each in (one, two, three):
-                await eventually(lambda each=each: not each.waiting(), "whoever used it has told the store")
+                await until(lambda each=each: not each.waiting(), what="whoever used it has told the store")
             assert await three.pending() == await one.pending() == []
             for each in (one, two, three):
                 assert not await each.decide(id)
@@ -489,7 +479,7 @@ def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(
             async def waits_anew() -> bool:
                 return await one.waits(server, path="/b") != other
 
-            await eventually(waits_anew, "who used it has seen that the store forgot so")
+            await until(waits_anew, what="who used it has seen that the store forgot so")
             assert len(server.called) == 1
 
     run(test)
@@ -503,13 +493,13 @@ def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: Store) ->
             server = Server()
             id = await one.waits(server)
             assert await one.decide(id)
-            await eventually(lambda: two.states(id)[-1:] == ["approved"], "both know")
+            await until(lambda: two.states(id)[-1:] == ["approved"], what="both know")
             store.pause()
             for each in (one, two):
                 assert isinstance(await each.refused(server), Away)
             store.go_on()
             await back(one, two)
-            await eventually(lambda: passes(two, server), "it passes")
+            await until(lambda: passes(two, server), what="it passes")
             assert len(server.called) == 1
 
     run(test)
@@ -533,19 +523,19 @@ def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_
             id = await one.waits(server)
             assert await one.decide(id)
             for each in (two, three):
-                await eventually(lambda each=each: each.states(id)[-1:] == ["approved"], "it knows")
+                await until(lambda each=each: each.states(id)[-1:] == ["approved"], what="it knows")
             [known] = one.state.approvals.all()
             for _ in range(3):
                 claimed = await one.state.book.claim(known.binding, usable=True)
                 assert claimed is not None and claimed.id == id
-                await eventually(lambda: two.states(id)[-1:] == ["used"], "it has heard of the use")
+                await until(lambda: two.states(id)[-1:] == ["used"], what="it has heard of the use")
                 watched = two.replicas.members._watched  # pyright: ignore[reportPrivateUsage]
                 kept = watched.copy()
                 if not hears:
                     watched.clear()
                 await one.state.book.give_back(claimed)
                 if hears:
-                    await eventually(lambda: two.states(id)[-1:] == ["approved"], "it has heard of the return")
+                    await until(lambda: two.states(id)[-1:] == ["approved"], what="it has heard of the return")
                 await returns(two)
                 watched.update(kept)
                 await returns(two, three, one)
@@ -612,7 +602,7 @@ def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
                 watched.clear()
             assert await one.decide(id)
             if watched:
-                await eventually(lambda: two.states(id)[-1:] == ["approved"], "both know")
+                await until(lambda: two.states(id)[-1:] == ["approved"], what="both know")
             held = Held(two, CLAIM)
             calls = [asyncio.ensure_future(two.call(server)) for _ in range(3)]
             await held.sent.wait()
@@ -674,9 +664,9 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
                 for number in range(20):
                     before = seen.get("approvals", 0)
                     await one.waits(Server(), path=f"/{number}")
-                    await eventually(lambda before=before: seen.get("approvals", 0) > before, "it was told")
+                    await until(lambda before=before: seen.get("approvals", 0) > before, what="it was told")
                 assert len(book._tasks._running) == 1
-            await eventually(lambda: len(two.waiting()) == 20, "it knows all of them")
+            await until(lambda: len(two.waiting()) == 20, what="it knows all of them")
 
     run(test)
 
@@ -693,11 +683,11 @@ def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_sin
             assert await one.decide(id)
             number = int(store.cli("hget", "{mcpx}:numbers", "approvals"))
             seen = two.replicas.members._numbers  # pyright: ignore[reportPrivateUsage]
-            await eventually(lambda: seen["approvals"] == number, "nothing makes it look again")
+            await until(lambda: seen["approvals"] == number, what="nothing makes it look again")
             await two.pending()  # looks at the store
             held.answered()
             assert await call == id
-            await eventually(lambda: not two.waiting(), "what was told of before that is corrected")
+            await until(lambda: not two.waiting(), what="what was told of before that is corrected")
 
     run(test)
 
@@ -792,7 +782,7 @@ def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: Sto
         store.start()
         two = Replica(Replicas(parse(store.url), {}, "test"))
         await two.start()
-        await eventually(lambda: two.waiting() == [id], "it is written once the store is there")
+        await until(lambda: two.waiting() == [id], what="it is written once the store is there")
         assert await two.decide(id)
         server = Server()
         assert await one.call(server) == {"content": []}

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run, until
+from fixtures.parts import forever, run
 from fixtures.replicas import Store as RealStore
+from kit.waiting import until
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits

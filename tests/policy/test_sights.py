@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, modern, older, run, turns, until
+from fixtures.parts import Toy, modern, older, run, turns
+from kit.waiting import until
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
 from mcpx.catalog.narrowed import Blank, Narrowed

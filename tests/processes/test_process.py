@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from kit.waiting import until, wait_until
 from mcpx.processes import child as ending
 from mcpx.processes import keeper, process
 from mcpx.processes.process import Child, Spawn, spawn
@@ -133,20 +134,6 @@ def children(of: int | None = None) -> list[int]:
     own = of or os.getpid()
     stats = {pid: descendants.read_stat(pid) for pid in pids()}
     return [pid for pid, stat in stats.items() if stat and stat.ppid == own and stat.session == pid]
-
-
-def wait_for(condition: Callable[[], bool], bound: float = PATIENCE) -> None:
-    deadline = time.monotonic() + bound
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.005)
-
-
-async def until(condition: Callable[[], bool], bound: float = PATIENCE) -> None:
-    """For what nobody tells us of; the loop runs on."""
-    async with asyncio.timeout(bound):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def stranger(env: dict[str, str] | None = None, **options: Any) -> "subprocess.Popen[bytes]":
@@ -592,7 +579,7 @@ def test_a_gateway_behind_a_gateway_leaves_both_able_to_find_theirs(run: Run, mo
 
     async def main() -> None:
         child = await start(Heard(), "cat")
-        wait_for(lambda: descendants.tokens(child.pid) == [b"outer.1", child.tree.token])
+        wait_until(lambda: descendants.tokens(child.pid) == [b"outer.1", child.tree.token])
 
     run(main())
 
@@ -660,7 +647,7 @@ def host(loop_kind: str, end: str, notes: Path, *words: str) -> Iterator["subpro
         stderr=subprocess.PIPE,
     )
     try:
-        wait_for(lambda: (notes / "host").exists() or popen.poll() is not None)
+        wait_until(lambda: (notes / "host").exists() or popen.poll() is not None)
         yield popen
     finally:
         popen.kill()
@@ -679,12 +666,12 @@ def test_a_killed_host_leaves_nobody_behind(loop_kind: str, tmp_path: Path, sent
         stat = descendants.read_stat(keeper_pid)
         assert stat is not None
         everyone.append((keeper_pid, stat.start))
-        wait_for(lambda: ignores(keeper_pid, signal.SIGTERM))  # it has begun
+        wait_until(lambda: ignores(keeper_pid, signal.SIGTERM))  # it has begun
         os.kill(keeper_pid, signal.SIGINT)  # Ctrl-C reaches many
         os.kill(keeper_pid, signal.SIGTERM)
         assert len(alive(everyone)) == len(everyone)
         popen.send_signal(sent)
-        wait_for(lambda: alive(everyone) == [])
+        wait_until(lambda: alive(everyone) == [])
 
 
 @pytest.mark.parametrize("end", ["raises", "returns", "exits", "clean"])
@@ -693,7 +680,7 @@ def test_a_host_that_ends_itself_leaves_nobody_behind(loop_kind: str, tmp_path: 
     with host(loop_kind, end, tmp_path, "deaf", "stays", *KIN) as popen:
         _, stderr = popen.communicate(timeout=PATIENCE)
         everyone = noted(tmp_path, "server", *KIN)
-        wait_for(lambda: alive(everyone) == [])
+        wait_until(lambda: alive(everyone) == [])
         assert popen.returncode == {"raises": 1, "returns": 0, "exits": 4, "clean": 0}[end]
         assert (stderr == b"") == (end != "raises"), stderr.decode()
         if end == "clean":
@@ -735,9 +722,9 @@ def test_the_keeper_ends_what_is_marked_or_named_and_nobody_else(shell: list[str
     others.append(stranger({"A": run}, start_new_session=True))
     mine = [bare, inside, *marked]
     try:
-        wait_for(lambda: (tmp_path / "server").exists())
+        wait_until(lambda: (tmp_path / "server").exists())
         names = [(popen.pid, stat.start) for popen in mine if (stat := descendants.read_stat(popen.pid))]
-        wait_for(lambda: len(descendants.survey([Tree(*names[1], b"none")])[0]) == 3)
+        wait_until(lambda: len(descendants.survey([Tree(*names[1], b"none")])[0]) == 3)
         names += descendants.survey([Tree(*names[1], b"none")])[0].items()
         names += noted(tmp_path, "stubborn", "odd")
         guard = subprocess.Popen([*shell, "-c", keeper.SCRIPT, "mcpx-keeper", run], stdin=subprocess.PIPE)
@@ -782,7 +769,7 @@ def test_a_keeper_that_was_killed_is_replaced_at_the_next_start(run: Run) -> Non
         first = process._KEEPER.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        wait_for(lambda: (stat := descendants.read_stat(first)) is None or not stat.alive)
+        wait_until(lambda: (stat := descendants.read_stat(first)) is None or not stat.alive)
         child = await start(Heard(), "cat")
         assert process._KEEPER.pid not in (None, first)
         await child.end()

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from behaviour.load import call_of, connected, greeted
-from fixtures.gateway import Gateway
-from fixtures.parts import until
-from fixtures.replicas import Replicas, Store, ready, wait_until
+from fixtures.replicas import Replicas, Store, ready
+from kit.gateway import GatewayProcess
+from kit.waiting import until, wait_until
 from replicas.crowd import Crowd, journal, twice
 
 SESSIONS = 500
@@ -53,7 +53,7 @@ def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> No
     """SCA-2: with `server.drain`, also without a store: `/ready` turns 503 while requests are still answered."""
     config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"drain": 2}}
 
-    async def run(gateway: Gateway) -> None:
+    async def run(gateway: GatewayProcess) -> None:
         wire = await connected(gateway.port)
         session = await greeted(gateway.port, wire)
         gateway.process.terminate()
@@ -65,7 +65,7 @@ def test_a_gateway_that_drains_says_so_first_and_serves_on(tmp_path: Path) -> No
         for each in (wire, fresh):
             each.transport.close()
 
-    with Gateway(config) as gateway:
+    with GatewayProcess(config) as gateway:
         asyncio.run(run(gateway))
 
 

@@ -9,7 +9,8 @@ import pytest
 from behaviour.compact import Visitor, config, held_up, next_notice, text, told
 from behaviour.raw import Json
 from behaviour.test_metrics import scrape, total
-from fixtures.replicas import Replicas, Store, wait_until
+from fixtures.replicas import Replicas, Store
+from kit.waiting import wait_until
 
 LINES = "\n".join(f"line {number} of the log" for number in range(4_000))
 """More than is shown at once."""
@@ -68,14 +69,14 @@ def test_what_auto_chose_for_a_modern_client_counts_at_every_replica(tmp_path: P
     (tmp_path / "hold.r1").touch()
     with Store() as store, Replicas(store, {**config(*servers), **common}, 2, balanced=False) as replicas:
         here, there = (Visitor(replica.port, era="modern", name="some client") for replica in replicas)
-        wait_until(lambda: "mcp_execute_tool" in here.names(), "it is shown little of so much")
+        wait_until(lambda: "mcp_execute_tool" in here.names(), what="it is shown little of so much")
         assert there.result("tools/call", {"name": "mcp_search_tools", "arguments": {"query": "note"}})["content"]
         session = Visitor(replicas[0].port, name="a session")
         record = f"{{mcpx}}:session:{session.headers['Mcp-Session-Id']}"
-        wait_until(lambda: store.cli("EXISTS", record) == "1", "the session is written")
+        wait_until(lambda: store.cli("EXISTS", record) == "1", what="the session is written")
         size = int(store.cli("HSTRLEN", record, "about"))
         assert "mcp_execute_tool" in session.names()
-        wait_until(lambda: int(store.cli("HSTRLEN", record, "about")) > size, "what it is shown is written too")
+        wait_until(lambda: int(store.cli("HSTRLEN", record, "about")) > size, what="what it is shown is written too")
         replicas[0].excused = True
         replicas[0].process.kill()
         session.port = replicas[1].port
@@ -106,26 +107,28 @@ def test_servers_that_come_up_in_opposite_orders_have_the_same_names_everywhere(
     with Store() as store, Replicas(store, collide(tmp_path), 2, balanced=False) as replicas:
         first, second = replicas
         files["two", 0].unlink()
-        wait_until(lambda: names(first.port), "the second server is there")
+        wait_until(lambda: names(first.port), what="the second server is there")
         assert names(first.port)["two give"] == "give"
         files["one", 1].unlink()
-        wait_until(lambda: names(second.port).get("one give") == "one_give", "the name of the other is left alone")
+        wait_until(lambda: names(second.port).get("one give") == "one_give", what="the name of the other is left alone")
         files["one", 0].unlink()
         files["two", 1].unlink()
         for replica in replicas:
-            wait_until(lambda replica=replica: len(names(replica.port)) == 8, "all are there")
+            wait_until(lambda replica=replica: len(names(replica.port)) == 8, what="all are there")
             wait_until(
-                lambda replica=replica: names(replica.port) == names(first.port), "names are the same", seconds=10
+                lambda replica=replica: names(replica.port) == names(first.port), what="names are the same", seconds=10
             )
         expected = names(first.port)
         assert (expected["one give"], expected["two give"]) == ("one_give", "give")
         replicas.restart(1)
         replicas.restart(0)
         for replica in replicas:
-            wait_until(lambda replica=replica: len(names(replica.port)) == 8, "all are there again")
+            wait_until(lambda replica=replica: len(names(replica.port)) == 8, what="all are there again")
             assert names(replica.port) == expected
-            wait_until(lambda replica=replica: total(scrape(replica.port), "mcpx_store_up") == 1, "the store is there")
-            wait_until(lambda replica=replica: total(scrape(replica.port), "mcpx_replicas") == 2, "both are seen")
+            wait_until(
+                lambda replica=replica: total(scrape(replica.port), "mcpx_store_up") == 1, what="the store is there"
+            )
+            wait_until(lambda replica=replica: total(scrape(replica.port), "mcpx_replicas") == 2, what="both are seen")
 
 
 def test_names_given_twice_while_the_store_was_away_are_settled_on_its_return(tmp_path: Path) -> None:
@@ -139,21 +142,21 @@ def test_names_given_twice_while_the_store_was_away_are_settled_on_its_return(tm
         files["two", 0].unlink()
         files["one", 1].unlink()
         for replica in replicas:
-            wait_until(lambda replica=replica: "give" in names(replica.port).values(), "one server is there")
+            wait_until(lambda replica=replica: "give" in names(replica.port).values(), what="one server is there")
             began = time.monotonic()
             assert names(replica.port)
             assert time.monotonic() - began < 5
         files["one", 0].unlink()
         files["two", 1].unlink()
         for replica in replicas:
-            wait_until(lambda replica=replica: len(names(replica.port)) == 8, "all are there")
+            wait_until(lambda replica=replica: len(names(replica.port)) == 8, what="all are there")
         assert names(first.port)["two give"] == names(second.port)["one give"] == "give"
         with (
             Visitor(first.port, "direct", "modern").listening() as at_first,
             Visitor(second.port, "direct", "modern").listening() as at_second,
         ):
             store.start()
-            wait_until(lambda: names(first.port) == names(second.port), "names are the same again", seconds=10)
+            wait_until(lambda: names(first.port) == names(second.port), what="names are the same again", seconds=10)
             loser = at_second if names(first.port)["two give"] == "give" else at_first
             assert next_notice(loser) == "notifications/tools/list_changed"
         for replica in replicas:
@@ -163,13 +166,13 @@ def test_names_given_twice_while_the_store_was_away_are_settled_on_its_return(tm
 
 def test_figures_tell_of_the_store_the_replicas_and_the_sessions_that_went_on(replicas: Replicas) -> None:
     """OBS-1, SCA-1"""
-    wait_until(lambda: total(scrape(replicas[0].port), "mcpx_replicas") == 3, "all are seen")
+    wait_until(lambda: total(scrape(replicas[0].port), "mcpx_replicas") == 3, what="all are seen")
     before = total(scrape(replicas[0].port), "mcpx_sessions_adopted_total")
     client = Visitor(replicas[1].port, "search")
     replicas.restart(1)
     client.port = replicas[0].port
     assert client.tools()
-    wait_until(lambda: total(scrape(replicas[0].port), "mcpx_store_up") == 1, "the store is there")
+    wait_until(lambda: total(scrape(replicas[0].port), "mcpx_store_up") == 1, what="the store is there")
     assert "mcpx_store_failures_total" in scrape(replicas[0].port)
     everywhere = [total(scrape(replica.port), "mcpx_sessions_adopted_total") for replica in replicas]
     assert sum(everywhere) > before

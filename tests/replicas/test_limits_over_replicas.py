@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from behaviour.load import Wire, call_of, connected, greeted
-from behaviour.raw import Json, Session, Stream, ask, eventually, modern, modern_headers, post_modern, stdio_server
-from fixtures.gateway import Gateway
-from fixtures.replicas import Replicas, Store, wait_until
+from behaviour.raw import Json, Session, Stream, ask, modern, modern_headers, post_modern, stdio_server
+from fixtures.replicas import Replicas, Store
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 SERVER = Path(__file__).parents[1] / "behaviour" / "asking_server.py"
 QUICK = {"startup_wait": 10, "first_start_wait": 10, "hot_reload_interval": 0.05}
@@ -125,14 +126,14 @@ def test_no_more_run_at_a_time_than_allowed_over_three_replicas(era: str, tmp_pa
         streams = [
             at.start(replica, era, until) for replica, until in zip(at.replicas, (None, None, first), strict=True)
         ]
-        eventually(lambda: at.calls("wait") == 3)
+        wait_until(lambda: at.calls("wait") == 3)
         streams += [at.start(at.replicas[0], era), at.start(at.replicas[1], era)]
-        eventually(lambda: at.waiting() == 2)
+        wait_until(lambda: at.waiting() == 2)
         refused = echo(at.replicas[2])
         assert refused.status == 503 and refused.get("retry-after") == "1"
         assert "3 calls of server s are in flight and 2 wait" in refused.json["error"]["message"]
         first.touch()  # at the third replica, where nobody waits
-        eventually(lambda: at.calls("wait") == 4)
+        wait_until(lambda: at.calls("wait") == 4)
         assert at.waiting() == 1
         at.let_go.touch()
         assert [stream.reply().status for stream in streams] == [200] * 5
@@ -145,11 +146,11 @@ def test_places_of_a_killed_replica_come_back(tmp_path: Path) -> None:
     with place(tmp_path, {"limits": {"in_flight": 2, "queue": 5}}) as at:
         at.start(at.replicas[0])
         at.start(at.replicas[0])
-        eventually(lambda: at.calls("wait") == 2)
+        wait_until(lambda: at.calls("wait") == 2)
         waits = [at.start(at.replicas[1]), at.start(at.replicas[2])]
-        eventually(lambda: at.waiting() == 2)
+        wait_until(lambda: at.waiting() == 2)
         at.replicas[0].process.kill()
-        wait_until(lambda: at.calls("wait") == 4, "those who waited come in", GONE)
+        wait_until(lambda: at.calls("wait") == 4, what="those who waited come in", seconds=GONE)
         at.let_go.touch()
         assert [stream.reply().status for stream in waits] == [200, 200]
 
@@ -159,17 +160,17 @@ def test_what_a_replica_has_that_stood_still_counts_again(tmp_path: Path) -> Non
     has, and nobody comes in until there are fewer than allowed."""
     with place(tmp_path, {"limits": {"in_flight": 1, "queue": 0}}) as at:
         held = at.start(at.replicas[0])
-        eventually(lambda: at.calls("wait") == 1)
+        wait_until(lambda: at.calls("wait") == 1)
         assert echo(at.replicas[1]).status == 503
         at.replicas[0].process.send_signal(signal.SIGSTOP)
         try:
-            wait_until(lambda: echo(at.replicas[1]).status == 200, "its place is free", GONE)
+            wait_until(lambda: echo(at.replicas[1]).status == 200, what="its place is free", seconds=GONE)
         finally:
             at.replicas[0].process.send_signal(signal.SIGCONT)
-        wait_until(lambda: echo(at.replicas[1]).status == 503, "it counts again", GONE)
+        wait_until(lambda: echo(at.replicas[1]).status == 503, what="it counts again", seconds=GONE)
         at.let_go.touch()
         assert held.reply().status == 200
-        wait_until(lambda: echo(at.replicas[2]).status == 200, "it has given its place back", GONE)
+        wait_until(lambda: echo(at.replicas[2]).status == 200, what="it has given its place back", seconds=GONE)
 
 
 @pytest.mark.parametrize("without", ["open", "closed"])
@@ -179,19 +180,19 @@ def test_the_store_is_killed(without: str, tmp_path: Path) -> None:
     its = {"limits": {"in_flight": 2, "queue": 0}}
     with place(tmp_path, its, limits={"without_store": without}) as at:
         held = [at.start(at.replicas[0]), at.start(at.replicas[1])]
-        eventually(lambda: at.calls("wait") == 2)
+        wait_until(lambda: at.calls("wait") == 2)
         assert [echo(each).status for each in at.replicas] == [503] * 3
         at.store.kill()
         if without == "open":
-            wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), "each counts for itself")
+            wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), what="each counts for itself")
         else:
-            wait_until(lambda: all(is_closed(each) for each in at.replicas), "nobody is let in")
+            wait_until(lambda: all(is_closed(each) for each in at.replicas), what="nobody is let in")
         assert all("Traceback" not in each.stderr() for each in at.replicas)
         at.store.start()
-        wait_until(lambda: all(is_full(each) for each in at.replicas), "all count together again")
+        wait_until(lambda: all(is_full(each) for each in at.replicas), what="all count together again")
         at.let_go.touch()
         assert [stream.reply().status for stream in held] == [200, 200]
-        wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), "places were given back")
+        wait_until(lambda: all(echo(each).status == 200 for each in at.replicas), what="places were given back")
         assert all("Traceback" not in each.stderr() for each in at.replicas)
 
 
@@ -211,7 +212,7 @@ def test_a_reload_of_each_replica_counts_at_once_for_what_runs(tmp_path: Path) -
     """SEC-6, CFG-5: who waits comes in when there is room for more, at whichever replica."""
     with place(tmp_path, {"limits": {"in_flight": 1, "queue": 5}}) as at:
         streams = [at.start(replica) for replica in at.replicas]
-        eventually(lambda: at.calls("wait") == 1 and at.waiting() == 2)
+        wait_until(lambda: at.calls("wait") == 1 and at.waiting() == 2)
         for replica in at.replicas:
             config: Any = json.loads(replica.file.read_bytes())
             config["mcp_servers"][0]["limits"]["in_flight"] = 3
@@ -219,6 +220,6 @@ def test_a_reload_of_each_replica_counts_at_once_for_what_runs(tmp_path: Path) -
             file.write_text(json.dumps(config), encoding="utf-8")
             file.chmod(0o600)
             file.rename(replica.file)
-        eventually(lambda: at.calls("wait") == 3)
+        wait_until(lambda: at.calls("wait") == 3)
         at.let_go.touch()
         assert [stream.reply().status for stream in streams] == [200] * 3

@@ -11,12 +11,12 @@ import pytest
 
 from fixtures import replicas as fixture
 from fixtures.parts import run
+from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.members import BEAT, Member
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Word
 from mcpx.wire import codec
-from replicas.test_store import until
 
 
 @pytest.fixture

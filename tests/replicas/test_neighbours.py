@@ -5,7 +5,8 @@ from typing import Any, cast
 import pytest
 
 from fixtures import replicas as fixture
-from fixtures.parts import run, until
+from fixtures.parts import run
+from kit.waiting import until
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours import neighbours as neighbours_module
 from mcpx.front.neighbours.neighbours import Neighbours

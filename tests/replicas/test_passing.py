@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Reply, Web, forever, run, serving, until
+from fixtures.parts import Reply, Web, forever, run, serving
+from kit.waiting import until
 from mcpx.front.neighbours import passing
 from mcpx.front.neighbours.papers import Papers
 from mcpx.front.neighbours.passing import Passing

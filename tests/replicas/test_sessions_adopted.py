@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
-from behaviour.raw import Json, Session, Stream, eventually, modern, modern_headers, notification, post, text_of
+from behaviour.raw import Json, Session, Stream, modern, modern_headers, notification, post, text_of
 from behaviour.test_leases import URI, seen
-from fixtures.replicas import ready, wait_until
+from fixtures.replicas import ready
+from kit.waiting import wait_until
 from replicas.conftest import Trio, three
 from replicas.looking import messages, nothing_more, told_in
 
@@ -45,7 +46,7 @@ def test_a_session_goes_on_with_all_it_had(tmp_path: Path) -> None:
             assert said(first)["params"]["uri"] == URI
             session.call("s_touch")
             session.call("s_touch")  # two that nobody reads
-            wait_until(lambda: told_in(trio.store, session.id) == 3, "what was sent is written down")
+            wait_until(lambda: told_in(trio.store, session.id) == 3, what="what was sent is written down")
             kill(trio, 0)
             unread = stream.events()  # the stream ends: they were on their way to this client already
             assert [event["data"]["method"] for event in unread] == ["notifications/resources/updated"] * 2
@@ -58,7 +59,7 @@ def test_a_session_goes_on_with_all_it_had(tmp_path: Path) -> None:
                 CHANGED,
             ]
             assert [event["id"] for event in found if event][:2] == [event["id"] for event in unread]
-            eventually(lambda: len(seen(trio.record, "resources/subscribe")) > subscribed)
+            wait_until(lambda: len(seen(trio.record, "resources/subscribe")) > subscribed)
             with at(session, trio, 1).start_call("s_log", level="info", text="too quiet") as quiet:
                 assert "result" in quiet.reply().message
             session.call("s_touch")
@@ -87,8 +88,8 @@ def test_calls_that_were_cut_off_say_so_and_run_no_second_time(tmp_path: Path) -
         foreign = messages(at(session, trio, 1).start_call("s_ask", id="foreign", text="two"))
         old = next(foreign)["id"]
         silent = session.start_call("s_wait", id="silent", until=str(tmp_path / "never"))
-        eventually(lambda: len(seen(trio.record, "tools/call")) == 3)
-        wait_until(lambda: told_in(trio.store, session.id) == 4, "both streams are written down")
+        wait_until(lambda: len(seen(trio.record, "tools/call")) == 3)
+        wait_until(lambda: told_in(trio.store, session.id) == 4, what="both streams are written down")
         kill(trio, 0)
         assert CUT_OFF in next(foreign)["error"]["message"]
         assert list(foreign) == []
@@ -134,7 +135,7 @@ def test_a_stranger_who_asks_at_the_same_moment_is_in_nobodys_way(tmp_path: Path
     tokens = [{"name": "ann", "token": "aaa"}, {"name": "bob", "token": "bbb"}]
     with three(tmp_path, server={"auth": {"type": "bearer", "tokens": tokens}}) as trio:
         sessions = [Session(trio.port(0), headers=ANN) for _ in range(10)]
-        wait_until(lambda: len(trio.store.cli("KEYS", "*:session:*").split()) == 10, "they are written down")
+        wait_until(lambda: len(trio.store.cli("KEYS", "*:session:*").split()) == 10, what="they are written down")
         kill(trio, 0)
         trio.store.pause()  # all ask before anybody is told
         asked = [

@@ -15,7 +15,6 @@ from behaviour.raw import (
     Json,
     Session,
     Stream,
-    eventually,
     modern,
     modern_headers,
     notification,
@@ -24,7 +23,8 @@ from behaviour.raw import (
     text_of,
 )
 from behaviour.test_leases import URI, seen
-from fixtures.replicas import Store, program, wait_until
+from fixtures.replicas import Store, program
+from kit.waiting import wait_until
 from replicas.conftest import Trio
 from replicas.looking import connections, messages, peak_memory, place_of
 
@@ -82,11 +82,11 @@ def test_a_call_that_is_cancelled_through_a_third_replica_is_cancelled_at_the_se
     """SCA-1, LIF-6."""
     session, never = begun(trio), tmp_path / "never"
     stream = through(session, trio, 1).start_call("s_wait", id="the one", text="mine", until=str(never))
-    call = eventually(
+    call = wait_until(
         lambda: [m for m in seen(trio.record, "tools/call") if m["params"]["arguments"].get("until") == str(never)]
     )[0]
     assert through(session, trio, 2).post(notification("notifications/cancelled", {"requestId": "the one"})).status
-    eventually(
+    wait_until(
         lambda: [
             m
             for m in seen(trio.record, "notifications/cancelled")
@@ -110,7 +110,7 @@ def test_a_get_stream_is_resumed_at_another_replica_without_loss_and_without_any
         first = stream.event()
         assert first is not None and first["data"]["params"]["uri"] == URI
         session.call("s_touch")  # it is sent, and nobody reads it
-    eventually(lambda: not listening & connections(door))
+    wait_until(lambda: not listening & connections(door))
     session.call("s_touch")
     with through(session, trio, 2).listen(first["id"]) as stream:
         found = [stream.event() for _ in range(2)]
@@ -130,7 +130,7 @@ def test_the_owner_notices_that_a_client_left_through_another_replica(trio: Trio
         stream.comment()
         listening = connections(door) - before
         assert listening
-    eventually(lambda: not listening & connections(door))
+    wait_until(lambda: not listening & connections(door))
     session.call("s_touch")
     with through(session, trio, 2).listen() as stream:
         assert stream.data()["params"]["uri"] == URI
@@ -152,9 +152,9 @@ def test_a_modern_client_that_leaves_through_another_replica_cancels_its_call(tr
     usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     headers = [*usual.items(), *modern_headers(again).items()]
     with Stream(trio.port(1), "POST", "/mcp", headers, json.dumps(again).encode()):
-        eventually(lambda: seen(trio.record, "answered")[-1:])
+        wait_until(lambda: seen(trio.record, "answered")[-1:])
         [sent] = [m for m in seen(trio.record, "tools/call") if m["params"]["arguments"].get("after") == str(never)]
-    eventually(
+    wait_until(
         lambda: [
             m
             for m in seen(trio.record, "notifications/cancelled")
@@ -188,7 +188,7 @@ def test_ids_that_nobody_here_made_are_unknown_everywhere_and_ask_the_store_noth
         assert real.delete().status == 200
         gone = through(real, trio, 1).post(notification("notifications/x"))  # was sealed here: the store is asked
         assert gone.status == 404
-        wait_until(lambda: monitor.about(real.id), "the monitor has seen the one that was asked for")
+        wait_until(lambda: monitor.about(real.id), what="the monitor has seen the one that was asked for")
         assert {line for line in monitor.lines if ":session:" in line and real.id not in line} == set()
 
 
@@ -199,10 +199,10 @@ class Monitor:
         self._command = [program("valkey-cli", "redis-cli"), "-p", str(store.port), "monitor"]
 
     def __enter__(self) -> "Monitor":
-        from fixtures.process import Child
+        from kit.process import Child
 
         self._child = Child(self._command).__enter__()
-        wait_until(lambda: "OK" in self._child.stdout.text, "the monitor listens")
+        wait_until(lambda: "OK" in self._child.stdout.text, what="the monitor listens")
         return self
 
     @property

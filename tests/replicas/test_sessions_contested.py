@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import Session, eventually, modern, modern_headers, notification, post, text_of
+from behaviour.raw import Session, modern, modern_headers, notification, post, text_of
 from behaviour.test_leases import seen
-from fixtures.gateway import Gateway
-from fixtures.replicas import Replicas, Store, health, wait_until
+from fixtures.replicas import Replicas, Store, health
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 from mcpx.replicas.seals import Seals
 from replicas.conftest import Trio, nothing_broke, three
 from replicas.crowd import Crowd, journal, twice
@@ -41,14 +42,14 @@ def pause_until_gone(trio: Trio, number: int) -> str:
     id = id_of(trio.replicas[number])
     trio.replicas[number].process.send_signal(signal.SIGSTOP)
     others = [replica for n, replica in enumerate(trio.replicas) if n != number]
-    wait_until(lambda: all(id not in peers(each) for each in others), "it counts as gone")
+    wait_until(lambda: all(id not in peers(each) for each in others), what="it counts as gone")
     return id
 
 
 def go_on(trio: Trio, number: int, id: str) -> None:
     trio.replicas[number].process.send_signal(signal.SIGCONT)
     others = [replica for n, replica in enumerate(trio.replicas) if n != number and replica.process.poll() is None]
-    wait_until(lambda: all(id in peers(each) for each in others), "it is back")
+    wait_until(lambda: all(id in peers(each) for each in others), what="it is back")
 
 
 def calls(trio: Trio) -> int:
@@ -60,12 +61,12 @@ def test_one_that_was_away_for_a_moment_is_not_robbed_ever_after(tmp_path: Path)
     go = tmp_path / "go"
     with three(tmp_path) as trio:
         session = Session(trio.port(2))
-        wait_until(lambda: owner_of(trio, session) != "", "it is written down")
+        wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         go_on(trio, 0, pause_until_gone(trio, 0))
         kill(trio, 2)
         assert text_of(at(session, trio, 0).call("s_echo", text="here")) == "here"
         waits = session.start_call("s_wait", id="waits", text="whole", until=str(go))
-        eventually(lambda: calls(trio) == 2)
+        wait_until(lambda: calls(trio) == 2)
         assert text_of(at(session, trio, 1).call("s_echo", text="through")) == "through"
         assert owner_of(trio, session) == id_of(trio.replicas[0])
         go.touch()
@@ -76,13 +77,15 @@ def test_an_answer_of_the_store_that_comes_too_late_leaves_no_session_without_an
     """SCA-1, SCA-2: a replica took it up and never heard that it did: others find it there."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
-        wait_until(lambda: owner_of(trio, session) == id_of(trio.replicas[0]), "it is written down")
+        wait_until(lambda: owner_of(trio, session) == id_of(trio.replicas[0]), what="it is written down")
         kill(trio, 0)
         trio.store.pause()
         assert at(session, trio, 1).post(notification("notifications/x")).status == 503
         trio.store.go_on()
-        wait_until(lambda: owner_of(trio, session) == id_of(trio.replicas[1]), "the store has done it all the same")
-        wait_until(lambda: all(health(trio.replicas[n])["store"]["state"] == "up" for n in (1, 2)), "it is back")
+        wait_until(
+            lambda: owner_of(trio, session) == id_of(trio.replicas[1]), what="the store has done it all the same"
+        )
+        wait_until(lambda: all(health(trio.replicas[n])["store"]["state"] == "up" for n in (1, 2)), what="it is back")
         assert text_of(at(session, trio, 2).call("s_echo", text="found")) == "found"
         assert owner_of(trio, session) == id_of(trio.replicas[1])
 
@@ -91,15 +94,19 @@ def test_a_session_that_was_ended_elsewhere_stays_so_when_its_first_owner_is_bac
     """SCA-1: also where that has missed that it went on elsewhere."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
-        wait_until(lambda: owner_of(trio, session) != "", "it is written down")
+        wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         id = pause_until_gone(trio, 0)
         trio.store.cli("CLIENT", "KILL", "TYPE", "pubsub")  # what it is told from now on does not reach it
-        wait_until(lambda: trio.store.cli("PUBSUB", "NUMSUB", f"{KEYS}news").split()[-1] == "2", "the others listen")
+        wait_until(
+            lambda: trio.store.cli("PUBSUB", "NUMSUB", f"{KEYS}news").split()[-1] == "2", what="the others listen"
+        )
         assert text_of(at(session, trio, 1).call("s_echo", text="here")) == "here"
         assert session.delete().status == 200
-        wait_until(lambda: owner_of(trio, session) != id_of(trio.replicas[1]), "that it has ended is written down")
+        wait_until(lambda: owner_of(trio, session) != id_of(trio.replicas[1]), what="that it has ended is written down")
         go_on(trio, 0, id)
-        wait_until(lambda: "went on at other replicas" in trio.replicas[0].stderr(), "it has looked over what it has")
+        wait_until(
+            lambda: "went on at other replicas" in trio.replicas[0].stderr(), what="it has looked over what it has"
+        )
         for number in range(3):
             assert at(session, trio, number).post(notification("notifications/x")).status == 404
 
@@ -108,12 +115,12 @@ def test_a_session_that_ended_while_the_store_was_away_is_nobodys_to_take_up(tmp
     """SCA-1, SCA-2."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
-        wait_until(lambda: owner_of(trio, session) != "", "it is written down")
+        wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         trio.store.pause()
-        wait_until(lambda: health(trio.replicas[0])["store"]["state"] == "down", "it is noticed")
+        wait_until(lambda: health(trio.replicas[0])["store"]["state"] == "down", what="it is noticed")
         assert session.delete().status == 200
         trio.store.go_on()
-        wait_until(lambda: owner_of(trio, session) == "", "the store has heard of it")
+        wait_until(lambda: owner_of(trio, session) == "", what="the store has heard of it")
         kill(trio, 0)
         for number in (1, 2):
             assert at(session, trio, number).post(notification("notifications/x")).status == 404
@@ -127,7 +134,7 @@ def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(tm
         later = int(time.time() + 600) * 1000
         trio.store.cli("HSET", f"{KEYS}members", "ghost", json.dumps(ghost))
         trio.store.cli("ZADD", f"{KEYS}alive", str(later), "ghost")
-        wait_until(lambda: all("ghost" in peers(each) for each in trio.replicas), "all count it in")
+        wait_until(lambda: all("ghost" in peers(each) for each in trio.replicas), what="all count it in")
         key = bytes.fromhex(trio.store.cli("GET", f"{KEYS}secret"))
         unknown = {"Mcp-Session-Id": Seals(key).mint("ghost")}
         assert post(trio.port(1), notification("notifications/x"), unknown).status == 404
@@ -142,7 +149,7 @@ def test_a_call_through_a_replica_that_ends_has_the_time_that_calls_have(tmp_pat
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
         waits = at(session, trio, 1).start_call("s_wait", text="whole", seconds=1.5)
-        eventually(lambda: calls(trio) == 1)
+        wait_until(lambda: calls(trio) == 1)
         trio.replicas[1].process.terminate()
         assert text_of(waits.reply().message) == "whole"
 
@@ -161,7 +168,7 @@ def test_a_call_that_takes_longer_is_told_that_it_may_have_had_an_effect(
             assert next(stream)["method"] == "elicitation/create"
         else:
             stream = messages(session.start_call("s_wait", id="one", until=str(tmp_path / "never")))
-        eventually(lambda: calls(trio) == 1)
+        wait_until(lambda: calls(trio) == 1)
         trio.replicas[ends].process.terminate()
         told = list(stream)[-1]
         assert (told["id"], told["error"]["code"]) == ("one", ENDING)
@@ -172,7 +179,7 @@ def test_what_an_owner_that_is_not_one_any_more_says_is_not_written_down(tmp_pat
     """SCA-1: it was away, and has a word to say before it looks over what it still has."""
     with three(tmp_path) as trio:
         session = Session(trio.port(0))
-        wait_until(lambda: owner_of(trio, session) != "", "it is written down")
+        wait_until(lambda: owner_of(trio, session) != "", what="it is written down")
         with session.listen() as stream:
             stream.comment()
             trio.store.cli("HSET", f"{KEYS}session:{session.id}", "owner", "somebody", "life", "1")

@@ -26,9 +26,10 @@ from behaviour.raw import (
 )
 from behaviour.test_pins import Changing, held, tool
 from behaviour.test_signing_in import asked, where
-from fixtures.gateway import Gateway
 from fixtures.guarded import Guarded
-from fixtures.replicas import Replicas, Store, ready, wait_until
+from fixtures.replicas import Replicas, Store, ready
+from kit.gateway import GatewayProcess
+from kit.waiting import wait_until
 
 CALLS = 60
 SOON = 1.0
@@ -45,16 +46,16 @@ def store() -> Iterator[Store]:
 
 
 def soon(holds: Callable[[], Any], what: str) -> None:
-    wait_until(holds, what, SOON + SLACK)
+    wait_until(holds, what=what, seconds=SOON + SLACK)
 
 
-def typed(gateway: Gateway, *command: str) -> str:
+def typed(gateway: GatewayProcess, *command: str) -> str:
     done = subprocess.run([*MCPX, *command], env=gateway.env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def lets_in(gateway: Gateway, token: str) -> bool:
+def lets_in(gateway: GatewayProcess, token: str) -> bool:
     message = modern("tools/list")
     headers = {**modern_headers(message), "Authorization": f"Bearer {token}"}
     return post(gateway.port, message, headers).status == 200
@@ -89,8 +90,8 @@ def test_a_token_made_or_revoked_on_one_replica_counts_on_all_and_ends_what_was_
             soon(lambda: not any(lets_in(each, token) for each in replicas), "the token is let in nowhere")
             soon(lambda: session.post(request("ping", None, 9)).status in (401, 404), "its session has ended")
             assert stream.events() == []
-        with Gateway(replicas[0].config, env=KEY) as fourth:
-            wait_until(lambda: ready(fourth), "it serves")
+        with GatewayProcess(replicas[0].config, env=KEY) as fourth:
+            wait_until(lambda: ready(fourth), what="it serves")
             assert not lets_in(fourth, token)
 
 
@@ -122,7 +123,7 @@ def test_sixty_calls_over_three_replicas_make_one_request_for_a_token(store: Sto
             with ThreadPoolExecutor(1) as pool:
                 begun: list[int] = []
                 calls = pool.submit(all_call, replicas, "http_echo", begun, text="hello")
-                wait_until(lambda b=begun: guarded.token_requests and len(b) == CALLS, "all wait for a token")
+                wait_until(lambda b=begun: guarded.token_requests and len(b) == CALLS, what="all wait for a token")
                 guarded.release_tokens()
                 assert {text_of(answer) for answer in calls.result(60)} == {"hello"}
             assert len(guarded.token_requests) == 1
@@ -165,7 +166,7 @@ def sign_in(replicas: Replicas) -> None:
         where(each)  # everybody has asked for it
     status, page = open_as_browser(where(replicas[0]))
     assert status == 200, page
-    wait_until(lambda: statuses(replicas) == ["connected"] * 3, "one sign-in serves all")
+    wait_until(lambda: statuses(replicas) == ["connected"] * 3, what="one sign-in serves all")
 
 
 @pytest.mark.parametrize("env", [KEY, {}], ids=["with a key", "without"])
@@ -181,7 +182,7 @@ def test_a_sign_in_on_one_replica_serves_all_and_is_renewed_once_for_all(store: 
         assert len(site.refresh_tokens) == 1  # it rotates, and nobody has used an old one
         answer = asked(replicas[1], "auth.logout", name="guarded")
         assert answer["ok"], answer
-        wait_until(lambda: statuses(replicas) == ["needs_auth"] * 3, "one sign-out ends all")
+        wait_until(lambda: statuses(replicas) == ["needs_auth"] * 3, what="one sign-out ends all")
         if env:
             kept = [store.cli("--no-raw", "GET", key) for key in store.cli("KEYS", "*:file:auth/*").splitlines()]
             assert kept and not any("refresh-" in one or "access-" in one for one in kept)
@@ -195,7 +196,7 @@ def test_a_token_that_ends_is_renewed_once_for_all(store: Store) -> None:
         signed_in = time.monotonic()
         site.expires_in = 3600
         site.slow["/token"] = 0.3
-        wait_until(lambda: time.monotonic() - signed_in > 13, "it is about to end")
+        wait_until(lambda: time.monotonic() - signed_in > 13, what="it is about to end")
         assert {text_of(answer) for answer in all_call(replicas, "guarded_whoami")} == {"signed in"}
         assert {text_of(answer) for answer in all_call(replicas, "guarded_whoami")} == {"signed in"}
         assert renewals(site) == 1
@@ -232,17 +233,17 @@ def test_what_is_approved_on_one_replica_is_shown_by_all(store: Store, tmp_path:
     box = Changing(tmp_path, tools=[tool("read")])
     config = {"global": CALM, "mcp_servers": [box.entry(trust="quarantine")]}
 
-    def tools(gateway: Gateway) -> list[str]:
+    def tools(gateway: GatewayProcess) -> list[str]:
         return Session(gateway.port).tools()
 
     with Replicas(store, config, 3, balanced=False, env=KEY) as replicas:
         for each in replicas:
-            wait_until(lambda each=each: held(each) == 1, "it waits")
+            wait_until(lambda each=each: held(each) == 1, what="it waits")
         typed(replicas[0], "approve", "box", "--yes", "--config", str(replicas[0].file))
         soon(lambda: all(tools(each) == ["box_read"] for each in replicas), "it is shown by all")
-        with Gateway(replicas[0].config, env=KEY) as fourth:
-            wait_until(lambda: ready(fourth), "it serves")
-            wait_until(lambda: tools(fourth) == ["box_read"], "a new one shows it")
+        with GatewayProcess(replicas[0].config, env=KEY) as fourth:
+            wait_until(lambda: ready(fourth), what="it serves")
+            wait_until(lambda: tools(fourth) == ["box_read"], what="a new one shows it")
 
 
 def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: Store, tmp_path: Path) -> None:
@@ -253,9 +254,9 @@ def test_a_new_replica_lists_the_tools_of_servers_that_are_not_up_yet(store: Sto
     with Replicas(store, config, 1, balanced=False, env=KEY) as replicas:
         Session(replicas[0].port).tools()
         Session(replicas[0].port).call("box_read")
-        wait_until(lambda: store.cli("KEYS", "*:file:snapshots/*"), "it was learned")
-        with Gateway(replicas[0].config, env=KEY) as second:
-            wait_until(lambda: ready(second), "it serves")
+        wait_until(lambda: store.cli("KEYS", "*:file:snapshots/*"), what="it was learned")
+        with GatewayProcess(replicas[0].config, env=KEY) as second:
+            wait_until(lambda: ready(second), what="it serves")
             assert Session(second.port).tools() == ["box_read"]
             assert health(second.port)["servers"]["box"]["status"] != "connected"
 
@@ -268,11 +269,11 @@ def test_a_replica_lets_nobody_in_while_the_others_have_another_key(store: Store
     config = {"global": CALM, "mcp_servers": []}
     with (
         Replicas(store, config, 1, balanced=False, env=KEY) as replicas,
-        Gateway(replicas[0].config, env={"MCPX_KEY": "another"}) as other,
+        GatewayProcess(replicas[0].config, env={"MCPX_KEY": "another"}) as other,
     ):
-        wait_until(lambda: "another MCPX_KEY" in other.stderr(), "it is told")
+        wait_until(lambda: "another MCPX_KEY" in other.stderr(), what="it is told")
         assert ready(replicas[0]) and not ready(other)
         store.cli("DEL", "{mcpx}:fingerprint")
-        wait_until(lambda: ready(other) and not ready(replicas[0]), "the other key counts")
+        wait_until(lambda: ready(other) and not ready(replicas[0]), what="the other key counts")
         assert post_modern(replicas[0].port, modern("tools/list")).status == 503
         assert "Traceback" not in replicas[0].stderr() + other.stderr()

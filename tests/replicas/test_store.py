@@ -4,13 +4,14 @@ import asyncio
 import gc
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 
 from fixtures import replicas as fixture
 from fixtures.parts import run
+from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.store import Script, Store, StoreDown
 
@@ -43,15 +44,6 @@ def leaks() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         yield told
-
-
-async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            found = holds()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.01)
 
 
 def test_what_is_asked_in_one_turn_is_answered_one_by_one(server: fixture.Store) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.replicas import Replicas, Store, free_port, health, wait_until
+from fixtures.replicas import Replicas, Store, free_port, health
+from kit.waiting import wait_until
 from replicas.crowd import Crowd, journal, twice
 
 SESSIONS = 60
@@ -82,13 +83,13 @@ def test_a_store_that_is_not_there_at_the_start_is_said_and_waited_for(tmp_path:
     import urllib.error
     import urllib.request
 
-    from fixtures.gateway import Gateway
     from fixtures.replicas import ready
+    from kit.gateway import GatewayProcess
 
     store = Store()
     config = {"mcp_servers": [journal(tmp_path / "journal")], "server": {"store": store.url, "drain": 0}}
-    with Gateway(config) as replica:
-        wait_until(lambda: "cannot be used" in replica.stderr(), "it says so", 10)
+    with GatewayProcess(config) as replica:
+        wait_until(lambda: "cannot be used" in replica.stderr(), what="it says so", seconds=10)
         assert not ready(replica)
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(urllib.request.Request(replica.url, b"{}", method="POST"), timeout=5)
@@ -96,7 +97,7 @@ def test_a_store_that_is_not_there_at_the_start_is_said_and_waited_for(tmp_path:
             assert refused.value.code == 503
         assert replica.stderr().count("cannot be used") == 1
         with store:
-            wait_until(lambda: ready(replica), "it goes on", BACK)
+            wait_until(lambda: ready(replica), what="it goes on", seconds=BACK)
             assert "Traceback" not in replica.stderr()
 
 

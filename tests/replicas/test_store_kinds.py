@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fixtures.parts import run
-from fixtures.process import START, Child
-from fixtures.replicas import SERVERS, Store, free_port, program, reaches, wait_until
+from fixtures.replicas import SERVERS, Store, free_port, program, reaches
+from kit.process import START, Child
+from kit.waiting import until, wait_until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.replicas.store import Script, StoreDown
 from replicas.test_members import patient
-from replicas.test_store import until
 
 TWO_KEYS = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('INCR', KEYS[2])")
 
@@ -79,7 +79,7 @@ def cluster(folder: Path) -> Iterator[list[int]]:
             stack.enter_context(Child([*command, "--cluster-enabled", "yes"]))
             ports.append(port)
         for port in ports:
-            wait_until(lambda port=port: reaches(port), "a node listens")
+            wait_until(lambda port=port: reaches(port), what="a node listens")
         nodes = [f"127.0.0.1:{port}" for port in ports]
         cli = program("valkey-cli", "redis-cli")
         subprocess.run(
@@ -90,7 +90,7 @@ def cluster(folder: Path) -> Iterator[list[int]]:
             told = [subprocess.run([cli, "-p", str(p), "cluster", "info"], capture_output=True) for p in ports]
             return all(b"cluster_state:ok" in each.stdout for each in told)
 
-        wait_until(whole, "the cluster is whole")
+        wait_until(whole, what="the cluster is whole")
         yield ports
 
 
@@ -105,22 +105,22 @@ def test_replicas_follow_a_store_that_sentinels_fail_over(tmp_path: Path) -> Non
     port = free_port()
     own = ("--dir", str(tmp_path))  # where a copy is kept while it is taken over
     with Store(*own) as first, Store(*own, "--replicaof", "127.0.0.1", str(first.port)) as second:
-        wait_until(lambda: "master_link_status:up" in second.cli("INFO", "replication"), "the second follows")
+        wait_until(lambda: "master_link_status:up" in second.cli("INFO", "replication"), what="the second follows")
         file = tmp_path / "sentinel.conf"
         file.write_text(
             f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor team 127.0.0.1 {first.port} 1\n"
             "sentinel down-after-milliseconds team 500\nsentinel failover-timeout team 3000\n"
         )
         with Child([program("valkey-sentinel", "redis-sentinel"), str(file)]):
-            wait_until(lambda: reaches(port), "the sentinel listens")
-            wait_until(lambda: f"port={second.port}" in first.cli("INFO", "replication"), "the first is followed")
+            wait_until(lambda: reaches(port), what="the sentinel listens")
+            wait_until(lambda: f"port={second.port}" in first.cli("INFO", "replication"), what="the first is followed")
 
             def known() -> bool:
                 cli = program("valkey-cli", "redis-cli")
                 asked = subprocess.run([cli, "-p", str(port), "sentinel", "replicas", "team"], capture_output=True)
                 return str(second.port).encode() in asked.stdout
 
-            wait_until(known, "the sentinel knows the second")
+            wait_until(known, what="the sentinel knows the second")
             run(use(f"redis+sentinel://127.0.0.1:{port}/team", first.kill), 60)
 
 
@@ -185,7 +185,7 @@ def test_sentinels_are_asked_over_tls_where_the_store_is(tmp_path: Path) -> None
             f"tls-cert-file {client.cert}\ntls-key-file {client.key}\nsentinel monitor team 127.0.0.1 {store.port} 1\n"
         )
         with Child([program("valkey-sentinel", "redis-sentinel"), str(file)]):
-            wait_until(lambda: reaches(port), "the sentinel listens")
+            wait_until(lambda: reaches(port), what="the sentinel listens")
             where = f"rediss+sentinel://127.0.0.1:{port}/team"
             run(use(f"{where}?ca={both}&cert={client.cert}&key={client.key}"), 30)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, until
+from fixtures.parts import run
 from fixtures.replicas import Store
+from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas
 from mcpx.surfaces.large.kept import Kept, pack

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, turns, until
+from fixtures.parts import run, turns
+from kit.waiting import until
 from mcpx.surfaces.large.kept import pack
 from mcpx.surfaces.large.pages import BadReading, Page
 from mcpx.surfaces.large.preview import NOT_JSON

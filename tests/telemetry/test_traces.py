@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.collector import Collector, spans_in
-from fixtures.parts import until
+from kit.waiting import until
 from mcpx.config.sections import Traces as Settings
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallBegins, CallFinished, Passage

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run, turns, until
+from fixtures.parts import forever, run, turns
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     INTERNAL_ERROR,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, turns, until
+from fixtures.parts import run, turns
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
 from mcpx.transports import Sse

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, until
+from fixtures.parts import run
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, Unavailable
 from mcpx.transports import Websocket

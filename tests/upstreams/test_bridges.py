@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Clock, Tape, forever, modern, older, run, turns, until
+from fixtures.parts import ASKABLE, Clock, Tape, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges

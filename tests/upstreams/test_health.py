@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, older, run, until
+from fixtures.parts import Line, Toy, echo, forever, older, run
+from kit.waiting import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, RpcError, Unavailable

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns, until
+from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
 from mcpx.model.offer import Kind

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns, until
+from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import METHOD_NOT_FOUND, OVERLOADED, SERVER_DOWN, SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.model.offer import Kind

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, run, turns, until
+from fixtures.parts import Toy, run, turns
+from kit.waiting import until
 from mcpx.model.errors import Unavailable
 from mcpx.upstreams.life import Gate, Life
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns, until
+from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, Voice
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, RpcError, Unavailable

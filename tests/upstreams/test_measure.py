@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns, until
+from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
 from mcpx.upstreams import bridges, chatter, connections, link, links, subscriptions

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, closing, forever, run, turns, until
+from fixtures.parts import Line, Toy, closing, forever, run, turns
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     METHOD_NOT_FOUND,

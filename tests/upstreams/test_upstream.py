@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import (
-    Line,
-    Tape,
-    Toy,
-    asks,
-    echo,
-    forever,
-    modern,
-    older,
-    run,
-    turns,
-    until,
-)
+from fixtures.parts import Line, Tape, Toy, asks, echo, forever, modern, older, run, turns
+from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
 from mcpx.model.offer import KINDS, Kind

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from behaviour.raw import Session, eventually
+from behaviour.raw import Session
 from fixtures.admin import Api
 from fixtures.browser import Language, opened, text
-from fixtures.gateway import Gateway
 from fixtures.node import node, npm_bin
+from kit.gateway import Gateway
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(_settings(folder), env=path, admin=True) as gateway:
         api = Api(gateway)
         ready = ("filesystem", "git", "time", "everything")
-        eventually(lambda: all(api.status(name) == "connected" for name in ready) or None)
+        wait_until(lambda: all(api.status(name) == "connected" for name in ready) or None)
         _traffic(gateway, folder)
         yield gateway
 

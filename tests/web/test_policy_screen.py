@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from behaviour.raw import eventually
 from fixtures.admin import Api
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.process import stdio_command
+from kit.waiting import wait_until
 
 COMMAND, *ARGS = stdio_command("everything.py", "--era", "older")
 CONFIG: dict[str, Any] = {
@@ -30,7 +30,7 @@ CONFIG: dict[str, Any] = {
 def own() -> Iterator[Gateway]:
     """For tests that change it."""
     with Gateway(CONFIG, admin=True) as started:
-        eventually(lambda: Api(started).status("everything") == "connected" or None)  # what is counted is there
+        wait_until(lambda: Api(started).status("everything") == "connected" or None)  # what is counted is there
         yield started
 
 

@@ -15,7 +15,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import until
+from kit.waiting import until
 from mcpx.wire import http_client
 from mcpx.wire.http_client import BadResponse, ConnectionLost, Crowded, Pool, header_lines
 from mcpx.wire.http_reply import HEADER_BYTES

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Clock, forever, run, turns, until
+from fixtures.parts import Clock, forever, run, turns
+from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
     GATEWAY_ENDING,
