@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kit.clock import Clock
 from mcpx.admin.keys import (
     IDLE,
     MOST_ADDRESSES,
@@ -17,13 +18,6 @@ from mcpx.admin.keys import (
 )
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -33,9 +27,9 @@ def test_a_session_ends_after_twelve_hours_without_a_request(clock: Clock) -> No
     sessions = Sessions(clock)
     id, session = sessions.begin()
     for _ in range(5):
-        clock.now += IDLE - 1
+        clock.advance(IDLE - 1)
         assert sessions.find(id.encode()) is session
-    clock.now += IDLE + 1
+    clock.advance(IDLE + 1)
     assert sessions.find(id.encode()) is None and session.ended.is_set() and len(sessions) == 0
 
 
@@ -43,7 +37,7 @@ def test_a_session_that_is_being_answered_is_not_left_alone(clock: Clock) -> Non
     sessions = Sessions(clock)
     id, session = sessions.begin()
     session.open += 1
-    clock.now += 2 * IDLE
+    clock.advance(2 * IDLE)
     assert sessions.find(id.encode()) is session
 
 
@@ -61,7 +55,7 @@ def test_a_pass_is_good_once_and_for_ten_minutes(clock: Clock) -> None:
     passes = Passes(clock)
     first, second = passes.make(), passes.make()
     assert passes.spend(first.encode()) and not passes.spend(first.encode())
-    clock.now += PASS_LIFE + 1
+    clock.advance(PASS_LIFE + 1)
     assert not passes.spend(second.encode())
 
 
@@ -89,7 +83,7 @@ def test_guesses_of_one_address_do_not_hold_up_another(clock: Clock) -> None:
         attempts.wrong("10.0.0.1")
     assert 0 < attempts.wait("10.0.0.1") <= 6
     assert attempts.wait("10.0.0.2") == 0
-    clock.now += 6
+    clock.advance(6)
     assert attempts.wait("10.0.0.1") == 0
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from fixtures.guarded import Guarded, TokenRequest
 from fixtures.parts import run, turns
+from kit.clock import Clock
 from kit.waiting import until
 from mcpx.auth import oauth2, once
 from mcpx.auth.credentials import Proof, Purpose, Refusal
@@ -43,18 +44,13 @@ async def credentials(server: Guarded, **fields: Any):
         await fetcher.close()
 
 
-class Clock:
-    """The clock of tokens and pauses, moved by hand."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.time = 1000.0
-        for module in (oauth2, once):
-            monkeypatch.setattr(module, "monotonic", lambda: self.time)
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+    """The clock of tokens and pauses."""
+    clock = Clock()
+    for module in (oauth2, once):
+        monkeypatch.setattr(module, "monotonic", clock)
+    return clock
 
 
 def token(proof: Proof | None) -> str:
@@ -109,7 +105,7 @@ def test_a_server_that_wants_the_secret_in_the_form_gets_it_there_and_from_then_
     async def main() -> None:
         async with credentials(server) as made:
             await made.get()
-            clock.time += 4000
+            clock.advance(4000)
             await made.get()
 
     run(main())
@@ -153,7 +149,7 @@ def test_a_token_that_has_expired_is_renewed_once_for_all(server: Guarded, clock
     async def main() -> None:
         async with credentials(server) as made:
             first = await made.get()
-            clock.time += 100
+            clock.advance(100)
             assert made.now() is None
             second = set(await asyncio.gather(*(made.get() for _ in range(50))))
             assert len(second) == 1 and first not in second
@@ -205,17 +201,17 @@ def test_calls_go_on_with_a_token_while_it_is_renewed(server: Guarded, clock: Cl
     async def main() -> None:
         async with credentials(server) as made:
             first = await made.get()
-            clock.time += 89
+            clock.advance(89)
             assert made.now() is first
             await turns()
             assert len(server.token_requests) == 1
-            clock.time += 2
+            clock.advance(2)
             server.on_token = reply(500)
             assert made.now() is first and await made.get() is first
             await until(lambda: len(server.token_requests) == 2 and made._renewal._run is None)  # pyright: ignore[reportPrivateUsage]
             assert made.now() is first, "a failure is nobody's while the old one is valid"
             server.on_token = server.issue
-            clock.time += 2
+            clock.advance(2)
             assert made.now() is first
             await until(lambda: made.now() is not first)
 
@@ -244,13 +240,13 @@ def test_a_token_lives_as_long_as_is_said(
 
     async def main() -> None:
         async with credentials(server) as made:
-            first, begin = await made.get(), clock.time
+            first, begin = await made.get(), clock.now
             if valid_at is not None:
-                clock.time = begin + valid_at
+                clock.now = begin + valid_at
                 server.holds_tokens = True
                 assert made.now() is first
             if over_at is not None:
-                clock.time = begin + over_at
+                clock.now = begin + over_at
                 assert made.now() is None
 
     run(main())
@@ -279,7 +275,7 @@ def test_a_server_that_refuses_every_token_does_not_make_us_ask_for_them_all_the
             renewals = []
             for _ in range(600):
                 renewals.append(await made.refused(await made.get(), UNAUTHORIZED))
-                clock.time += 0.1
+                clock.advance(0.1)
             assert renewals[0] and 4 <= sum(renewals) <= 8
 
     run(main())
@@ -308,10 +304,10 @@ def test_a_failure_is_everybodys_who_waits_and_not_repeated_before_a_pause(serve
                 told = await asyncio.gather(*(made.get() for _ in range(20)), return_exceptions=True)
                 assert all(isinstance(error, Unproved) and "HTTP 500" in error.reason for error in told)
                 assert len(server.token_requests) == asked
-                begin = clock.time
+                begin = clock.now
                 while not made._renewal.at_rest:  # pyright: ignore[reportPrivateUsage]
-                    clock.time += 0.5
-                pauses.append(clock.time - begin)
+                    clock.advance(0.5)
+                pauses.append(clock.now - begin)
             assert pauses == [1, 2, 4]
             server.on_token = server.issue
             assert token(await made.get()) in server.valid
@@ -325,7 +321,7 @@ def test_a_token_server_is_left_alone_for_as_long_as_it_asks(server: Guarded, cl
     async def main() -> None:
         async with credentials(server) as made:
             for wait in (0, 19.5, 1):
-                clock.time += wait
+                clock.advance(wait)
                 with pytest.raises(Unproved, match="slow_down"):
                     await made.get()
 

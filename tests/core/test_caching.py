@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Clock, Line, Tape, Toy, forever, modern, older, run, turns
+from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.clock import LoopClock
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core import caching
@@ -108,11 +109,11 @@ def test_an_answer_is_given_again_and_recorded_for_whoever_asked(caller: Any, er
 
 def test_after_its_time_it_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(desk: Desk) -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         assert await desk.look() == "1"
-        await clock.pass_by(0.9)
+        await clock.advance(0.9)
         assert await desk.look() == "1"
-        await clock.pass_by(0.2)
+        await clock.advance(0.2)
         assert await desk.look() == "2"
         assert len(desk.gateway.provisions.answers._order) == 1
 

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.parts import Clock, run
+from fixtures.parts import run
+from kit.clock import LoopClock
 from mcpx.front import admission as module
 from mcpx.front.admission import Admission
 from mcpx.front.visitor import Visitor
@@ -56,9 +57,9 @@ def test_where_the_first_has_waited_for_long_newcomers_are_refused_at_once(monke
 
     async def main() -> None:
         refused: Counter[str] = Counter()
-        admission, begun, clock = Admission(refused), list[int](), Clock(monkeypatch)
+        admission, begun, clock = Admission(refused), list[int](), LoopClock(monkeypatch)
         line_up(admission, begun, 1)
-        clock._ahead += module.LONGEST_WAIT + 1  # pyright: ignore[reportPrivateUsage]
+        clock.move(module.LONGEST_WAIT + 1)
         late = line_up(admission, begun, 2)
         assert (late.status, late.told) == (503, {"retry-after": "1"})
         with pytest.raises(RpcError):
@@ -84,7 +85,7 @@ def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypat
     """SEC-6: else all are begun, and none is answered in time."""
 
     async def main() -> None:
-        admission, clock = Admission(Counter()), Clock(monkeypatch)
+        admission, clock = Admission(Counter()), LoopClock(monkeypatch)
 
         async def let_in(*, gave_up: int = 0, answered: int = 0) -> bool:
             """After a while in which that became of those who were in flight."""
@@ -93,7 +94,7 @@ def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypat
                     admission.gave_up()
                 admission.leave()
             admission.running = 1_000
-            await clock.pass_by(module.LOOK)
+            await clock.advance(module.LOOK)
             asked = line_up(admission, [], 0)
             await asyncio.sleep(0)
             return asked.status is None
@@ -106,7 +107,7 @@ def test_where_most_give_up_fewer_are_let_in_until_hardly_anybody_does(monkeypat
         assert await let_in(gave_up=1, answered=900) is False  # 1,000 in flight are as many as may be: twice 500
         assert await let_in(gave_up=0, answered=900)
         assert not await let_in(gave_up=900)
-        await clock.pass_by(module.LONG_AGO + 1)
+        await clock.advance(module.LONG_AGO + 1)
         assert await let_in()
 
     run(main(), 1000)

@@ -12,6 +12,7 @@ import pytest
 
 from fixtures.work import growth
 from front.test_guard import asked, headers
+from kit.clock import Clock
 from mcpx.config import Profile, Token
 from mcpx.front.guard import Guard
 from mcpx.front.identity import bearer as module
@@ -86,11 +87,11 @@ def test_a_moment_without_a_zone_is_utc() -> None:
 def test_a_token_is_refused_from_the_moment_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-1."""
     ending = Bearer([Token(name="ann", token="t", expires="2027-01-31")], OPEN, None)
-    clock = {"now": 1801353599.9}
-    monkeypatch.setattr(module.time, "time", lambda: clock["now"])
+    clock = Clock(1801353599.9)
+    monkeypatch.setattr(module.time, "time", clock)
     found = ending.admit(showing("Bearer t"))
     assert isinstance(found, Badge) and not ending.look()
-    clock["now"] = 1801353600.0
+    clock.now = 1801353600.0
     assert ending.admit(showing("Bearer t")) is WRONG_TOKEN
     assert ending.look() and ending.current(found) is None
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Clock, forever, run
+from fixtures.parts import forever, run
+from kit.clock import LoopClock
 from kit.waiting import until
 from mcpx.front import http_session, sessions
 from mcpx.front.http_session import HttpSession
@@ -71,14 +72,14 @@ def test_who_holds_most_makes_room_for_a_newcomer(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sessions, "MOST", 20)
 
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         hall = Hall()
         small = hall.use(hall.begin("10.0.0.2"))
         large = []
         for _ in range(19):
-            await clock.pass_by(5)
+            await clock.advance(5)
             large.append(hall.use(hall.begin()))
-        await clock.pass_by(5)
+        await clock.advance(5)
         hall.use(large[0])
         hall.begin("10.0.0.3")
         assert hall.ended == [large[1]]
@@ -148,7 +149,7 @@ def test_a_session_that_was_never_used_goes_within_a_minute(monkeypatch: pytest.
     """SEC-6: one that was stays for half an hour."""
 
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         hall = Hall()
         used, unused = hall.use(hall.begin()), hall.begin()
 
@@ -157,13 +158,13 @@ def test_a_session_that_was_never_used_goes_within_a_minute(monkeypatch: pytest.
                 hall.sessions.end_if_idle(owner)
             return hall.ended
 
-        await clock.pass_by(59)
+        await clock.advance(59)
         assert sweep() == []
-        await clock.pass_by(2)
+        await clock.advance(2)
         assert sweep() == [unused]
-        await clock.pass_by(1735)
+        await clock.advance(1735)
         assert sweep() == [unused]
-        await clock.pass_by(10)
+        await clock.advance(10)
         assert sweep() == [unused, used]
 
     run(main(), 3000)
@@ -311,17 +312,17 @@ def test_a_session_that_goes_on_here_is_in_use_though_nobody_has_said_a_word_her
     """SCA-1: its client may have left before it was taken up; it lasts as long as any that is used."""
 
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         hall = Hall()
         moved = hall.sessions.begin(Visitor("ann"), 0, "moved")
         assert moved is not None
         fresh = hall.begin()
-        await clock.pass_by(sessions.UNUSED + 1)
+        await clock.advance(sessions.UNUSED + 1)
         for owner in hall.sessions:
             hall.sessions.end_if_idle(owner)
         assert (hall.is_open(moved), hall.is_open(fresh)) == (True, False)
         hall.use(moved)
-        await clock.pass_by(sessions.IDLE + 1)
+        await clock.advance(sessions.IDLE + 1)
         hall.sessions.end_if_idle(moved)
         assert not hall.is_open(moved)
 

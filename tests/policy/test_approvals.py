@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kit.clock import Clock
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import OVERLOADED, Denied
 from mcpx.model.events import ApprovalChanged, Passage
@@ -14,14 +15,6 @@ from mcpx.policy import seals as sealing
 from mcpx.policy.approvals import Approval, Approvals, binding_of
 from mcpx.policy.seals import Goings, Seals
 from mcpx.policy.showing import line, shown
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Waiting:
@@ -106,7 +99,7 @@ def test_a_decision_is_made_once_and_a_refusal_is_remembered() -> None:
     assert waiting.approvals.decide(asked.id, allow=True, by="") is None
     assert waiting.approvals.pending() == []
     assert waiting.ask(passage({})).state == "denied"
-    waiting.clock.now += module.REFUSED
+    waiting.clock.advance(module.REFUSED)
     assert waiting.ask(passage({})).state == "pending"
 
 
@@ -116,7 +109,7 @@ def test_what_waits_or_was_approved_is_forgotten_in_time(decided: bool) -> None:
     asked = waiting.ask(passage({}))
     if decided:
         waiting.approvals.decide(asked.id, allow=True, by="")
-    waiting.clock.now += module.WAITS
+    waiting.clock.advance(module.WAITS)
     assert waiting.approvals.of(binding({})) is None
     assert waiting.approvals.decide(asked.id, allow=True, by="") is None
     assert waiting.states[-1] == "expired"
@@ -167,7 +160,7 @@ def test_a_state_that_is_too_old_is_not_redeemed() -> None:
     clock = Clock()
     seals = Seals(clock)
     state = seals.seal("ada", b"one")
-    clock.now += sealing.OPEN_FOR
+    clock.advance(sealing.OPEN_FOR)
     assert not seals.redeem("ada", state, b"one")
 
 
@@ -188,7 +181,7 @@ def test_a_call_goes_on_once_with_the_state_its_server_gave() -> None:
     )
     assert goings.take("ada", b"one", "s") and not goings.take("ada", b"one", "s")
     goings.goes_on("ada", b"one", None)
-    clock.now += sealing.OPEN_FOR
+    clock.advance(sealing.OPEN_FOR)
     assert not goings.take("ada", b"one", None)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.parts import forever, run, turns
+from kit.clock import Clock
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
@@ -35,9 +36,9 @@ class House:
     """Limits at work, with a clock that is moved by hand."""
 
     def __init__(self, config: Config) -> None:
-        self.now = 1000.0
+        self.clock = Clock()
         self.state = PolicyState(None)
-        self.state.__dict__["counters"] = Counters(lambda: self.now)
+        self.state.__dict__["counters"] = Counters(self.clock)
         self.take_up(config)
 
     def take_up(self, config: Config) -> None:
@@ -123,12 +124,12 @@ def test_a_minutes_calls_may_come_at_once_and_then_one_each_fraction_of_it() -> 
         assert denied.http_status == 429 and denied.retry_after == pytest.approx(10)
         assert denied.data == {"limit": "server.limits.per_minute", "retry_after": 10}
         assert "6 calls a minute" in denied.message and "server.limits.per_minute" in denied.message
-        house.now += 9.9
+        house.clock.advance(9.9)
         assert (await refused(house.call())).retry_after == pytest.approx(0.1)
-        house.now += 0.1
+        house.clock.advance(0.1)
         await house.call()
         await refused(house.call())
-        house.now += 3600  # what was not used is not saved up
+        house.clock.advance(3600)  # what was not used is not saved up
         for _ in range(6):
             await house.call()
         await refused(house.call())
@@ -474,7 +475,7 @@ def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         await turns()
         for n in range(500):
             await house.call(who=f"w{n}")
-            house.now += 0.5
+            house.clock.advance(0.5)
         assert len(house.counters.clients) <= 20
         assert all((f"busy{n}", "10.0.0.1") in house.counters.clients for n in range(10))
         busy += [house.start(gate, who=f"more{n}") for n in range(10)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fixtures.work import growth, steps
+from kit.clock import Clock
 from mcpx.processes import stderrlog
 from mcpx.processes.stderrlog import KEPT_BYTES, KEPT_LINES, LINE_BYTES, Allowance, StderrLog
 from mcpx.wire import logs
@@ -89,13 +90,13 @@ def test_of_start_up_chatter_the_first_lines_are_logged_and_the_rest_is_counted(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LIF-7: a page of banners is eight lines and a number."""
-    now = 0.0
-    monkeypatch.setattr(logs, "monotonic", lambda: now)
+    clock = Clock()
+    monkeypatch.setattr(logs, "monotonic", clock)
     log = StderrLog("a")
     for number in range(128):
         log.feed(b"line %d\n" % number)
     assert lines.messages == [f"[a] line {number}" for number in range(8)]
-    now = 20.0
+    clock.advance(20)
     log.feed(b"more\n" * 3)
     assert lines.messages[8:] == ["[a] … and 120 more lines", "[a] more", "[a] more"]
     log.close()
@@ -107,12 +108,12 @@ def test_who_wants_everything_gets_everything_but_floods(
 ) -> None:
     """LIF-7: at DEBUG."""
     lines.set_level(logging.DEBUG, "mcpx.server")
-    now = 0.0
-    monkeypatch.setattr(logs, "monotonic", lambda: now)
+    clock = Clock()
+    monkeypatch.setattr(logs, "monotonic", clock)
     log = StderrLog("a")
     log.feed(b"line\n" * 1000)
     assert lines.messages == ["[a] line"] * 200
-    now = 1.0
+    clock.advance(1)
     log.feed(b"more\n" * 100)
     assert lines.messages[200:] == ["[a] … and 800 more lines"] + ["[a] more"] * 20
 

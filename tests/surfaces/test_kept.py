@@ -4,17 +4,10 @@ import random
 
 import pytest
 
+from kit.clock import Clock
 from mcpx.surfaces.large.kept import SMALLEST, ResultStore, pack
 
 KB = 1024
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -75,9 +68,9 @@ def test_a_handle_belongs_to_owner_and_handle_together(store: ResultStore) -> No
 def test_a_result_is_kept_for_so_long_from_the_moment_it_was_kept(store: ResultStore, clock: Clock) -> None:
     """SUR-11: reading it does not prolong that."""
     handle = keep(store, "ann", b"x")
-    clock.now += 59.9
+    clock.advance(59.9)
     assert read(store, "ann", handle) == b"x"
-    clock.now += 0.1
+    clock.advance(0.1)
     assert store.get("ann", handle) is None
 
 
@@ -85,9 +78,9 @@ def test_fifteen_minutes_unless_told_otherwise(clock: Clock) -> None:
     """SUR-11"""
     store = ResultStore(clock=clock)
     handle = keep(store, "ann", b"x")
-    clock.now += 899
+    clock.advance(899)
     assert read(store, "ann", handle) == b"x"
-    clock.now += 1
+    clock.advance(1)
     assert store.get("ann", handle) is None
 
 
@@ -169,7 +162,7 @@ def test_what_is_too_old_makes_room_at_the_next_keep(store: ResultStore, clock: 
     for owner in ("ann", "bob"):
         for number in range(4):
             keep(store, owner, body(number))
-    clock.now += 60
+    clock.advance(60)
     handles = [keep(store, "cid", body(number)) for number in range(4)]
     assert [read(store, "cid", handle) for handle in handles] == [body(number) for number in range(4)]
 

@@ -2,6 +2,7 @@
 
 import sys
 
+from kit.clock import Clock
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallFinished, Passage
 from mcpx.telemetry.activity import MOST, UNWATCHED, Activity
@@ -59,12 +60,12 @@ def test_it_takes_no_more_than_a_bounded_room() -> None:
 
 
 def test_it_ends_when_nobody_has_looked_for_long() -> None:
-    now = 1000.0
+    clock = Clock()
     bus = Bus()
-    activity = Activity(bus, clock=lambda: now)
+    activity = Activity(bus, clock=clock)
     activity.look()
     bus.publish(over())
-    now += UNWATCHED + 1
+    clock.advance(UNWATCHED + 1)
     bus.publish(over())
     assert not bus.heard(CallFinished)
     assert activity.look() == {"calls": [], "last": 1, "was_on": False}

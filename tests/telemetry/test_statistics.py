@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kit.clock import Clock
 from mcpx.model.call import Call, Caller
 from mcpx.model.events import Bus, CallFinished, Outcome, Passage, ToolsListed
 from mcpx.model.offer import Offer
@@ -16,16 +17,8 @@ BEGIN = 1_800_000_000.0
 
 
 @dataclass
-class Clock:
-    now: float = BEGIN
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
 class Counted:
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(BEGIN))
     bus: Bus = field(default_factory=Bus)
 
     def __post_init__(self) -> None:
@@ -73,7 +66,7 @@ def test_no_call_is_lost_or_counted_twice_as_steps_go_by(counted: Counted, range
     """However calls fall on steps, every range has all that are not older than it."""
     made: list[float] = []
     for number in [*[7] * 300, *[613] * 60, *[4001] * 40]:
-        counted.clock.now += number
+        counted.clock.advance(number)
         counted.call()
         made.append(counted.clock.now)
     step, points = counted.statistics.points(range)
@@ -87,7 +80,7 @@ def test_a_clock_that_is_put_back_loses_nothing(counted: Counted) -> None:
     counted.call()
     counted.clock.now -= 500
     counted.call()
-    counted.clock.now += 1000
+    counted.clock.advance(1000)
     counted.call()
     assert sum(point.calls for point in counted.statistics.points("1h")[1]) == 3
 
@@ -107,7 +100,7 @@ def test_a_rate_is_that_of_the_last_minute() -> None:
 def test_a_server_is_summed_up_for_its_last_hour(counted: Counted) -> None:
     assert counted.statistics.server("one") is None
     counted.call(outcome="error")
-    counted.clock.now += 4000
+    counted.clock.advance(4000)
     for _ in range(8):
         counted.call(seconds=0.02)
     counted.call(seconds=2.0, outcome="tool_error")
@@ -115,7 +108,7 @@ def test_a_server_is_summed_up_for_its_last_hour(counted: Counted) -> None:
     assert told is not None and (told.calls, told.errors, told.calls_per_minute) == (9, 1, 9)
     assert told.p50_ms == pytest.approx(20, rel=0.15) and told.p95_ms == pytest.approx(2000, rel=0.2)
     assert told.last_call == counted.clock.now
-    counted.clock.now += 4000
+    counted.clock.advance(4000)
     later = counted.statistics.server("one")
     assert later is not None and (later.calls, later.p50_ms, later.calls_per_minute) == (0, None, 0)
 
@@ -134,7 +127,7 @@ def test_a_call_that_was_cancelled_is_no_error(counted: Counted) -> None:
 
 def test_a_tool_is_counted_since_the_beginning(counted: Counted) -> None:
     counted.call(tool="a")
-    counted.clock.now += 100_000
+    counted.clock.advance(100_000)
     counted.call(tool="a", outcome="error")
     told = counted.statistics.tool("one", "a")
     assert told is not None and (told.calls, told.errors, told.calls_per_minute) == (2, 1, 1)
@@ -155,7 +148,7 @@ def test_clients_are_told_apart_up_to_a_bound_and_what_they_say_is_cut(
 ) -> None:
     monkeypatch.setattr(statistics, "MOST_CLIENTS", 3)
     for number in range(10):
-        counted.clock.now += 1
+        counted.clock.advance(1)
         counted.call(caller=Caller(client={"name": f"{number}" * 1000, "version": ["odd"]}))
     clients = counted.statistics.clients()
     assert [client.key.name[0] for client in clients] == ["7", "8", "9"]

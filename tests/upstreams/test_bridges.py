@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Clock, Tape, forever, modern, older, run, turns
+from fixtures.parts import ASKABLE, Tape, forever, modern, older, run, turns
+from kit.clock import LoopClock
 from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
@@ -509,11 +510,11 @@ def test_a_parked_call_that_nobody_comes_back_for_is_given_up(monkeypatch: pytes
 
 def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         async with Lot() as lot:
             asked = await lot.begin(asks_once)
             for _ in range(4):
-                await clock.pass_by(0.9 * bridges.PARKED_FOR)
+                await clock.advance(0.9 * bridges.PARKED_FOR)
                 asked = await lot.resume(asked["requestState"])
             assert await lot.resume(asked["requestState"], {"q1": {}}) == {"answer": {}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns
+from kit.clock import Clock
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
@@ -21,12 +22,12 @@ from upstreams.test_upstream import Running, fine
 
 
 def test_a_server_may_say_a_good_deal_at_once_and_then_so_much_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    now = [0.0]
-    talk = Chatter("toy", lambda *_: None, lambda: now[0])
+    clock = Clock()
+    talk = Chatter("toy", lambda *_: None, clock)
     with caplog.at_level(logging.WARNING):
         assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == chatter.BURST
     assert len(caplog.records) == 1 and "left out" in caplog.text
-    now[0] += 1.0
+    clock.advance(1)
     assert sum(talk.admits({"data": "x"}) for _ in range(5_000)) == chatter.RATE
 
 

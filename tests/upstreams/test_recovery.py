@@ -13,13 +13,13 @@ def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.random, "uniform", lambda low, high: 1.0)
 
 
-class Clock:
+class RecoverySimulation:
     def __init__(self, **settings: float) -> None:
         self.now = 1000.0
         self.recovery = Recovery(settings.get("retry_delay", 1.0), int(settings.get("max_retries", 10)))
 
-    def life(self, seconds: float = 0.0, *, served: bool = False, after: float | None = None) -> float:
-        """One life, begun when it was due unless `after` says otherwise; the pause that follows."""
+    def run_connection(self, seconds: float = 0.0, *, served: bool = False, after: float | None = None) -> float:
+        """Simulate a connection of `seconds` and return the pause after it. `after` replaces that pause."""
         self.recovery.begin(self.now)
         self.now += seconds
         if served:
@@ -31,66 +31,66 @@ class Clock:
 
 def test_the_first_restart_after_a_life_that_served_is_immediate_and_the_next_ones_are_not() -> None:
     """LIF-4: a server that dies with every call does not become a busy loop."""
-    clock = Clock()
-    assert [clock.life(1, served=True) for _ in range(4)] == [0, 2, 4, 8]
+    simulation = RecoverySimulation()
+    assert [simulation.run_connection(1, served=True) for _ in range(4)] == [0, 2, 4, 8]
 
 
 def test_a_life_that_served_nobody_is_followed_by_a_pause_that_doubles_up_to_a_minute() -> None:
     """LIF-4: `retry_delay` x 2^n."""
-    clock = Clock()
-    assert [clock.life() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    simulation = RecoverySimulation()
+    assert [simulation.run_connection() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_the_pause_falls_back_only_after_a_minute_of_life() -> None:
     """LIF-4: a short life, served or not, does not reset it."""
-    clock = Clock()
+    simulation = RecoverySimulation()
     for _ in range(3):
-        clock.life()
-    assert clock.life(59, served=True) == 8
-    assert clock.life(60, served=True) == 0
-    assert clock.life(60) == 1
+        simulation.run_connection()
+    assert simulation.run_connection(59, served=True) == 8
+    assert simulation.run_connection(60, served=True) == 0
+    assert simulation.run_connection(60) == 1
 
 
 def test_after_the_quick_tries_it_is_once_a_minute() -> None:
     """LIF-4: `max_retries`."""
-    clock = Clock(max_retries=2)
-    assert [clock.life() for _ in range(4)] == [1, 2, LONGEST_PAUSE, LONGEST_PAUSE]
-    assert Clock(max_retries=0).life() == LONGEST_PAUSE
+    simulation = RecoverySimulation(max_retries=2)
+    assert [simulation.run_connection() for _ in range(4)] == [1, 2, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert RecoverySimulation(max_retries=0).run_connection() == LONGEST_PAUSE
 
 
 def test_five_lives_without_an_answered_call_open_the_circuit_and_one_answer_closes_it() -> None:
     """LIF-4: however long they lasted."""
-    clock = Clock()
+    simulation = RecoverySimulation()
     for _ in range(BARREN_LIVES - 1):
-        clock.life(100)
-    assert not clock.recovery.circuit_open
-    clock.life()
-    assert clock.recovery.circuit_open
-    clock.recovery.begin(clock.now)
-    assert clock.recovery.circuit_open, "being up proves nothing yet"
-    clock.recovery.served()
-    assert not clock.recovery.circuit_open
+        simulation.run_connection(100)
+    assert not simulation.recovery.circuit_open
+    simulation.run_connection()
+    assert simulation.recovery.circuit_open
+    simulation.recovery.begin(simulation.now)
+    assert simulation.recovery.circuit_open, "being up proves nothing yet"
+    simulation.recovery.served()
+    assert not simulation.recovery.circuit_open
 
 
 def test_lives_that_calls_began_early_do_not_use_up_the_quick_tries() -> None:
     """LIF-4: calls that come while a server restarts open the circuit, for as long as the pause was anyway."""
-    clock = Clock(retry_delay=4, max_retries=3)
-    assert clock.life(1, served=True) == 0
-    assert clock.life(after=0.5) == 8
-    assert clock.life(after=0.5) == 7.5
-    assert clock.life(after=1) == 7
-    assert clock.life() == 6
-    assert clock.recovery.failures == 2
-    clock.life()
-    assert clock.recovery.circuit_open
-    assert clock.recovery.failures == 3
+    simulation = RecoverySimulation(retry_delay=4, max_retries=3)
+    assert simulation.run_connection(1, served=True) == 0
+    assert simulation.run_connection(after=0.5) == 8
+    assert simulation.run_connection(after=0.5) == 7.5
+    assert simulation.run_connection(after=1) == 7
+    assert simulation.run_connection() == 6
+    assert simulation.recovery.failures == 2
+    simulation.run_connection()
+    assert simulation.recovery.circuit_open
+    assert simulation.recovery.failures == 3
 
 
 def test_an_early_life_that_outlasts_the_pause_counts_like_any_other() -> None:
     """LIF-4."""
-    clock = Clock()
-    clock.life(after=0.5)
-    assert clock.life(seconds=5) == 2
+    simulation = RecoverySimulation()
+    simulation.run_connection(after=0.5)
+    assert simulation.run_connection(seconds=5) == 2
 
 
 def test_an_end_on_purpose_is_neither_a_restart_nor_a_barren_life() -> None:
@@ -108,7 +108,7 @@ def test_the_pause_varies_by_a_quarter_and_never_beyond_a_minute(
 ) -> None:
     """LIF-4: jitter, so that fifty servers do not come back in step."""
     monkeypatch.setattr(module.random, "uniform", lambda low, high: edge(low, high))
-    clock = Clock()
-    pauses = [clock.life() for _ in range(8)]
+    simulation = RecoverySimulation()
+    pauses = [simulation.run_connection() for _ in range(8)]
     assert pauses[0] == edge(0.75, 1.25)
     assert max(pauses) == LONGEST_PAUSE

@@ -10,6 +10,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.clock import Clock
 from mcpx.wire import flow
 from mcpx.wire.flow import Budget, Intake, Outflow
 
@@ -26,21 +27,11 @@ def run(request: pytest.FixtureRequest) -> Run:
     return on
 
 
-class Clock:
-    """Time that passes only when somebody works."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(flow, "clock", found)
-    return found
+    clock = Clock()
+    monkeypatch.setattr(flow, "clock", clock)
+    return clock
 
 
 class Source:
@@ -97,7 +88,7 @@ def test_what_is_poured_in_is_worked_off_over_many_turns_while_nothing_more_is_r
         def feed(piece: bytes) -> None:
             nonlocal worked
             worked += len(piece)
-            clock.now += len(piece) * 1e-6  # a byte is much work
+            clock.advance(len(piece) * 1e-6)  # a byte is much work
 
         intake = Intake(feed)
         intake.read_from(source := Source())
@@ -136,7 +127,7 @@ def test_many_who_pour_share_one_slice_of_a_turn(run: Run, clock: Clock) -> None
         def feeder(n: int) -> Callable[[bytes], None]:
             def feed(piece: bytes) -> None:
                 done[n] += len(piece)
-                clock.now += len(piece) * 1e-6
+                clock.advance(len(piece) * 1e-6)
 
             return feed
 
@@ -161,7 +152,7 @@ def test_one_whose_little_took_long_waits_in_line_with_its_next(run: Run, clock:
 
         def feed(piece: bytes) -> None:
             got.append(piece)
-            clock.now += 0.005
+            clock.advance(0.005)
 
         intake = Intake(feed)
         intake.read_from(Source())
@@ -183,7 +174,7 @@ def test_after_a_piece_that_took_very_long_those_in_line_leave_the_others_as_muc
 
         def feed(piece: bytes) -> None:
             began.append(loop.time())
-            clock.now += 0.1
+            clock.advance(0.1)
             if len(began) == 4:
                 all_done.set()
 

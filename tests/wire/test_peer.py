@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Clock, forever, run, turns
+from fixtures.parts import forever, run, turns
+from kit.clock import LoopClock
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -236,19 +237,19 @@ def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: p
     """LIF-6."""
 
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         other, meanwhile = Other(), Heard()
         params = {"_meta": {"progressToken": "mine"}}
         call = asyncio.create_task(other.peer.request("m", params, meanwhile=meanwhile, timeout=300.0))
         [asked] = await other.asked(1)
         token = asked["params"]["_meta"]["progressToken"]
         for step in range(13):
-            await clock.pass_by(270)
+            await clock.advance(270)
             other.send(method="notifications/progress", params={"progressToken": token, "progress": step})
             assert not call.done()
-        await clock.pass_by(80)  # 13 × 270 + 80 s: within five minutes of the last progress, still within the hour
+        await clock.advance(80)  # 13 × 270 + 80 s: within five minutes of the last progress, still within the hour
         assert not call.done()
-        await clock.pass_by(11)
+        await clock.advance(11)
         with pytest.raises(Unavailable) as caught:
             await call
         assert caught.value.code == SERVER_TIMEOUT
@@ -259,7 +260,7 @@ def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: p
 
 def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        clock = Clock(monkeypatch)
+        clock = LoopClock(monkeypatch)
         other = Other()
         calls = [
             asyncio.create_task(
@@ -268,10 +269,10 @@ def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.Monke
             for _ in range(2)
         ]
         asked = await other.asked(2)
-        await clock.pass_by(200)
+        await clock.advance(200)
         token = asked[0]["params"]["_meta"]["progressToken"]
         other.send(method="notifications/progress", params={"progressToken": token})
-        await clock.pass_by(150)
+        await clock.advance(150)
         assert [call.done() for call in calls] == [False, True]
         for call in calls:
             call.cancel()
