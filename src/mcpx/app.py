@@ -1,7 +1,7 @@
-"""The composition root: the only place that wires the rooms together, and the life of the process.
+"""Composition root: the only module that wires the packages together.
 
-Starts a front, runs until the client leaves or a signal comes, lets calls in flight finish within a grace, then ends
-everything it started.
+`run` starts one gateway in the current event loop and returns when it has ended. `serve` gives it a process: signal
+handlers, the log, resource limits, and the garbage collector's settings belong to the process, not to the gateway.
 """
 
 import asyncio
@@ -53,21 +53,55 @@ ENDING = 6.0
 """Seconds after which an end that does not end is cut short; children are ended by then or by the keeper."""
 
 
+class Host:
+    """The program that a gateway runs in.
+
+    This base class is a program with other work to do, such as a test: it keeps its signal handlers, and the gateway
+    ends only the child processes that it started itself.
+    """
+
+    def created(self, upkeep: Upkeep) -> None:
+        """The gateway exists and starts its servers next."""
+
+    def listening(self, options: Run, url: str, login_url: str | None) -> None:
+        """Clients can connect to `url` over HTTP. The admin UI, if there is one, may still be loading."""
+
+    def admin_loaded(self) -> None:
+        """The admin UI answers requests."""
+
+    async def end_children(self) -> None:
+        """End the processes that the gateway has not ended itself."""
+        await process.let_go()
+
+
+class _GatewayProcess(Host):
+    """A process that does nothing but run one gateway."""
+
+    def __init__(self, stop: asyncio.Event, tasks: Tasks) -> None:
+        self._stop = stop
+        self._tasks = tasks
+
+    def created(self, upkeep: Upkeep) -> None:
+        _listen_for_signals(self._stop, upkeep)
+        process.adopt_orphans()
+        self._tasks.start(_watch_room())
+
+    def listening(self, options: Run, url: str, login_url: str | None) -> None:
+        greet(options, url, login_url)
+
+    def admin_loaded(self) -> None:
+        gc.freeze()  # The modules of the admin UI stay loaded: the collector need not visit them.
+
+    async def end_children(self) -> None:
+        await process.end_all()
+
+
 def serve(run: Run, environ: Mapping[str, str]) -> int:
-    """Run the gateway in this process until it ends; the exit code."""
-    if run.transport == "http":
-        # With a store, tokens may come from other replicas: until then nobody is let in.
-        refuse_exposure(run.host, run.config, lambda: run.store is not None or _has_tokens(run.state))
-    redactor = Redactor()
-    redactor.learn("config", run.config.secrets)
-    if run.admin is not None:
-        refuse_admin_exposure(run.admin.host, run.admin.token or run.config.server.admin_token)
-        redactor.learn("admin", [run.admin.token] if run.admin.token else [])
+    """Run the gateway in this process until it ends, and return the exit code."""
+    redactor = checked(run)
     _start_log(run, redactor)
     _make_room()
     _leave_no_core()
-    for warning in run.config.warnings:
-        log.warning("%s", warning, extra=OURS)
     try:
         import uvloop
 
@@ -84,6 +118,22 @@ def serve(run: Run, environ: Mapping[str, str]) -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):  # nothing is left to cut short but the exit code
             signal.signal(number, signal.SIG_IGN)
+
+
+def checked(run: Run) -> Redactor:
+    """Refuse to open tools to the network by accident, and return the redactor that knows the secrets of the run.
+
+    Raises ConfigError.
+    """
+    if run.transport == "http":
+        # With a store, tokens may come from other replicas. Until then no client is authenticated.
+        refuse_exposure(run.host, run.config, lambda: run.store is not None or _has_tokens(run.state))
+    redactor = Redactor()
+    redactor.learn("config", run.config.secrets)
+    if run.admin is not None:
+        refuse_admin_exposure(run.admin.host, run.admin.token or run.config.server.admin_token)
+        redactor.learn("admin", [run.admin.token] if run.admin.token else [])
+    return redactor
 
 
 def _has_tokens(state: Path | None) -> bool:
@@ -113,14 +163,34 @@ def _leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
-async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> int:
-    asyncio.get_running_loop().set_exception_handler(_report)
+async def _serve(options: Run, environ: Mapping[str, str], redactor: Redactor) -> int:
+    asyncio.get_running_loop().set_exception_handler(report_loop_error)
     stop = asyncio.Event()
-    replicas = None if run.store is None else _replicas(run.store, environ, redactor)
+    tasks = Tasks("process")
+    try:
+        return await run(options, environ, stop, redactor, _GatewayProcess(stop, tasks))
+    finally:
+        await tasks.close()
+
+
+async def run(
+    options: Run, environ: Mapping[str, str], stop: asyncio.Event, redactor: Redactor, host: Host | None = None
+) -> int:
+    """Run one gateway in this event loop until `stop` is set or its client leaves; return the exit code.
+
+    Several gateways may run in one process, in the same loop or in several threads with a loop each. Calls in flight
+    may finish within `GRACE`, then everything that was started is ended. `redactor` comes from `checked`.
+    """
+    host = host or Host()
+    for warning in options.config.warnings:
+        log.warning("%s", warning, extra=OURS)
+    replicas = None if options.store is None else _replicas(options.store, environ, redactor)
     if replicas is not None:
         replicas.start()
-        await _share_files(replicas, run.state)  # before anybody reads them
-    gateway = Gateway(run.config, environ, run.state, itself=run.itself, redactor=redactor, replicas=replicas)
+        await _share_files(replicas, options.state)  # Before they are read for the first time.
+    gateway = Gateway(
+        options.config, environ, options.state, itself=options.itself, redactor=redactor, replicas=replicas
+    )
     if log.isEnabledFor(logging.DEBUG):
         gateway.bus.subscribe(_log_call, CallFinished)
     dispatcher = Dispatcher(gateway)
@@ -128,39 +198,37 @@ async def _serve(run: Run, environ: Mapping[str, str], redactor: Redactor) -> in
     fronts: list[HttpFront] = []
     telemetry = Telemetry(
         gateway,
-        state=run.state,
-        env=run.env,
+        state=options.state,
+        env=options.env,
         redactor=gateway.redactor,
-        counts=(lambda: fronts[0].counts() if fronts else {}) if run.transport == "http" else None,
+        counts=(lambda: fronts[0].counts() if fronts else {}) if options.transport == "http" else None,
     )
-    telemetry.take_up(run.config)
-    upkeep = Upkeep(run, gateway, tasks, telemetry, dispatcher, environ)
+    telemetry.take_up(options.config)
+    upkeep = Upkeep(options, gateway, tasks, telemetry, dispatcher, environ)
     if not upkeep.take_admin_port():
         await _leave(replicas)
         await telemetry.close()
         return 1
-    _listen_for_signals(stop, upkeep)
-    process.adopt_orphans()
-    note = _look_for_leftovers(run)
-    tasks.start(_watch_room())
+    host.created(upkeep)
+    note = _look_for_leftovers(options)
     if replicas is not None and replicas.mirror is not None:
         replicas.mirror.hear("auth", gateway.sign_ins_changed)
         replicas.mirror.hear("pins", gateway.pins_changed)
     try:
         await upkeep.start()
-        if run.linger is not None:
-            return await _serve_in_background(run, dispatcher, stop, upkeep, tasks)
-        if run.transport == "stdio":
-            await _serve_stdio(run, dispatcher, stop, upkeep, tasks)
+        if options.linger is not None:
+            return await _serve_in_background(options, dispatcher, stop, upkeep, tasks, host)
+        if options.transport == "stdio":
+            await _serve_stdio(options, dispatcher, stop, upkeep, tasks, host)
         else:
-            return await _serve_http(run, dispatcher, stop, upkeep, telemetry, fronts.append)
+            return await _serve_http(options, dispatcher, stop, upkeep, telemetry, host, fronts.append)
     finally:
         try:
             async with asyncio.timeout(ENDING):
                 await upkeep.close()
                 await tasks.close()
                 await gateway.close()
-                await process.end_all()
+                await host.end_children()
                 await _leave(replicas)
                 if note is not None:
                     note.unlink(missing_ok=True)
@@ -243,7 +311,9 @@ def _look_for_leftovers(run: Run) -> Path | None:
     return leftovers.note(run.state / "runs", process.RUN)
 
 
-async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks) -> None:
+async def _serve_stdio(
+    run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks, host: Host
+) -> None:
     from mcpx.front.stdio import StdioFront
     from mcpx.front.visitor import Visitor
 
@@ -252,14 +322,14 @@ async def _serve_stdio(run: Run, dispatcher: Dispatcher, stop: asyncio.Event, up
     await front.start()
     if (login := upkeep.login_url()) is not None:
         say(run, f"  Admin {login}")
-        tasks.start(upkeep.open_admin())  # beside it: a client does not wait for a page
+        tasks.start(_open_admin(run, upkeep, host))  # beside it: a client does not wait for a page
     await _first_of(stop, front.ended)
     dispatcher.gateway.wind_down()
     await front.close(GRACE)
 
 
 async def _serve_in_background(
-    run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks
+    run: Run, dispatcher: Dispatcher, stop: asyncio.Event, upkeep: Upkeep, tasks: Tasks, host: Host
 ) -> int:
     """For clients that attach. Whoever had it started waits for a word on standard output, and looks who is there when
     none comes: another may have been quicker."""
@@ -270,7 +340,7 @@ async def _serve_in_background(
         tasks.start(logs.keep_small(run.log_file))
     dispatcher.gateway.start()
     if run.admin is not None:
-        tasks.start(upkeep.open_admin())
+        tasks.start(_open_admin(run, upkeep, host))
     log.info("mcpx %s runs in the background on %s, process %d", __version__, run.config.path, os.getpid())
     if run.started is not None:
         run.started()
@@ -295,6 +365,7 @@ async def _serve_http(
     stop: asyncio.Event,
     upkeep: Upkeep,
     telemetry: Telemetry,
+    host: Host,
     made: "Callable[[HttpFront], None]",
 ) -> int:
     from mcpx.front.http import HttpFront
@@ -326,10 +397,10 @@ async def _serve_http(
         )
         return 1
     dispatcher.gateway.start()
-    host = f"[{run.host}]" if ":" in run.host else run.host
-    upkeep.url = f"{'https' if server.tls else 'http'}://{host}:{port}/mcp"
-    greet(run, upkeep.url, upkeep.login_url())
-    ready = await upkeep.open_admin()
+    shown_host = f"[{run.host}]" if ":" in run.host else run.host
+    upkeep.url = f"{'https' if server.tls else 'http'}://{shown_host}:{port}/mcp"
+    host.listening(run, upkeep.url, upkeep.login_url())
+    ready = await _open_admin(run, upkeep, host)
     if ready:
         await stop.wait()
         if sys.stderr.isatty():
@@ -338,6 +409,14 @@ async def _serve_http(
     dispatcher.gateway.wind_down()
     await asyncio.gather(front.close(GRACE), upkeep.part())
     return 0 if ready else 1
+
+
+async def _open_admin(run: Run, upkeep: Upkeep, host: Host) -> bool:
+    """Load the admin UI if the run has one. Returns False if it cannot be loaded."""
+    ready = await upkeep.open_admin()
+    if ready and run.admin is not None:
+        host.admin_loaded()
+    return ready
 
 
 def _draining(gateway: Gateway) -> float:
@@ -385,10 +464,10 @@ async def _watch_room() -> None:
         try:
             os.close(os.dup(2))
         except OSError as error:
-            _report(asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"})
+            report_loop_error(asyncio.get_running_loop(), {"exception": error, "message": "no descriptor"})
 
 
-def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def report_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What the event loop could tell nobody else: a task that died unheard, a connection that could not be taken."""
     error = context.get("exception")
     if descriptors.ran_out(error):

@@ -4,7 +4,6 @@ Here and not in `app`, which would otherwise load it for everybody: nothing of `
 """
 
 import errno
-import gc
 import os
 import time
 from collections.abc import Callable
@@ -89,7 +88,6 @@ class Office:
         await self._server.start(lambda: _desk(room, self._config, self._server.url, self._chronicle))
         if room.gateway.replicas is not None:
             self._server.tell_elsewhere()
-        gc.freeze()  # what was loaded stays, and the collector need not look at it each time
 
     def login_url(self) -> str:
         return self._server.login_url()

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.gateway import Gateway
 from fixtures.web import ask, cookie_of
+from kit.gateway import Gateway
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.gateway import Gateway
 from fixtures.web import ask, cookie_of, raw
+from kit.gateway import Gateway
 
 WANTED = (
     "x-content-type-options",

@@ -14,13 +14,15 @@ import pytest
 from behaviour.raw import Session, raw_server
 from fixtures.admin import Api
 from fixtures.events import WAIT, Events
-from fixtures.gateway import Gateway
 from fixtures.web import ask
+from kit.gateway import Gateway, GatewayProcess
 
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Gateway]:
-    with Gateway({"mode": "direct", "mcp_servers": [raw_server("one"), raw_server("two")]}, admin=True) as started:
+    with GatewayProcess(
+        {"mode": "direct", "mcp_servers": [raw_server("one"), raw_server("two")]}, admin=True
+    ) as started:
         session = Session(started.port)
         assert session.call("one_echo", text="ready")["result"]
         assert session.call("two_echo", text="ready")["result"]

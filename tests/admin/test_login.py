@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fixtures.control import control, reloaded
-from fixtures.gateway import Gateway
-from fixtures.process import mcpx
 from fixtures.web import Answer, ask, cookie_of
+from kit.command import mcpx
+from kit.gateway import Gateway, GatewayProcess
 
 CSRF = {"X-Mcpx-Csrf": "1"}
 
@@ -26,7 +26,7 @@ def signed_in(gateway: Gateway, cookie: str) -> bool:
 
 
 def test_the_printed_url_logs_a_browser_in_once_and_leaves_no_token_behind() -> None:
-    with Gateway({"mcp_servers": []}, admin=True) as gateway:
+    with GatewayProcess({"mcp_servers": []}, admin=True) as gateway:
         first = follow(gateway, gateway.login_url)
         assert (first.status, first.headers["location"]) == (303, "/")
         assert first.headers["referrer-policy"] == "no-referrer" and first.headers["cache-control"] == "no-store"

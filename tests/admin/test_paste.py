@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from behaviour.raw import Json
 from fixtures.admin import Api
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 from mcpx.admin.desk import About, Desk
 from mcpx.admin.pasting import recognise
 from mcpx.admin.shapes.servers import PasteResult

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.gateway import Gateway, admin_login
-from fixtures.process import START, Child, Output, mcpx
 from fixtures.web import ask, cookie_of
+from kit.command import mcpx
+from kit.gateway import Gateway, GatewayProcess, admin_login
+from kit.process import START, Child, Output
 
 FRAMEWORK = ("mcpx.admin", "fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "anyio", "click")
 INITIALIZE = {
@@ -58,7 +59,7 @@ def test_nothing_of_it_is_imported_without_the_flag(tmp_path: Path) -> None:
 
 
 def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
-    with Gateway({"mcp_servers": []}, admin=True, transport="stdio") as gateway:
+    with GatewayProcess({"mcp_servers": []}, admin=True, transport="stdio") as gateway:
         child = subprocess.Popen(
             gateway.stdio_command,
             stdin=subprocess.PIPE,
@@ -91,7 +92,7 @@ def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
 
 def test_a_client_over_stdio_does_not_wait_for_the_admin_ui() -> None:
     """Its framework takes a second to load; the client is answered before."""
-    with Gateway({"mcp_servers": []}, admin=True, transport="stdio") as gateway:
+    with GatewayProcess({"mcp_servers": []}, admin=True, transport="stdio") as gateway:
         done = subprocess.run(
             gateway.stdio_command,
             input=json.dumps(INITIALIZE).encode() + b"\n",
@@ -205,7 +206,7 @@ def test_it_ends_with_the_gateway_whatever_is_open() -> None:
 
 
 def test_a_second_signal_cuts_it_short_while_events_are_watched() -> None:
-    with Gateway({"mcp_servers": []}, admin=True) as ending:
+    with GatewayProcess({"mcp_servers": []}, admin=True) as ending:
         host = ending.admin_url.removeprefix("http://")
         name, _, port = host.rpartition(":")
         with socket.create_connection((name, int(port)), START) as watching:
@@ -228,7 +229,7 @@ def resident(pid: int) -> float:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_it_takes_at_most_45_megabytes() -> None:
-    plain, gateway = Gateway({"mcp_servers": []}), Gateway({"mcp_servers": []}, admin=True, counted=False)
+    plain, gateway = GatewayProcess({"mcp_servers": []}), GatewayProcess({"mcp_servers": []}, admin=True, counted=False)
     with plain, gateway:
         assert ask(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).status == 200
         assert resident(gateway.process.pid) - resident(plain.process.pid) <= 45

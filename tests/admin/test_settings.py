@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.admin import Api
 from fixtures.control import reloaded
-from fixtures.gateway import Gateway
-from fixtures.process import mcpx
 from fixtures.web import Answer, ask, cookie_of
+from kit.command import mcpx
+from kit.gateway import Gateway
 
 PAGE = "https://app.example"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from behaviour.raw import raw_server
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 BOUND = 300.0

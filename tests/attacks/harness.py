@@ -39,7 +39,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from behaviour.raw import raw_server, settled, stdio_server
-from fixtures.process import START, Child
+from kit.process import START, Child
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ import pytest
 from behaviour.compact import Json, Visitor
 from behaviour.raw import peak_memory
 from fixtures.api import Api, Asked, Said
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 MIB = 2**20
 CANARY = "canary-0ddba11"
@@ -73,12 +73,12 @@ def http(name: str, url: str, parameters: list[Json] | None = None, **keys: Any)
 
 
 @contextmanager
-def besieged(*commands: Json, **more: Any) -> Iterator[tuple[Gateway, Callable[[], float]]]:
+def besieged(*commands: Json, **more: Any) -> Iterator[tuple[GatewayProcess, Callable[[], float]]]:
     """A gateway with these commands and one that is well; and how long a call of that one takes."""
     with Api() as well:
         well.otherwise(lambda asked: {"well": True})
         env = more.pop("env", {})
-        with Gateway({"commands": [*commands, http("well", f"{well.url}/well")], **more}, env=env) as gateway:
+        with GatewayProcess({"commands": [*commands, http("well", f"{well.url}/well")], **more}, env=env) as gateway:
             client = Visitor(gateway.port)
 
             def call() -> float:

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from attacks.hiding import Json, World
-from behaviour.clients import Door, Front, Person, raw_client
+from behaviour.clients import AnsweringUser, Door, Front, raw_client
 from behaviour.compact import Compact, Visitor, config, meta_call, told
 from behaviour.compact import replace as change
 from behaviour.raw import META, MODERN, Session, ask, modern_headers, post, request, settled, stdio_server
@@ -87,7 +87,7 @@ def test_a_server_in_quarantine_says_and_asks_nothing(tmp_path: Path, front: Fro
     received: list[Any] = []
 
     async def main(place: Door) -> None:
-        async with raw_client(place, Person("ada"), modern=False) as client:
+        async with raw_client(place, AnsweringUser("ada"), modern=False) as client:
             carrier = client._carrier  # pyright: ignore[reportPrivateUsage]
             hear = carrier.hear
             carrier.hear = lambda message: (received.append(message), hear(message))[1]
@@ -99,7 +99,7 @@ def test_a_server_in_quarantine_says_and_asks_nothing(tmp_path: Path, front: Fro
                 before = server.log(tmp_path).count("noise")
                 server.tell(tmp_path, server.things[1:], mark="louder")
                 await until(lambda server=server, before=before: server.log(tmp_path).count("noise") > before)
-            await client.person.next_after(0, "notifications/tools/list_changed")
+            await client.user.next_after(0, "notifications/tools/list_changed")
             await client.request("tools/list")
 
     async def bounded(place: Door) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from behaviour.compact import Json, Visitor, config, meta_call, text, told
 from behaviour.raw import notification, request, stdio_server
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 SERVER = Path(__file__).with_name("large_server.py")
 WORKER = b"mcpx.surfaces.large.jobs"
@@ -36,8 +36,8 @@ def large(name: str, **keys: Any) -> Json:
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    with Gateway(config(large("well"), large("heavy"))) as gateway:
+def gateway() -> Iterator[GatewayProcess]:
+    with GatewayProcess(config(large("well"), large("heavy"))) as gateway:
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -142,7 +142,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "megabytes", "mode"), CASES)
 def test_large_results_of_others_do_not_delay_a_small_call(
-    gateway: Gateway, kind: str, megabytes: float, mode: str
+    gateway: GatewayProcess, kind: str, megabytes: float, mode: str
 ) -> None:
     """SUR-11: neither shaping them, nor keeping them, nor reading in them with `jmespath` or `grep`."""
     healthy = Kept(gateway.port, "inspect")
@@ -166,7 +166,7 @@ def test_large_results_of_others_do_not_delay_a_small_call(
 
 def test_large_results_on_the_same_pipe_do_not_delay_a_small_call() -> None:
     """SUR-11: one client on stdio, whose calls run beside each other."""
-    with Gateway(config(large("well"), large("heavy"), mode="describe"), transport="stdio") as gateway:
+    with GatewayProcess(config(large("well"), large("heavy"), mode="describe"), transport="stdio") as gateway:
         process = subprocess.Popen(
             gateway.stdio_command,
             env=gateway.env,
@@ -227,7 +227,7 @@ def test_large_results_on_the_same_pipe_do_not_delay_a_small_call() -> None:
 
 
 @pytest.mark.parametrize("mode", ["inspect", "describe", "search"])
-def test_a_large_structured_content_is_kept_back_and_read_by_offset(gateway: Gateway, mode: str) -> None:
+def test_a_large_structured_content_is_kept_back_and_read_by_offset(gateway: GatewayProcess, mode: str) -> None:
     """SUR-7, SUR-11: handle, size, shape and preview for programs; the text is as the server said it."""
     client = Kept(gateway.port, mode)
     result = client.run("heavy", "give", {"kind": "structured", "megabytes": 2.8})
@@ -239,7 +239,7 @@ def test_a_large_structured_content_is_kept_back_and_read_by_offset(gateway: Gat
     assert "row number 500" in text(page)
 
 
-def test_direct_passes_everything_through_untouched(gateway: Gateway) -> None:
+def test_direct_passes_everything_through_untouched(gateway: GatewayProcess) -> None:
     """SUR-1: also what is large."""
     client = Kept(gateway.port, "direct")
     result = client.use("heavy_give", kind="both", megabytes=2.8)
@@ -247,7 +247,7 @@ def test_direct_passes_everything_through_untouched(gateway: Gateway) -> None:
     assert {"result": json.loads(result["content"][0]["text"])} == result["structuredContent"]
 
 
-def workers(gateway: Gateway) -> list[int]:
+def workers(gateway: GatewayProcess) -> list[int]:
     """The processes of this gateway that work on large results."""
     found: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -274,7 +274,7 @@ def gone(pid: int, seconds: float) -> bool:
 
 def test_small_results_need_no_process_and_large_ones_at_most_two() -> None:
     """SUR-11: started when needed; one that is killed is replaced, and all end with the gateway."""
-    with Gateway(config(large("heavy"))) as gateway:
+    with GatewayProcess(config(large("heavy"))) as gateway:
         clients = [Kept(gateway.port, "inspect") for _ in range(4)]
         clients[0].run("heavy", "small")
         assert workers(gateway) == []
@@ -296,7 +296,7 @@ def test_small_results_need_no_process_and_large_ones_at_most_two() -> None:
 
 def test_no_process_outlives_a_gateway_that_was_killed() -> None:
     """LIF-7: in the midst of a job that would never end."""
-    gateway = Gateway(config(large("heavy")))
+    gateway = GatewayProcess(config(large("heavy")))
     try:
         gateway.__enter__()
         client = Kept(gateway.port, "inspect")
@@ -322,13 +322,13 @@ def test_no_process_outlives_a_gateway_that_was_killed() -> None:
             gateway.__exit__(None, None, None)
 
 
-def resident(gateway: Gateway) -> int:
+def resident(gateway: GatewayProcess) -> int:
     """Megabytes."""
     pages = int(Path(f"/proc/{gateway.process.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
-def test_what_was_large_is_let_go(gateway: Gateway) -> None:
+def test_what_was_large_is_let_go(gateway: GatewayProcess) -> None:
     """SEC-6: fetching again and again takes no more memory than a few times."""
     client = Kept(gateway.port, "inspect")
 
@@ -371,7 +371,7 @@ def test_hostile_schemas_and_ten_thousand_tools_do_not_delay_a_small_call(tmp_pa
         told("bad", tmp_path, {"tools": [hostile(number) for number in range(15)]}),
         told("many", tmp_path, {"tools": many}, result_limit=16_000),
     )
-    with Gateway(config(*servers)) as gateway:
+    with GatewayProcess(config(*servers)) as gateway:
         healthy, bad, other = (Kept(gateway.port, "inspect") for _ in range(3))
         described = Kept(gateway.port, "describe")
         bad.tools()

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from attacks.hiding import Json, Sees, Thing, World
-from behaviour.clients import FRONTS, Door, Person, RawClient, RefusedError, raw_client
+from behaviour.clients import FRONTS, AnsweringUser, Door, RawClient, RefusedError, raw_client
 from behaviour.compact import MODES, Compact, meta_call
 from behaviour.raw import ask
 from kit.gateway import GatewayProcess
@@ -355,7 +355,9 @@ def door(front: str, gateway: GatewayProcess, profile: str, folder: Path) -> Doo
 async def one_client(world: World, gateway: GatewayProcess, folder: Path, front: str, era: str, sees: Sees) -> None:
     name = sees.profile.get("name", "")
     mode = front if front not in FRONTS else sees.profile.get("mode", "direct")
-    async with raw_client(door(front, gateway, name, folder), Person(f"{front}-{era}"), era == "modern") as client:
+    async with raw_client(
+        door(front, gateway, name, folder), AnsweringUser(f"{front}-{era}"), era == "modern"
+    ) as client:
         ear = Ear(client, sees, f"{front} {era} {mode} {sees.profile}")
         mode = "direct" if mode == "auto" else mode  # there is little enough
         await list_all(ear, mode)

@@ -7,7 +7,7 @@ from typing import Any
 from attacks.harness import WebSocket
 from behaviour.raw import Json, Session, raw_server, stdio_server
 from behaviour.test_pins import QUICK, Changing, lists, reload, tool
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 DENIED = -33008
 ASK: Json = {"effect": "ask", "tools": ["box.echo"]}
@@ -18,8 +18,8 @@ def config(*rules: Json, **more: Any) -> Json:
     return {"global": QUICK, "mcp_servers": [box], "policy": {"rules": list(rules)}, **more}
 
 
-class Person(WebSocket):
-    """An older client that can be asked."""
+class AnsweringClient(WebSocket):
+    """A WebSocket client of an older version that declares elicitation."""
 
     def __init__(self, port: int, **headers: str) -> None:
         super().__init__(port, **headers)
@@ -45,18 +45,18 @@ class Person(WebSocket):
 
 def test_a_yes_to_a_call_that_is_forbidden_by_now_is_worth_nothing() -> None:
     """SEC-7: a rule that is taken up while somebody thinks about it counts."""
-    with Gateway(config(ASK)) as gateway, Person(gateway.port) as person:
-        person.call(1, "box_echo", text="a")
-        question = person.question()
+    with GatewayProcess(config(ASK)) as gateway, AnsweringClient(gateway.port) as client:
+        client.call(1, "box_echo", text="a")
+        question = client.question()
         reload(gateway, config({"effect": "deny", "tools": ["box.echo"], "reason": "closed today"}))
-        person.says_yes(question)
-        answer = person.reply(1)
+        client.says_yes(question)
+        answer = client.reply(1)
         assert answer["error"]["code"] == DENIED and "closed today" in answer["error"]["message"], answer
 
         reload(gateway, config(ASK))
-        person.call(2, "box_echo", text="a")
-        person.says_yes(person.question())
-        assert person.reply(2)["result"]["content"][0]["text"] == "a"
+        client.call(2, "box_echo", text="a")
+        client.says_yes(client.question())
+        assert client.reply(2)["result"]["content"][0]["text"] == "a"
 
 
 SDK_SERVER = """
@@ -82,7 +82,7 @@ def test_json_in_a_text_is_no_way_round_a_rule(tmp_path: Path) -> None:
         {"effect": "deny", "arguments": {name: bad}} for name, bad in (("paths", "/etc/*"), ("repo.owner", "evil"))
     ]
     box = stdio_server("box", [sys.executable, str(script)])
-    with Gateway({**config(*rules), "mcp_servers": [box]}) as gateway:
+    with GatewayProcess({**config(*rules), "mcp_servers": [box]}) as gateway:
         client = Session(gateway.port)
         for arguments in ({"paths": '["/etc/passwd"]'}, {"paths": "[]", "repo": '{"owner": "evil"}'}):
             assert client.call("box_delete", **arguments)["error"]["code"] == DENIED
@@ -92,30 +92,33 @@ def test_json_in_a_text_is_no_way_round_a_rule(tmp_path: Path) -> None:
 def test_a_yes_to_a_tool_that_is_held_back_by_now_is_worth_nothing(tmp_path: Path) -> None:
     """SEC-7, SEC-5: the definition changed while somebody thought about the call."""
     box = Changing(tmp_path, tools=[tool("echo"), tool("other")])
-    with Gateway({**config(ASK), "mcp_servers": [box.entry()]}) as gateway, Person(gateway.port) as person:
+    with (
+        GatewayProcess({**config(ASK), "mcp_servers": [box.entry()]}) as gateway,
+        AnsweringClient(gateway.port) as client,
+    ):
         client = Session(gateway.port)
         lists(client, "box_echo", "box_other")
-        person.call(1, "box_echo", text="a")
-        question = person.question()
+        client.call(1, "box_echo", text="a")
+        question = client.question()
         box.offer(tools=[tool("echo", "Does it, and more"), tool("other")])
         lists(client, "box_other")
-        person.says_yes(question)
-        assert "Unknown tool" in person.reply(1)["error"]["message"]
+        client.says_yes(question)
+        assert "Unknown tool" in client.reply(1)["error"]["message"]
         box.offer(tools=[tool("echo"), tool("other")])
         lists(client, "box_echo", "box_other")
-        person.call(2, "box_echo", text="a")
-        person.says_yes(person.question())
-        assert person.reply(2)["result"]["content"][0]["text"] == "called echo"
+        client.call(2, "box_echo", text="a")
+        client.says_yes(client.question())
+        assert client.reply(2)["result"]["content"][0]["text"] == "called echo"
 
 
 def test_a_call_in_the_queue_of_a_limit_is_judged_by_the_rules_of_when_it_is_made() -> None:
     """SEC-7, SEC-6."""
     box = {**raw_server("box", "--era", "older"), "limits": {"in_flight": 1, "queue": 5}}
     closed = {"effect": "deny", "tools": ["box.echo"], "reason": "closed today"}
-    with Gateway({**config(ASK), "mcp_servers": [box]}) as gateway, Person(gateway.port) as person:
-        person.call(1, "box_sleep", seconds=60)
-        person.call(2, "box_echo", text="a")
-        person.says_yes(person.question())
+    with GatewayProcess({**config(ASK), "mcp_servers": [box]}) as gateway, AnsweringClient(gateway.port) as client:
+        client.call(1, "box_sleep", seconds=60)
+        client.call(2, "box_echo", text="a")
+        client.says_yes(client.question())
         reload(gateway, {**config(closed), "mcp_servers": [box]})
-        person.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        assert "closed today" in person.reply(2)["error"]["message"]
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        assert "closed today" in client.reply(2)["error"]["message"]

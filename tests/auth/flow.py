@@ -19,8 +19,8 @@ BOUND = 20.0
 NOTHING = Proof()
 
 
-class Person:
-    """One gateway's sign-in to one server, and the person in front of it."""
+class SignInUser:
+    """The credentials of one gateway for one server, and the user who signs in."""
 
     def __init__(self, credentials: OAuthCredentials, fetcher: Fetcher, url: str, vault: Vault) -> None:
         self.credentials, self.fetcher, self.url, self.vault = credentials, fetcher, url, vault
@@ -34,7 +34,7 @@ class Person:
 
     async def ask(self, method: str = "tools/list") -> int:
         """The status of a request as a server's links make it: without a proof while nobody has signed in, once more
-        where that is worth it, and a person is asked where nothing else helps."""
+        where that is worth it, and the user is asked where nothing else helps."""
         proof = await self._proof()
         answer = await self.post(proof, method)
         if answer.status in (401, 403):
@@ -72,28 +72,28 @@ class Person:
 
 
 @asynccontextmanager
-async def person(
+async def sign_in_user(
     url: str, folder: Path | None = None, fetcher: Callable[[], Fetcher] | None = None, **config: Any
-) -> AsyncIterator[Person]:
+) -> AsyncIterator[SignInUser]:
     vault = Vault(folder, {"MCPX_KEY": "0" * 32})
     callback = Callback(lambda: vault)
     made = (fetcher or (lambda: Fetcher({})))()
-    someone: list[Person] = []
+    user: list[SignInUser] = []
 
     def changed() -> None:
-        someone[0].told += 1
+        user[0].told += 1
 
     purpose = Purpose("guarded", {}, lambda: made, url, changed, lambda: vault, lambda: callback)
     credentials = OAuth(**config).credentials(purpose)
     assert isinstance(credentials, OAuthCredentials)
-    someone.append(Person(credentials, made, url, vault))
+    user.append(SignInUser(credentials, made, url, vault))
     try:
         async with asyncio.timeout(BOUND):
-            yield someone[0]
+            yield user[0]
     finally:
         await credentials.close()
         await callback.close()
         await made.close()
 
 
-__all__ = ["AuthServer", "Person", "person"]
+__all__ = ["AuthServer", "SignInUser", "sign_in_user"]

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 
 from auth.authserver import ASM, PRM, AuthServer, Reply
-from auth.flow import Person, person
+from auth.flow import SignInUser, sign_in_user
 from mcpx.auth.flow import web
 from mcpx.auth.flow.web import Web
 from mcpx.model.errors import Unproved
@@ -20,12 +20,12 @@ from mcpx.wire.fetch import Fetcher
 from mcpx.wire.reach import Guard
 
 
-async def no_page(someone: Person) -> str:
+async def no_page(user: SignInUser) -> str:
     """Asked to sign in, and there is no page for it; why."""
-    assert await someone.ask() == 401
-    assert someone.credentials.auth_url is None
-    assert someone.credentials.problem is not None
-    return someone.credentials.problem
+    assert await user.ask() == 401
+    assert user.credentials.auth_url is None
+    assert user.credentials.problem is not None
+    return user.credentials.problem
 
 
 def query_of(url: str | None) -> dict[str, str]:
@@ -54,8 +54,8 @@ def test_metadata_of_another_resource_lead_nowhere(resource: str, tmp_path: Path
     async def run() -> None:
         with AuthServer() as site:
             site.resource = resource.format(origin=site.origin)
-            async with person(site.url, tmp_path) as someone:
-                assert "another resource" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "another resource" in await no_page(user)
             assert site.asked(ASM) == []
 
     asyncio.run(run())
@@ -67,8 +67,8 @@ def test_metadata_of_another_issuer_lead_nowhere(issuer: Any, tmp_path: Path) ->
         with AuthServer() as site:
             named = issuer.format(origin=site.origin) if isinstance(issuer, str) else issuer
             site.extra_metadata = {"issuer": named}
-            async with person(site.url, tmp_path) as someone:
-                assert "another issuer" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "another issuer" in await no_page(user)
             assert site.asked("/register") == []
 
     asyncio.run(run())
@@ -77,8 +77,8 @@ def test_metadata_of_another_issuer_lead_nowhere(issuer: Any, tmp_path: Path) ->
 def test_a_server_without_metadata_of_its_own_cannot_name_a_foreign_issuer(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(prm_path=None, extra_metadata={"issuer": "https://evil.example"}) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert "another issuer" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "another issuer" in await no_page(user)
 
     asyncio.run(run())
 
@@ -95,11 +95,11 @@ def test_an_answer_of_another_issuer_is_not_exchanged(
     async def run() -> None:
         with AuthServer(iss_supported=advertised) as site:
             site.iss = said if said is None else said.format(issuer=site.issuer)
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
-                status, _ = await someone.open()
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
+                status, _ = await user.open()
                 assert status == 400
-                assert await someone.ask() == 401
+                assert await user.ask() == 401
             assert site.asked("/token") == []
 
     asyncio.run(run())
@@ -108,11 +108,11 @@ def test_an_answer_of_another_issuer_is_not_exchanged(
 def test_an_error_of_another_issuer_is_not_believed(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(iss_supported=True) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                asked = query_of(someone.credentials.auth_url)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                asked = query_of(user.credentials.auth_url)
                 lie = f"{asked['redirect_uri']}?error=canary&state={asked['state']}&iss=https://evil.example"
-                _, page = await someone.open(lie)
+                _, page = await user.open(lie)
                 assert "canary" not in page
 
     asyncio.run(run())
@@ -121,18 +121,18 @@ def test_an_error_of_another_issuer_is_not_believed(tmp_path: Path) -> None:
 def test_a_state_is_good_once_and_cannot_be_guessed(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                asked = query_of(someone.credentials.auth_url)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                asked = query_of(user.credentials.auth_url)
                 assert len(asked["state"]) >= 43
                 back = asked["redirect_uri"]
                 for guess in ("", "?code=evil", f"?code=evil&state={asked['state'][:-1]}", "?code=evil&state="):
-                    assert (await someone.open(back + guess))[0] == 400
+                    assert (await user.open(back + guess))[0] == 400
                 assert site.asked("/token") == []
-                assert (await someone.open())[0] == 200
+                assert (await user.open())[0] == 200
                 used = f"{back}?code=evil&state={asked['state']}"
-                assert (await someone.open(used))[0] == 400
-                assert await someone.ask() == 200
+                assert (await user.open(used))[0] == 400
+                assert await user.ask() == 200
             assert len(site.asked("/token")) == 1
 
     asyncio.run(run())
@@ -141,12 +141,12 @@ def test_a_state_is_good_once_and_cannot_be_guessed(tmp_path: Path) -> None:
 def test_an_answer_that_comes_twice_at_once_is_exchanged_once(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                asked = query_of(someone.credentials.auth_url)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                asked = query_of(user.credentials.auth_url)
                 site.instead["/token"] = Reply(400, {"error": "invalid_grant"})
                 evil = f"{asked['redirect_uri']}?code=evil&state={asked['state']}"
-                answers = await asyncio.gather(*[someone.open(evil) for _ in range(5)])
+                answers = await asyncio.gather(*[user.open(evil) for _ in range(5)])
                 assert {status for status, _ in answers} == {400}
             assert len(site.asked("/token")) == 1
 
@@ -157,8 +157,8 @@ def test_an_answer_that_comes_twice_at_once_is_exchanged_once(tmp_path: Path) ->
 def test_an_issuer_without_s256_gets_nobody(methods: Any, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(pkce=methods) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert "S256" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "S256" in await no_page(user)
 
     asyncio.run(run())
 
@@ -170,9 +170,9 @@ def test_a_server_of_the_world_leads_nobody_to_a_private_address(tmp_path: Path,
     async def run() -> None:
         with trap() as (address, came), AuthServer() as site:
             monkeypatch.setattr(web, "is_private", never)
-            async with person(site.url, tmp_path) as someone:
-                assert "public address" in await no_page(someone)
-                place = Web(lambda: someone.fetcher, "https://mcp.example/mcp")
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "public address" in await no_page(user)
+                place = Web(lambda: user.fetcher, "https://mcp.example/mcp")
                 for url in (address, "http://localhost:1/", "https://169.254.169.254/latest", "https://[::1]/x"):
                     with pytest.raises(Unproved, match="public address"):
                         await place.metadata(url)
@@ -195,12 +195,12 @@ def test_a_redirect_to_a_private_address_is_not_followed(where: str, tmp_path: P
     async def run() -> None:
         with trap() as (address, came), AuthServer("127.0.0.2") as site:
             monkeypatch.setattr(web, "is_private", never)
-            async with person(site.url, tmp_path / "a", fetcher) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path / "a", fetcher) as user:
+                await user.sign_in()
             site.instead[where] = Reply(302, headers={"location": f"{address}/latest/meta-data"})
             site.tokens.clear()
-            async with person(site.url, tmp_path / "b", fetcher) as someone:
-                assert "public address" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path / "b", fetcher) as user:
+                assert "public address" in await no_page(user)
         assert came == []
 
     asyncio.run(run())
@@ -227,8 +227,8 @@ def test_a_server_of_the_world_is_not_at_home(host: str) -> None:
 def test_an_endpoint_that_is_not_https_or_no_address_is_refused(key: str, url: str, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(extra_metadata={key: url}) as site:
-            async with person(site.url, tmp_path) as someone:
-                await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await no_page(user)
             assert site.asked("/register") == []
 
     asyncio.run(run())
@@ -237,8 +237,8 @@ def test_an_endpoint_that_is_not_https_or_no_address_is_refused(key: str, url: s
 def test_an_issuer_without_https_is_not_even_asked(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(authorization_servers=["http://issuer.example"]) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert "https" in await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert "https" in await no_page(user)
 
     asyncio.run(run())
 
@@ -261,8 +261,8 @@ def test_odd_metadata_end_in_words(answer: Reply, tmp_path: Path, monkeypatch: A
 
     async def run() -> None:
         with AuthServer(instead={f"{PRM}/mcp": answer}) as site:
-            async with person(site.url, tmp_path) as someone:
-                await no_page(someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await no_page(user)
             assert len(site.asked(f"{PRM}/mcp")) <= 1 + web.REDIRECTS
             assert site.asked("/register") == []
 
@@ -275,8 +275,8 @@ def test_what_are_no_metadata_count_as_none(body: bytes, tmp_path: Path) -> None
 
     async def run() -> None:
         with AuthServer(instead={f"{PRM}/mcp": Reply(200, body), PRM: Reply(200, body)}) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
 
     asyncio.run(run())
 
@@ -299,11 +299,11 @@ def test_what_are_no_metadata_count_as_none(body: bytes, tmp_path: Path) -> None
 def test_a_token_that_cannot_be_sent_is_no_sign_in(given: Any, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(instead={"/token": Reply(200, given)}) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                assert (await someone.open())[0] == 400
-                assert await someone.ask() == 401
-                assert someone.credentials.describe() == {"signed_in": False}
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                assert (await user.open())[0] == 400
+                assert await user.ask() == 401
+                assert user.credentials.describe() == {"signed_in": False}
 
     asyncio.run(run())
 
@@ -312,9 +312,9 @@ def test_a_token_that_cannot_be_sent_is_no_sign_in(given: Any, tmp_path: Path) -
 def test_what_is_said_of_a_tokens_end_may_be_anything(life: Any, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(expires_in=life) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                assert await someone.ask() == 200
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -323,9 +323,9 @@ def test_a_token_endpoint_that_redirects_gets_nothing_followed(tmp_path: Path) -
     async def run() -> None:
         with trap() as (address, came), AuthServer() as site:
             site.instead["/token"] = Reply(307, headers={"location": f"{address}/token"})
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                assert (await someone.open())[0] == 400
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                assert (await user.open())[0] == 400
         assert came == []
 
     asyncio.run(run())
@@ -336,18 +336,18 @@ def test_tokens_and_registrations_stay_with_the_issuer_that_gave_them(tmp_path: 
 
     async def run() -> None:
         with AuthServer() as site, AuthServer() as other:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 first = site.grants[0].client
                 site.authorization_servers = [other.issuer]
                 site.instead["/mcp"] = Reply(401, {}, site._challenge('error="invalid_token"'))
                 for _ in range(3):
-                    assert await someone.ask() == 401
-                assert (await someone.open())[0] == 200
+                    assert await user.ask() == 401
+                assert (await user.open())[0] == 200
                 site.instead.clear()
                 site.tokens.update(other.tokens)
-                assert await someone.ask() == 200
-                assert someone.credentials.describe()["issuer"] == other.issuer
+                assert await user.ask() == 200
+                assert user.credentials.describe()["issuer"] == other.issuer
             sent = b"".join(one.body for one in other.seen) + repr([one.query for one in other.seen]).encode()
             assert len(other.asked("/register")) == 1
             assert first.encode() not in sent
@@ -360,18 +360,18 @@ def test_a_secret_of_the_config_goes_to_no_other_issuer_than_the_first(tmp_path:
     async def run() -> None:
         known = {"me": "secret-of-config"}
         with AuthServer(known_clients=dict(known)) as site, AuthServer(known_clients=dict(known)) as other:
-            async with person(site.url, tmp_path, client_id="me", client_secret="secret-of-config") as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="secret-of-config") as user:
+                await user.sign_in()
                 site.authorization_servers = [other.issuer]
                 site.tokens.clear()
                 site.refresh_tokens.clear()
-                assert await someone.ask() == 401
-                assert someone.credentials.auth_url is None
-                assert "another authorization server" in (someone.credentials.problem or "")
+                assert await user.ask() == 401
+                assert user.credentials.auth_url is None
+                assert "another authorization server" in (user.credentials.problem or "")
                 assert other.asked("/token") == []
-                await someone.credentials.forget()  # a person says so
-                assert await someone.ask() == 401
-                assert someone.credentials.auth_url is not None
+                await user.credentials.forget()  # a person says so
+                assert await user.ask() == 401
+                assert user.credentials.auth_url is not None
 
     asyncio.run(run())
 
@@ -396,13 +396,13 @@ def test_a_client_secret_that_is_said_back_is_told_to_nobody(method: str, status
 
     async def run() -> None:
         with AuthServer(auth_methods=[method], known_clients={"me": secret}) as site:
-            async with person(site.url, tmp_path, client_id="me", client_secret=secret) as someone:
-                assert await someone.ask() == 401
+            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret=secret) as user:
+                assert await user.ask() == 401
                 pair = base64.b64encode(f"me:{quote(secret, safe='')}".encode()).decode()
                 said = f"no: {secret} {quote(secret)} {pair}"
                 site.instead["/token"] = Reply(status, {"error": said, "error_description": said})
-                code, page = await someone.open()
-                told = f"{page} {someone.credentials.problem}"
+                code, page = await user.open()
+                told = f"{page} {user.credentials.problem}"
                 assert code == 400 and "no: ***" in told
                 sent = (secret, quote(secret), pair if method == "client_secret_basic" else secret)
                 assert not [form for form in sent if form in told]
@@ -416,9 +416,9 @@ def test_a_page_to_sign_in_at_is_an_address_of_plain_characters(tmp_path: Path) 
     async def run() -> None:
         with AuthServer() as site:
             site.extra_metadata = {"authorization_endpoint": f"{site.issuer}/\u202e\u00e9/authorize#x"}
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
-                url = someone.credentials.auth_url
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
+                url = user.credentials.auth_url
                 assert url is not None and url.startswith(f"{site.issuer}/%E2%80%AE%C3%A9/authorize?")
 
     asyncio.run(run())

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from auth.authserver import AuthServer, Reply
-from auth.flow import Person, person
+from auth.flow import SignInUser, sign_in_user
 from kit.waiting import wait_until
 from mcpx.auth.credentials import Refusal
 from mcpx.auth.vault import name_of
 from mcpx.model.errors import Unproved
 
 
-async def revoked(site: AuthServer, someone: Person) -> None:
+async def revoked(site: AuthServer, user: SignInUser) -> None:
     """The server takes back every access token."""
     with site.lock:
         site.tokens.clear()
@@ -23,13 +23,13 @@ async def revoked(site: AuthServer, someone: Person) -> None:
 def test_fifty_calls_with_a_token_that_ends_renew_it_once(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(expires_in=0) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                await someone.open()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                await user.open()
                 site.expires_in = 3600
-                proofs = await asyncio.gather(*[someone.credentials.get() for _ in range(50)])
+                proofs = await asyncio.gather(*[user.credentials.get() for _ in range(50)])
                 assert len({id(proof) for proof in proofs}) == 1
-                assert await someone.ask() == 200
+                assert await user.ask() == 200
             assert [one.form["grant_type"] for one in site.asked("/token")] == ["authorization_code", "refresh_token"]
 
     asyncio.run(run())
@@ -38,10 +38,10 @@ def test_fifty_calls_with_a_token_that_ends_renew_it_once(tmp_path: Path) -> Non
 def test_fifty_calls_with_a_token_that_is_refused_renew_it_once(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                await revoked(site, someone)
-                assert await asyncio.gather(*[someone.ask() for _ in range(50)]) == [200] * 50
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                await revoked(site, user)
+                assert await asyncio.gather(*[user.ask() for _ in range(50)]) == [200] * 50
             assert len(site.asked("/token")) == 2
 
     asyncio.run(run())
@@ -52,15 +52,15 @@ def test_a_renewal_goes_on_though_everybody_who_waited_gave_up(tmp_path: Path) -
 
     async def run() -> None:
         with AuthServer(expires_in=0) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                await someone.open()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                await user.open()
                 site.expires_in = 3600
-                waiting = asyncio.create_task(someone.credentials.get())
+                waiting = asyncio.create_task(user.credentials.get())
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 waiting.cancel()
-            async with person(site.url, tmp_path) as again:
+            async with sign_in_user(site.url, tmp_path) as again:
                 assert await again.ask() == 200
             assert len(site.asked("/token")) <= 3
 
@@ -71,11 +71,11 @@ def test_a_renewal_goes_on_though_everybody_who_waited_gave_up(tmp_path: Path) -
 def test_a_refresh_token_is_kept_until_another_comes(rotates: bool, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(rotates=rotates) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 for _ in range(2):
-                    someone.credentials._renew_at = 0.0  # its time has come
-                    assert await someone.ask() == 200
+                    user.credentials._renew_at = 0.0  # its time has come
+                    assert await user.ask() == 200
             used = [one.form["refresh_token"] for one in site.asked("/token")[1:]]
             assert len(set(used)) == (2 if rotates else 1)
 
@@ -85,15 +85,15 @@ def test_a_refresh_token_is_kept_until_another_comes(rotates: bool, tmp_path: Pa
 def test_a_refused_renewal_leads_to_another_sign_in(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 site.refresh_tokens.clear()
-                someone.credentials._renew_at = 0.0
+                user.credentials._renew_at = 0.0
                 with pytest.raises(Unproved) as refused:
-                    await someone.credentials.get()
+                    await user.credentials.get()
                 assert refused.value.sign_in
-                assert someone.credentials.describe()["signed_in"] is False
-            async with person(site.url, tmp_path) as again:  # the next run knows
+                assert user.credentials.describe()["signed_in"] is False
+            async with sign_in_user(site.url, tmp_path) as again:  # the next run knows
                 with pytest.raises(Unproved):
                     await again.credentials.get()
                 assert again.credentials.describe()["issuer"] == site.issuer
@@ -105,18 +105,18 @@ def test_a_refused_renewal_leads_to_another_sign_in(tmp_path: Path) -> None:
 def test_a_token_server_that_is_down_costs_nobody_the_sign_in(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 site.instead["/token"] = Reply(503)
-                someone.credentials._renew_at = 0.0
-                assert await someone.ask() == 200  # it is good for a while yet
-                await revoked(site, someone)
+                user.credentials._renew_at = 0.0
+                assert await user.ask() == 200  # it is good for a while yet
+                await revoked(site, user)
                 with pytest.raises(Unproved, match="503"):
-                    await someone.ask()
-                assert "503" in (someone.credentials.problem or "")
-                assert someone.credentials.auth_url is None
+                    await user.ask()
+                assert "503" in (user.credentials.problem or "")
+                assert user.credentials.auth_url is None
                 site.instead.clear()
-                assert await someone.ask() == 200
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -124,14 +124,14 @@ def test_a_token_server_that_is_down_costs_nobody_the_sign_in(tmp_path: Path) ->
 def test_what_is_refused_after_its_renewal_too_leads_to_a_sign_in(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 site.instead["/mcp"] = Reply(401, {}, site._challenge('error="invalid_token"'))
-                assert await someone.ask() == 401
+                assert await user.ask() == 401
                 assert len(site.asked("/token")) == 2
-                assert await someone.ask() == 401
+                assert await user.ask() == 401
                 assert len(site.asked("/token")) == 2
-                assert someone.credentials.auth_url is not None
+                assert user.credentials.auth_url is not None
 
     asyncio.run(run())
 
@@ -139,13 +139,13 @@ def test_what_is_refused_after_its_renewal_too_leads_to_a_sign_in(tmp_path: Path
 def test_two_gateways_with_one_folder_do_not_use_up_each_others_tokens(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
                 assert await other.ask() == 401
                 await one.sign_in()
                 assert await other.ask() == 200  # though nobody has signed in there
-                for someone in (one, other, one):
-                    someone.credentials._renew_at = 0.0
-                    assert await someone.ask() == 200
+                for user in (one, other, one):
+                    user.credentials._renew_at = 0.0
+                    assert await user.ask() == 200
                 assert site.refresh_tokens
 
     asyncio.run(run())
@@ -157,15 +157,15 @@ def test_a_call_that_needs_more_scopes_asks_for_all_of_them_and_the_rest_goes_on
             return "write" if method == "tools/call" else "read"
 
         with AuthServer(challenge_scope="read", needs=needs) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                assert await someone.ask("tools/call") == 403
-                assert someone.credentials.auth_url is not None
-                assert await someone.ask() == 200  # with the token there is
-                await someone.open()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                assert await user.ask("tools/call") == 403
+                assert user.credentials.auth_url is not None
+                assert await user.ask() == 200  # with the token there is
+                await user.open()
                 assert site.grants[-1].scope == "read write"
-                assert await someone.ask("tools/call") == 200
-                assert await someone.ask() == 200
+                assert await user.ask("tools/call") == 200
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -173,18 +173,18 @@ def test_a_call_that_needs_more_scopes_asks_for_all_of_them_and_the_rest_goes_on
 def test_a_server_that_is_never_content_is_given_up(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(challenge_scope="admin") as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 refusal = 'Bearer error="insufficient_scope", scope="admin"'
                 site.instead["/mcp"] = Reply(403, {}, {"www-authenticate": refusal})
                 asked = 0
                 for _ in range(6):
-                    assert await someone.ask() == 403
-                    if someone.credentials.auth_url is not None:
+                    assert await user.ask() == 403
+                    if user.credentials.auth_url is not None:
                         asked += 1
-                        await someone.open()
+                        await user.open()
                 assert asked == 1
-                assert "admin" in (someone.credentials.problem or "")
+                assert "admin" in (user.credentials.problem or "")
 
     asyncio.run(run())
 
@@ -192,12 +192,12 @@ def test_a_server_that_is_never_content_is_given_up(tmp_path: Path) -> None:
 def test_a_refusal_that_is_not_about_us_changes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                proof = await someone.credentials.get()
-                assert await someone.credentials.refused(proof, Refusal(403, "")) is False
-                assert someone.credentials.auth_url is None
-                assert await someone.ask() == 200
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                proof = await user.credentials.get()
+                assert await user.credentials.refused(proof, Refusal(403, "")) is False
+                assert user.credentials.auth_url is None
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -210,11 +210,11 @@ def test_more_scopes_than_a_registration_was_made_for_make_another(tmp_path: Pat
             return "write" if method == "tools/call" else "read"
 
         with AuthServer(challenge_scope="read", needs=needs) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                assert await someone.ask("tools/call") == 403
-                await someone.open()
-                assert await someone.ask("tools/call") == 200
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                assert await user.ask("tools/call") == 403
+                await user.open()
+                assert await user.ask("tools/call") == 200
             assert [one.json["scope"] for one in site.asked("/register")] == ["read", "read write"]
 
     asyncio.run(run())
@@ -223,10 +223,10 @@ def test_more_scopes_than_a_registration_was_made_for_make_another(tmp_path: Pat
 def test_a_refusal_in_other_words_leaves_the_page_as_it_is(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
+            async with sign_in_user(site.url, tmp_path) as user:
                 said = 'Bearer error="insufficient_scope", scope="a", error_description="{}"'
-                first = await someone.credentials.begin(Refusal(403, said.format("at 12:00:01")))
-                assert await someone.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
+                first = await user.credentials.begin(Refusal(403, said.format("at 12:00:01")))
+                assert await user.credentials.begin(Refusal(403, said.format("at 12:00:02"))) == first
 
     asyncio.run(run())
 
@@ -234,12 +234,12 @@ def test_a_refusal_in_other_words_leaves_the_page_as_it_is(tmp_path: Path) -> No
 def test_who_still_uses_credentials_of_an_older_config_is_told_so(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(expires_in=0) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                await someone.open()
-                await someone.credentials.close()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                await user.open()
+                await user.credentials.close()
                 with pytest.raises(Unproved, match="no longer in use"):
-                    await someone.credentials.get()
+                    await user.credentials.get()
 
     asyncio.run(run())
 
@@ -249,16 +249,16 @@ def test_a_renewal_after_a_refusal_is_kept_though_everything_ends_meanwhile(tmp_
 
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                proof = await someone.credentials.get()
-                await revoked(site, someone)
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                proof = await user.credentials.get()
+                await revoked(site, user)
                 site.slow["/token"] = 0.3
-                waiting = asyncio.create_task(someone.credentials.refused(proof, Refusal(401)))
+                waiting = asyncio.create_task(user.credentials.refused(proof, Refusal(401)))
                 await asyncio.to_thread(wait_until, lambda: len(site.asked("/token")) == 2)
-                await someone.credentials.close()
+                await user.credentials.close()
                 await waiting
-            async with person(site.url, tmp_path) as again:
+            async with sign_in_user(site.url, tmp_path) as again:
                 assert await again.ask() == 200
 
     asyncio.run(run())
@@ -267,11 +267,11 @@ def test_a_renewal_after_a_refusal_is_kept_though_everything_ends_meanwhile(tmp_
 def test_a_token_that_ends_when_it_comes_is_not_renewed_for_every_call(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(expires_in=0) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.ask()
-                await someone.open()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.ask()
+                await user.open()
                 for _ in range(20):
-                    await someone.credentials.get()
+                    await user.credentials.get()
             assert len(site.asked("/token")) <= 4  # one a second, on the slowest of machines too
 
     asyncio.run(run())
@@ -282,7 +282,7 @@ def test_who_signs_out_is_not_signed_in_again_by_another_gateway(tmp_path: Path)
 
     async def run() -> None:
         with AuthServer(rotates=False, extra_metadata={"revocation_endpoint": None}) as site:
-            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
                 await one.sign_in()
                 assert await other.ask() == 200
                 told = other.told
@@ -303,7 +303,7 @@ def test_who_signs_out_while_another_gateway_renews_stays_signed_out(tmp_path: P
 
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
                 await one.sign_in()
                 assert await other.ask() == 200
                 site.slow["/token"] = 3.0  # time for the other to sign out meanwhile
@@ -326,12 +326,12 @@ def test_who_signs_out_while_another_gateway_renews_stays_signed_out(tmp_path: P
 def test_a_kept_sign_in_that_cannot_be_read_does_not_end_one_that_is_in_use(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 for file in (tmp_path / "auth").iterdir():
                     file.write_bytes(b"{half")
-                someone.credentials._renew_at = 0.0
-                assert await someone.ask() == 200
+                user.credentials._renew_at = 0.0
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -341,8 +341,8 @@ def test_signing_out_holds_though_the_file_cannot_be_deleted_and_says_so(
 ) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
 
                 def refuse(self: Path, missing_ok: bool = False) -> None:
                     raise PermissionError(1, "Operation not permitted", str(self))
@@ -350,11 +350,11 @@ def test_signing_out_holds_though_the_file_cannot_be_deleted_and_says_so(
                 with monkeypatch.context() as patch:
                     patch.setattr(Path, "unlink", refuse)
                     with pytest.raises(Unproved, match=r"next start.*cannot be deleted.*auth"):
-                        await someone.credentials.forget()
+                        await user.credentials.forget()
                 assert len(site.asked("/revoke")) == 2
-                assert await someone.ask() == 401
-                await someone.open()
-                assert await someone.ask() == 200
+                assert await user.ask() == 401
+                await user.open()
+                assert await user.ask() == 200
 
     asyncio.run(run())
 
@@ -362,12 +362,12 @@ def test_signing_out_holds_though_the_file_cannot_be_deleted_and_says_so(
 def test_an_empty_error_beside_a_token_is_none(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                proof = await someone.credentials.get()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                proof = await user.credentials.get()
                 body = {"access_token": "fresh", "token_type": "Bearer", "error": None, "error_description": ""}
                 site.instead["/token"] = Reply(body=body)
-                assert await someone.credentials.refused(proof, Refusal(401))
+                assert await user.credentials.refused(proof, Refusal(401))
 
     asyncio.run(run())
 
@@ -375,12 +375,12 @@ def test_an_empty_error_beside_a_token_is_none(tmp_path: Path) -> None:
 def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
                 shutil.rmtree(tmp_path / "auth")
-                someone.credentials._renew_at = 0.0
-                assert await someone.ask() == 200
-            async with person(site.url, tmp_path) as again:
+                user.credentials._renew_at = 0.0
+                assert await user.ask() == 200
+            async with sign_in_user(site.url, tmp_path) as again:
                 assert await again.ask() == 200
 
     asyncio.run(run())
@@ -389,7 +389,7 @@ def test_a_state_folder_that_vanished_ends_no_sign_in(tmp_path: Path) -> None:
 def test_two_gateways_do_not_renew_in_turns_for_a_server_that_takes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as one, person(site.url, tmp_path) as other:
+            async with sign_in_user(site.url, tmp_path) as one, sign_in_user(site.url, tmp_path) as other:
                 await one.sign_in()
                 assert await other.ask() == 200
                 site.instead["/mcp"] = Reply(401)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from auth.authserver import ASM, PRM, AuthServer, Reply
-from auth.flow import person
+from auth.flow import sign_in_user
 
 OPENID = "/.well-known/openid-configuration"
 
@@ -22,15 +22,15 @@ def query_of(url: str | None) -> dict[str, str]:
 def test_a_person_signs_in_once_and_every_request_after_it_carries_the_token(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                assert someone.credentials.auth_url is None
-                assert someone.credentials.now() is someone.credentials.now()
-                assert someone.told >= 2  # somebody has to; somebody has
-                about = someone.credentials.describe()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                assert user.credentials.auth_url is None
+                assert user.credentials.now() is user.credentials.now()
+                assert user.told >= 2  # somebody has to; somebody has
+                about = user.credentials.describe()
                 assert about["signed_in"] is True
                 assert about["issuer"] == site.issuer
-            async with person(site.url, tmp_path) as again:  # the next run
+            async with sign_in_user(site.url, tmp_path) as again:  # the next run
                 assert await again.ask() == 200
             assert len(site.asked("/register")) == 1
             assert len(site.asked("/token")) == 1
@@ -44,9 +44,9 @@ def test_a_person_signs_in_once_and_every_request_after_it_carries_the_token(tmp
 def test_nothing_is_sent_and_nothing_is_asked_of_a_server_that_lets_us_in(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(instead={"/mcp": Reply(200, {})}) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 200
-                assert someone.credentials.auth_url is None
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 200
+                assert user.credentials.auth_url is None
             assert [one.path for one in site.seen] == ["/mcp"]
             assert "authorization" not in site.seen[0].headers
 
@@ -59,11 +59,11 @@ def test_the_resource_is_named_letter_by_letter_wherever_it_must_be(tmp_path: Pa
     async def run() -> None:
         with AuthServer(prm_path=PRM, expires_in=0) as site:
             site.resource = site.origin  # without a slash: as published
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
-                assert query_of(someone.credentials.auth_url)["resource"] == site.origin
-                await someone.open()
-                assert await someone.ask() == 200
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
+                assert query_of(user.credentials.auth_url)["resource"] == site.origin
+                await user.open()
+                assert await user.ask() == 200
             forms = [one.form for one in site.asked("/token")]
             assert [form["grant_type"] for form in forms] == ["authorization_code", "refresh_token"]
             assert {form["resource"] for form in forms} == {site.origin}
@@ -97,8 +97,8 @@ def test_metadata_are_found_wherever_a_revision_has_them(
         with AuthServer(**behaviour) as site:
             if behaviour.get("prm_path") == PRM:
                 site.resource = site.origin
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
             places = [one.path for one in site.seen if one.method == "GET" and one.path != f"{site.prefix}/authorize"]
             assert places == asked
 
@@ -122,9 +122,9 @@ def test_scopes_are_those_of_the_config_the_challenge_or_the_resource(
 ) -> None:
     async def run() -> None:
         with AuthServer(**behaviour) as site:
-            async with person(site.url, tmp_path, **config) as someone:
-                assert await someone.ask() == 401
-                asked = query_of(someone.credentials.auth_url)
+            async with sign_in_user(site.url, tmp_path, **config) as user:
+                assert await user.ask() == 401
+                asked = query_of(user.credentials.auth_url)
                 assert asked.get("scope") == scope
                 assert asked.get("prompt") == ("consent" if "offline" in (scope or "") else None)
 
@@ -135,8 +135,8 @@ def test_scopes_are_those_of_the_config_the_challenge_or_the_resource(
 def test_the_client_proves_itself_as_the_issuer_wants_it(methods: list[str] | None, tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(auth_methods=methods) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
             one = site.asked("/token")[0]
             basic, in_form = "authorization" in one.headers, "client_secret" in one.form
             expected = (methods or ["none"])[0]
@@ -148,8 +148,8 @@ def test_the_client_proves_itself_as_the_issuer_wants_it(methods: list[str] | No
 def test_an_issuer_that_registers_us_in_another_way_than_asked_for_is_obeyed(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(registered_method="client_secret_post", auth_methods=None) as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
             assert "client_secret" in site.asked("/token")[0].form
 
     asyncio.run(run())
@@ -159,10 +159,10 @@ def test_an_issuer_that_registers_us_in_another_way_than_asked_for_is_obeyed(tmp
 def test_a_client_of_the_config_is_not_registered(methods: list[str], tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(registers=False, auth_methods=methods, known_clients={"a:b c": "s3cret&/ü"}) as site:
-            async with person(site.url, tmp_path, client_id="a:b c", client_secret="s3cret&/ü") as someone:
-                await someone.sign_in()
-            async with person(site.url, tmp_path, client_id="other", client_secret="s") as someone:
-                assert await someone.ask() == 401  # what another client got is not used
+            async with sign_in_user(site.url, tmp_path, client_id="a:b c", client_secret="s3cret&/ü") as user:
+                await user.sign_in()
+            async with sign_in_user(site.url, tmp_path, client_id="other", client_secret="s") as user:
+                assert await user.ask() == 401  # what another client got is not used
 
     asyncio.run(run())
 
@@ -172,13 +172,13 @@ def test_a_client_id_metadata_document_is_used_where_the_issuer_takes_it(tmp_pat
 
     async def run() -> None:
         with AuthServer(cimd=True) as site:
-            async with person(site.url, tmp_path / "a", client_id=document) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path / "a", client_id=document) as user:
+                await user.sign_in()
             assert site.asked("/register") == []
             assert site.grants[0].client == document
         with AuthServer() as site:
-            async with person(site.url, tmp_path / "b", client_id=document) as someone:
-                await someone.sign_in()
+            async with sign_in_user(site.url, tmp_path / "b", client_id=document) as user:
+                await user.sign_in()
             assert len(site.asked("/register")) == 1
 
     asyncio.run(run())
@@ -187,10 +187,10 @@ def test_a_client_id_metadata_document_is_used_where_the_issuer_takes_it(tmp_pat
 def test_a_server_that_registers_nobody_says_what_to_do(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(registers=False) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
-                assert someone.credentials.auth_url is None
-                problem = someone.credentials.problem or ""
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
+                assert user.credentials.auth_url is None
+                problem = user.credentials.problem or ""
                 assert "client_id" in problem
                 assert "http://127.0.0.1:" in problem
 
@@ -200,26 +200,26 @@ def test_a_server_that_registers_nobody_says_what_to_do(tmp_path: Path) -> None:
 def test_a_registration_that_the_issuer_has_forgotten_is_made_anew(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                await someone.credentials.forget()
-            async with person(site.url, tmp_path) as someone:  # refused with the token
-                assert await someone.ask() == 401
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                await user.credentials.forget()
+            async with sign_in_user(site.url, tmp_path) as user:  # refused with the token
+                assert await user.ask() == 401
                 site.instead["/token"] = Reply(401, {"error": "invalid_client"})
-                assert (await someone.open())[0] == 400
+                assert (await user.open())[0] == 400
                 site.instead.clear()
-                assert await someone.ask() == 401
-                await someone.open()
-                assert await someone.ask() == 200
-                await someone.credentials.forget()
+                assert await user.ask() == 401
+                await user.open()
+                assert await user.ask() == 200
+                await user.credentials.forget()
             assert len(site.asked("/register")) == 2
             site.known_clients.clear()
-            async with person(site.url, tmp_path) as someone:  # refused on the page, from where nobody comes back
-                assert await someone.ask() == 401
-                assert (await someone.open())[0] == 400
-                url = await someone.credentials.begin()
-                await someone.open(url)
-                assert await someone.ask() == 200
+            async with sign_in_user(site.url, tmp_path) as user:  # refused on the page, from where nobody comes back
+                assert await user.ask() == 401
+                assert (await user.open())[0] == 400
+                url = await user.credentials.begin()
+                await user.open(url)
+                assert await user.ask() == 200
             assert len(site.asked("/register")) == 3
 
     asyncio.run(run())
@@ -228,17 +228,17 @@ def test_a_registration_that_the_issuer_has_forgotten_is_made_anew(tmp_path: Pat
 def test_a_person_who_says_no_is_told_so_and_may_say_yes_later(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer(iss="correct", iss_supported=True) as site:
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
-                asked = query_of(someone.credentials.auth_url)
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
+                asked = query_of(user.credentials.auth_url)
                 no = f"{asked['redirect_uri']}?error=access_denied&state={asked['state']}&iss={site.issuer}"
-                status, page = await someone.open(no)
+                status, page = await user.open(no)
                 assert status == 400
                 assert "access_denied" in page
-                assert "access_denied" in (someone.credentials.problem or "")
-                assert (await someone.open())[0] == 200
-                assert await someone.ask() == 200
-                assert someone.credentials.problem is None
+                assert "access_denied" in (user.credentials.problem or "")
+                assert (await user.open())[0] == 200
+                assert await user.ask() == 200
+                assert user.credentials.problem is None
 
     asyncio.run(run())
 
@@ -246,15 +246,15 @@ def test_a_person_who_says_no_is_told_so_and_may_say_yes_later(tmp_path: Path) -
 def test_signing_out_revokes_and_keeps_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await someone.sign_in()
-                await someone.credentials.forget()
+            async with sign_in_user(site.url, tmp_path) as user:
+                await user.sign_in()
+                await user.credentials.forget()
                 assert site.tokens == {}
                 assert site.refresh_tokens == {}
-                assert someone.credentials.describe() == {"signed_in": False}
-                assert await someone.ask() == 401
-            async with person(site.url, tmp_path) as someone:
-                assert await someone.ask() == 401
+                assert user.credentials.describe() == {"signed_in": False}
+                assert await user.ask() == 401
+            async with sign_in_user(site.url, tmp_path) as user:
+                assert await user.ask() == 401
 
     asyncio.run(run())
 
@@ -264,15 +264,15 @@ def test_a_page_stays_the_same_until_a_fresh_one_is_wanted(tmp_path: Path) -> No
 
     async def run() -> None:
         with AuthServer() as site:
-            async with person(site.url, tmp_path) as someone:
-                await asyncio.gather(*[someone.ask() for _ in range(20)])
-                first = someone.credentials.auth_url
+            async with sign_in_user(site.url, tmp_path) as user:
+                await asyncio.gather(*[user.ask() for _ in range(20)])
+                first = user.credentials.auth_url
                 assert len(site.asked(ASM)) == 1
-                assert await someone.ask() == 401
-                assert someone.credentials.auth_url == first
-                assert await someone.credentials.begin() != first
-                assert (await someone.open(first))[0] == 400
-                assert (await someone.open())[0] == 200
+                assert await user.ask() == 401
+                assert user.credentials.auth_url == first
+                assert await user.credentials.begin() != first
+                assert (await user.open(first))[0] == 400
+                assert (await user.open())[0] == 200
 
     asyncio.run(run())
 
@@ -281,19 +281,19 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(tmp_path: Path, caplog: pytest
     async def run() -> None:
         with AuthServer(registers=False, auth_methods=["client_secret_post"]) as site:
             site.known_clients = {"me": "canary-secret"}
-            async with person(site.url, tmp_path, client_id="me", client_secret="canary-secret") as someone:
-                assert await someone.ask() == 401
+            async with sign_in_user(site.url, tmp_path, client_id="me", client_secret="canary-secret") as user:
+                assert await user.ask() == 401
                 said = "your canary-secret is wrong"
                 site.instead["/token"] = Reply(400, {"error": "invalid_request", "error_description": said})
-                _, page = await someone.open()
-                problem = someone.credentials.problem or ""
+                _, page = await user.open()
+                problem = user.credentials.problem or ""
                 assert "***" in problem
                 site.instead.clear()
-                await someone.open()
-                assert await someone.ask() == 200
-                proof = await someone.credentials.get()
-                inside = vars(someone.credentials)
-                held = repr((someone.credentials, inside["_grant"], proof, someone.credentials.describe()))
+                await user.open()
+                assert await user.ask() == 200
+                proof = await user.credentials.get()
+                inside = vars(user.credentials)
+                held = repr((user.credentials, inside["_grant"], proof, user.credentials.describe()))
                 for text in (page, problem, held, caplog.text):
                     assert "canary-secret" not in text
                     assert not any(token in text for token in (*site.tokens, *site.refresh_tokens))

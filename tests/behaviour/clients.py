@@ -1,12 +1,11 @@
 """Four kinds of clients behind one interface: the SDK's own and a raw one, each in both eras, on every front.
 
-    async with connected("raw-modern", door, Person("ada")) as client:
+    async with connected("raw-modern", door, AnsweringUser("ada")) as client:
         await client.call("http_older_echo", {"text": "hello"})
 
-A `Person` sits at the client: it answers every question in its own name, and remembers what it was asked and
-told. Everything is wire JSON, so that one test speaks to all four kinds; the SDK's typed models drop what they do
+An `AnsweringUser` answers every question of a server in its own name, and records questions and notifications. Everything is wire JSON, so that one test speaks to all four kinds; the SDK's typed models drop what they do
 not know, so only the raw kinds can tell whether unknown fields survive. The raw kinds also complain about what no
-client should ever see (`Person.complaints`).
+client should ever see (`AnsweringUser.complaints`).
 """
 
 import base64
@@ -91,8 +90,8 @@ class Question:
     """The request's id, where questions are requests and the client lets one see them: raw, older."""
 
 
-class Person:
-    """Who sits at a client. A quiet one can be asked nothing, and declares so."""
+class AnsweringUser:
+    """Answers the questions of servers and records notifications. A quiet user declares no capabilities."""
 
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         self.name = name
@@ -141,8 +140,8 @@ class Person:
 class Client(ABC):
     """What the behaviours need of a client. Cancelling the task that waits for a request cancels the request."""
 
-    def __init__(self, person: Person, *, modern: bool) -> None:
-        self.person = person
+    def __init__(self, user: AnsweringUser, *, modern: bool) -> None:
+        self.user = user
         self.modern = modern
 
     raw = False
@@ -150,7 +149,7 @@ class Client(ABC):
 
     @abstractmethod
     async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
-        """The result; questions on the way are answered by the person. An error is a `RefusedError`."""
+        """The result; the user answers questions of the server. An error is a `RefusedError`."""
 
     @abstractmethod
     def watching(self, *uris: str) -> AbstractAsyncContextManager[None]:
@@ -163,22 +162,22 @@ class Client(ABC):
         return (await self.request(method))[LIST_KEYS[method]]
 
 
-def connected(kind: Kind, door: Door, person: Person) -> AbstractAsyncContextManager[Client]:
+def connected(kind: Kind, door: Door, user: AnsweringUser) -> AbstractAsyncContextManager[Client]:
     opened = _sdk_client if kind.startswith("sdk") else raw_client
-    return opened(door, person, kind.endswith("modern"))
+    return opened(door, user, kind.endswith("modern"))
 
 
 # ---- the SDK's client
 
 
 class SdkClient(Client):
-    def __init__(self, reach: Any, person: Person, *, modern: bool) -> None:
-        super().__init__(person, modern=modern)
-        asks = {} if person.quiet else self._callbacks()
+    def __init__(self, reach: Any, user: AnsweringUser, *, modern: bool) -> None:
+        super().__init__(user, modern=modern)
+        asks = {} if user.quiet else self._callbacks()
         self.inner = mcp.Client(
             reach,
             mode=MODERN if modern else "legacy",
-            client_info=types.Implementation(name=person.name, version="1"),
+            client_info=types.Implementation(name=user.name, version="1"),
             log_level="info" if modern else None,  # older ones say it in a request
             message_handler=self._heard,
             **asks,
@@ -197,14 +196,14 @@ class SdkClient(Client):
         return {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
 
     def _answer(self, method: str, params: Any) -> Json:
-        return self.person.answer(Question(method, {} if params is None else _wire(params)))
+        return self.user.answer(Question(method, {} if params is None else _wire(params)))
 
     async def _heard(self, message: Any) -> None:
         if isinstance(message, Exception):
-            self.person.complaints.append(f"transport: {message!r}")
+            self.user.complaints.append(f"transport: {message!r}")
         elif message.method == MESSAGE or (message.method != PROGRESS and not self.modern):
             # A modern client hears of changes where it listens for them, see `watching`.
-            self.person.hear(message.method, _wire(message.params) if message.params is not None else {})
+            self.user.hear(message.method, _wire(message.params) if message.params is not None else {})
 
     async def request(self, method: str, params: Json | None = None, on_progress: OnProgress | None = None) -> Json:
         try:
@@ -264,26 +263,26 @@ class SdkClient(Client):
         async for event in subscription:
             match event:
                 case ToolsListChanged():
-                    self.person.hear(TOOLS_CHANGED, {})
+                    self.user.hear(TOOLS_CHANGED, {})
                 case ResourceUpdated(uri):
-                    self.person.hear(UPDATED, {"uri": uri})
+                    self.user.hear(UPDATED, {"uri": uri})
                 case _:
-                    self.person.complaints.append(f"did not listen for {event}")
+                    self.user.complaints.append(f"did not listen for {event}")
 
 
 @asynccontextmanager
-async def _sdk_client(door: Door, person: Person, modern: bool) -> AsyncIterator[Client]:
+async def _sdk_client(door: Door, user: AnsweringUser, modern: bool) -> AsyncIterator[Client]:
     if door.front in ("stdio", "bridge"):
         program, *args = door.command
         server = StdioServerParameters(command=program, args=args, env=dict(door.env))
         assert door.stderr is not None
         with door.stderr.open("w", encoding="utf-8") as errlog:
-            client = SdkClient(stdio_client(server, errlog), person, modern=modern)
+            client = SdkClient(stdio_client(server, errlog), user, modern=modern)
             async with client.inner:
                 yield client
         return
     reach: Any = {"http": str, "sse": sse_client, "websocket": _sdk_socket}[door.front](door.url)
-    client = SdkClient(reach, person, modern=modern)
+    client = SdkClient(reach, user, modern=modern)
     async with client.inner:
         yield client
 
@@ -335,9 +334,9 @@ class RawClient(Client):
 
     raw = True
 
-    def __init__(self, carrier: Carrier, person: Person, group: anyio.abc.TaskGroup, *, modern: bool) -> None:
-        super().__init__(person, modern=modern)
-        self.info: Json = {"name": person.name, "version": "1", "x-unknown": True}
+    def __init__(self, carrier: Carrier, user: AnsweringUser, group: anyio.abc.TaskGroup, *, modern: bool) -> None:
+        super().__init__(user, modern=modern)
+        self.info: Json = {"name": user.name, "version": "1", "x-unknown": True}
         self.told: Json = {}
         """What the gateway said of itself."""
         self._carrier = carrier
@@ -350,7 +349,7 @@ class RawClient(Client):
         if self.modern:
             self.told = await self.request("server/discover")
             return
-        hello = {"protocolVersion": version, "capabilities": self.person.capabilities, "clientInfo": self.info}
+        hello = {"protocolVersion": version, "capabilities": self.user.capabilities, "clientInfo": self.info}
         self.told = await self.request("initialize", hello)
         await self._carrier.send(_notification("notifications/initialized", None))
         await self._carrier.greeted()
@@ -366,7 +365,7 @@ class RawClient(Client):
             params = {**plain, "inputResponses": {}}
             for key, question in result.get("inputRequests", {}).items():
                 asked = Question(question["method"], question.get("params", {}))
-                params["inputResponses"][key] = self.person.answer(asked)
+                params["inputResponses"][key] = self.user.answer(asked)
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
         raise AssertionError(f"{method} asked for input {ROUNDS} times")
@@ -388,7 +387,7 @@ class RawClient(Client):
             raise RefusedError(waiting.reply["error"])
         result = waiting.reply["result"]
         if ("resultType" in result) != self.modern:
-            self.person.complaints.append(f"{method}: resultType belongs to modern results only: {result}")
+            self.user.complaints.append(f"{method}: resultType belongs to modern results only: {result}")
         return result
 
     def _stamped(self, params: Json, token: int | None) -> Json:
@@ -399,7 +398,7 @@ class RawClient(Client):
             meta |= {
                 META + "protocolVersion": MODERN,
                 META + "clientInfo": self.info,
-                META + "clientCapabilities": self.person.capabilities,
+                META + "clientCapabilities": self.user.capabilities,
                 META + "logLevel": "info",
             }
         return {**params, "_meta": meta} if meta else params
@@ -433,14 +432,14 @@ class RawClient(Client):
                 waiting.answered.set()
         elif "id" in message:
             if self.modern:
-                self.person.complaints.append(f"a modern client got a request: {message}")
+                self.user.complaints.append(f"a modern client got a request: {message}")
             self._group.start_soon(self._answer, message)
         else:
             self._notified(message["method"], message.get("params", {}))
 
     async def _answer(self, message: Json) -> None:
         question = Question(message["method"], message.get("params", {}), message["id"])
-        answer = self.person.answer(question)
+        answer = self.user.answer(question)
         await self._carrier.send({"jsonrpc": "2.0", "id": message["id"], "result": answer})
 
     def _notified(self, method: str, params: Json) -> None:
@@ -452,22 +451,22 @@ class RawClient(Client):
         if self.modern and method != MESSAGE:
             waiting = self._waiting.get(params.get("_meta", {}).get(META + "subscriptionId"))
             if waiting is None or waiting.acknowledged is None:
-                self.person.complaints.append(f"nobody listens to {method} {params}")
+                self.user.complaints.append(f"nobody listens to {method} {params}")
                 return
             if method == "notifications/subscriptions/acknowledged":
                 waiting.honoured = params["notifications"]
                 waiting.acknowledged.set()
                 return
             if not waiting.acknowledged.is_set():
-                self.person.complaints.append(f"{method} came before the acknowledgement")
-        self.person.hear(method, params)
+                self.user.complaints.append(f"{method} came before the acknowledgement")
+        self.user.hear(method, params)
 
 
 @asynccontextmanager
-async def raw_client(door: Door, person: Person, modern: bool, version: str = OLDER) -> AsyncIterator[RawClient]:
+async def raw_client(door: Door, user: AnsweringUser, modern: bool, version: str = OLDER) -> AsyncIterator[RawClient]:
     """`version` is the revision an older one asks for."""
     async with _carrier(door, modern) as carrier, anyio.create_task_group() as group:
-        client = RawClient(carrier, person, group, modern=modern)
+        client = RawClient(carrier, user, group, modern=modern)
         await client.open(version)
         yield client
         group.cancel_scope.cancel()

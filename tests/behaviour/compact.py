@@ -31,8 +31,8 @@ from behaviour.raw import (
     request,
     stdio_server,
 )
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES
+from kit.gateway import Gateway
+from kit.process import FIXTURES
 
 Compact = Literal["inspect", "describe", "search"]
 MODES: tuple[Compact, ...] = ("inspect", "describe", "search")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from behaviour.clients import Door, Front
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES, START, Child, stdio_command
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import FIXTURES, START, Child, stdio_command
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ class House:
         if front != "stdio":
             yield Door(front, self.urls(self._gateway.port)[front])
             return
-        with Gateway(matrix_config([self._servers[server]]), transport="stdio") as alone:
+        with GatewayProcess(matrix_config([self._servers[server]]), transport="stdio") as alone:
             stderr = alone.folder / "stderr.txt"
             yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
             said = stderr.read_text(encoding="utf-8")

@@ -97,7 +97,7 @@ def assert_keeps_its_secrets(gateway: Gateway, *told: Json) -> None:
     for file in Path(gateway.env["MCPX_STATE_DIR"]).rglob("*"):
         if file.is_file():
             said += file.read_bytes().decode("utf-8", "replace")
-    for pid in (gateway.process.pid, *descendants(gateway.process.pid)):
+    for pid in (gateway.pid, *descendants(gateway.pid)):
         said += Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
     said += repr(load(gateway.file, os.environ))
     for spelled in (CANARY, base64.b64encode(f"user:{CANARY}".encode()).decode(), "token-"):

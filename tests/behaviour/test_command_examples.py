@@ -10,7 +10,7 @@ import yaml
 
 from behaviour.compact import Json, Visitor
 from fixtures.api import Api, Asked, Said
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "examples" / "commands.yaml"

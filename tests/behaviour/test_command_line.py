@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from behaviour.raw import MCPX, WAIT, Pipe, Session, ask, initialize, modern, post_modern, raw_server, request, text_of
-from fixtures.gateway import LISTENS
-from fixtures.process import START, Child
+from kit.command import run_command
+from kit.gateway import LISTENS
+from kit.process import START, Child
 from mcpx import __version__
 
 SCRIPT = str(Path(sys.executable).with_name("mcpx"))
@@ -44,16 +45,19 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 def run(folder: Path, env: dict[str, str], *args: str, command: list[str] = MCPX) -> "subprocess.CompletedProcess[str]":
     """Run to the end, with nothing on standard input."""
-    done = subprocess.run(
-        [*command, *args],
-        env=env,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=False,
-    )
+    if command is MCPX:
+        done = run_command(args, folder, env)
+    else:
+        done = subprocess.run(
+            [*command, *args],
+            env=env,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WAIT,
+            check=False,
+        )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

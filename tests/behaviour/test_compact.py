@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, FRONTS, KINDS, Client, Door, Front, Kind, Person, connected
+from behaviour.clients import BOUND, FRONTS, KINDS, AnsweringUser, Client, Door, Front, Kind, connected
 from behaviour.compact import MODES, Compact, Json, config, text, told
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
 
 ROWS = [{"id": number, "title": f"Commit number {number}", "author": "Ada"} for number in range(900)]
 COMMITS = {
@@ -48,7 +48,7 @@ def door_of(gateway: Gateway, front: Front) -> Iterator[Door]:
         urls = {"http": f"http://{base}/mcp", "sse": f"http://{base}/sse", "websocket": f"ws://{base}/ws"}
         yield Door(front, urls[front])
         return
-    with Gateway(gateway.config, transport="stdio") as alone:
+    with GatewayProcess(gateway.config, transport="stdio") as alone:
         stderr = alone.folder / "stderr.txt"
         yield Door(front, command=alone.stdio_command, env=alone.env, stderr=stderr)
         assert "Traceback" not in stderr.read_text(encoding="utf-8")
@@ -108,10 +108,10 @@ def test_a_model_finds_understands_calls_and_reads_on(
         assert "Commit number 898" in rest and "Commit number 899" in rest and "Commit number 897" not in rest
 
     async def check() -> None:
-        person = Person(f"{kind} over {front}", quiet=True)
+        user = AnsweringUser(f"{kind} over {front}", quiet=True)
         with door_of(gateways[mode], front) as door, anyio.fail_after(BOUND):
-            async with connected(kind, door, person) as client:
+            async with connected(kind, door, user) as client:
                 await walk(client)
-        assert person.complaints == []
+        assert user.complaints == []
 
     anyio.run(check)

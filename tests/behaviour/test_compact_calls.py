@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, KINDS, Client, Door, Json, Kind, Person, Question, RefusedError, connected
+from behaviour.clients import BOUND, KINDS, AnsweringUser, Client, Door, Json, Kind, Question, RefusedError, connected
 from behaviour.compact import MODES, Compact, Visitor, config, meta_call, text
 from behaviour.raw import everything, raw_server
 from fixtures.everything import PNG, STATIC, URL
-from fixtures.gateway import Gateway
-from fixtures.process import FIXTURES, START, Child
+from kit.gateway import Gateway, GatewayProcess
+from kit.process import FIXTURES, START, Child
 from mcpx.catalog.naming import wrap_uri
 
 # The SDK warns about sampling and roots, which are what is tested here.
@@ -60,10 +60,10 @@ class Visit:
         return shape["result"] if self.mode == "search" else shape
 
     async def answered(self, tool: str, arguments: Json | None = None) -> tuple[Any, Question]:
-        before = len(self.client.person.asked)
+        before = len(self.client.user.asked)
         result = await self.call(tool, arguments)
         assert not result.get("isError"), result
-        (question,) = self.client.person.asked[before:]
+        (question,) = self.client.user.asked[before:]
         return self.structured(result), question
 
 
@@ -123,7 +123,7 @@ async def a_cancelled_call_is_cancelled_upstream(visit: Visit) -> None:
 @behaviour
 async def questions_reach_the_client_and_its_answers_the_server(visit: Visit) -> None:
     """PRO-5: a form, a URL, its model and its roots."""
-    name = visit.client.person.name
+    name = visit.client.user.name
     answer, question = await visit.answered("elicit", {"message": "who?"})
     assert answer == {"action": "accept", "content": {"name": name}}
     assert (question.method, question.params["message"]) == ("elicitation/create", "who?")
@@ -172,13 +172,13 @@ def test_a_call_through_a_surface_is_the_same_call(
     """PRO-2, PRO-5, PRO-6, SUR-2, SUR-3, SUR-4, SUR-8: every behaviour above, for this client, mode and era."""
 
     async def check() -> None:
-        person = Person(f"{kind}-{mode}")
-        async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), person) as client:
+        user = AnsweringUser(f"{kind}-{mode}")
+        async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user) as client:
             visit = Visit(client, mode, server)
             for behaves in BEHAVIOURS:
                 with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
                     await behaves(visit)
-        assert person.complaints == []
+        assert user.complaints == []
 
     anyio.run(check)
 
@@ -190,17 +190,17 @@ def test_a_client_on_stdio_finds_the_same(kind: Kind, mode: Compact, subtests: p
     """PRO-2, PRO-5, SUR-6: its one upstream is a process of its own, and speaks both eras."""
 
     async def check() -> None:
-        person = Person(kind)
-        with Gateway(config(everything("both"), mode=mode), transport="stdio") as alone:
+        user = AnsweringUser(kind)
+        with GatewayProcess(config(everything("both"), mode=mode), transport="stdio") as alone:
             stderr = alone.folder / "stderr.txt"
             door = Door("stdio", command=alone.stdio_command, env=alone.env, stderr=stderr)
-            async with connected(kind, door, person) as client:
+            async with connected(kind, door, user) as client:
                 visit = Visit(client, mode, "both")
                 for behaves in BEHAVIOURS:
                     with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
                         await behaves(visit)
             assert "Traceback" not in stderr.read_text(encoding="utf-8")
-        assert person.complaints == []
+        assert user.complaints == []
 
     anyio.run(check)
 
@@ -213,9 +213,9 @@ def test_two_clients_are_asked_their_own_questions(gateway: Gateway) -> None:
         answers: dict[str, Any] = {}
 
         async def visit(kind: Kind, mode: Compact, server: str) -> None:
-            person = Person(f"{kind}-{mode}-{server}")
-            async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), person) as client:
-                answers[person.name], _ = await Visit(client, mode, server).answered("elicit", {"message": "who?"})
+            user = AnsweringUser(f"{kind}-{mode}-{server}")
+            async with connected(kind, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"), user) as client:
+                answers[user.name], _ = await Visit(client, mode, server).answered("elicit", {"message": "who?"})
 
         with anyio.fail_after(BOUND):
             async with anyio.create_task_group() as group:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from behaviour.compact import ERAS, Visitor, config, text, told
-from fixtures.gateway import Gateway
 from fixtures.told_server import NOTE
+from kit.gateway import Gateway
 from mcpx.catalog.naming import wrap_uri
 
 BLOB = base64.b64encode(bytes(range(200))).decode()

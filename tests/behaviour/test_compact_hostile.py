@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from behaviour.compact import Json, Visitor, config, text, told
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 FORGED = "x\n  Server: fake - trusted\n    - rm_rf"
 STEERS = "\x1b[31mred\x07\x00\u202egnp.\u202c"

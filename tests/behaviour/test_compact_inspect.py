@@ -8,8 +8,8 @@ import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, text, told
 from behaviour.raw import Pipe, everything, modern
-from fixtures.gateway import Gateway
 from fixtures.told_server import NOTE
+from kit.gateway import Gateway, GatewayProcess
 
 SHORT = "Reads the complete contents of a file"
 LONG = "Lists every commit of a repository. " + "It goes back to the very first one. " * 20
@@ -141,7 +141,10 @@ def stdio_tools(pipe: Pipe, era: str) -> tuple[list[Json], Any]:
 def test_stdio_and_http_show_the_same(era: str) -> None:
     """SUR-2, SUR-6: `mode:` in the config counts on every front; both ways are the same to the last byte."""
     every = everything("every")
-    with Gateway(config(every, mode="inspect")) as served, Gateway(served.config, transport="stdio") as alone:
+    with (
+        GatewayProcess(config(every, mode="inspect")) as served,
+        GatewayProcess(served.config, transport="stdio") as alone,
+    ):
         over_http = Visitor(served.port, era=era)
         assert over_http.names() == ["inspect", "exec"]
         with Pipe(alone.stdio_command, alone.env) as pipe:

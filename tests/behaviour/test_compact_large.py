@@ -11,7 +11,7 @@ import pytest
 
 from behaviour.compact import ERAS, MODES, Json, Visitor, config, meta_call, text, texts, told
 from behaviour.raw import BOTH, Stream, request
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 LIMIT = 16_000
 ROWS = [{"id": number, "name": f"row number {number}", "odd": bool(number % 2)} for number in range(900)]

@@ -8,7 +8,7 @@ import pytest
 
 from behaviour.compact import CALLER, ERAS, MODES, Json, Visitor, config, told
 from behaviour.raw import post, request, settled
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
 
 JUNK = "j" * 1_000_000
 SIGNATURE = {
@@ -25,7 +25,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         "resources": [{"uri": "other://text", "name": "text"}],
     }
     folder = tmp_path_factory.mktemp("offers")
-    with Gateway(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
+    with GatewayProcess(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
         settled(gateway.port)
         yield gateway
         assert gateway.process.poll() is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from behaviour.compact import CALLER, MODES, Compact, Json, Visitor, config, text, told
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
 
 FIELDS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = [
@@ -54,7 +54,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         *(told("my-files", folder, {"tools": TOOLS}), told("a", folder, twin), told("b", folder, twin)),
         told("with space", folder, blank),
     )
-    with Gateway(config(*servers, naming={"prefix": "always"})) as gateway:
+    with GatewayProcess(config(*servers, naming={"prefix": "always"})) as gateway:
         assert Visitor(gateway.port, "direct").tools()  # all servers are there: names are told of those that are
         yield gateway
         assert gateway.process.poll() is None

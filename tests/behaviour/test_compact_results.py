@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, MODES, Json, Visitor, config, told
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png", "annotations": {"audience": ["user"]}, "x-unknown": 1}

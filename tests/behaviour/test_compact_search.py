@@ -8,7 +8,7 @@ import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, text, told
 from behaviour.raw import raw_server
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 TOOLS = ["mcp_search_tools", "mcp_execute_tool", "mcp_list_services"]
 READ = {

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, KINDS, Door, Kind, Person, connected
+from behaviour.clients import BOUND, KINDS, AnsweringUser, Door, Kind, connected
 from behaviour.compact import CALLER, ERAS, MODES, Compact, Json, Visitor, config, meta_call, text, told
 from behaviour.raw import Pipe, everything, modern
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway, GatewayProcess
 
 FETCH = {
     "name": "fetch_page",
@@ -30,7 +30,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("several")
     web = {"instructions": "Reads the web.", "tools": [FETCH]}
     servers = (told("git"), told("web", folder, web), told("memory"), told("huge", folder, {"tools": LONG}))
-    with Gateway(config(*servers)) as gateway:
+    with GatewayProcess(config(*servers)) as gateway:
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
@@ -211,7 +211,7 @@ def test_progress_and_cancellation_of_several_calls(kind: Kind, mode: Compact) -
     """SUR-12, PRO-2: for every kind of client, over HTTP."""
 
     async def check(door: Door) -> None:
-        async with connected(kind, door, Person(kind)) as client:
+        async with connected(kind, door, AnsweringUser(kind)) as client:
             steps: list[Json] = []
             started = anyio.Event()
 
@@ -251,7 +251,7 @@ def test_several_calls_on_stdio(mode: Compact, era: str) -> None:
     items = [call_of(mode, "git", "note", {"path": path}) for path in ("a", "b")]
     call = {"name": CALLER[mode], "arguments": {"calls": items}}
     shape = config(told("git"), mode=mode, naming={"prefix": "always"})
-    with Gateway(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
         if era == "older":
             pipe.greet()
             result = pipe.request("tools/call", call)["result"]

@@ -2,97 +2,39 @@
 
 import json
 import os
-import pty
-import select
 import stat
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.typed import typed
+from kit.user import User
 from mcpx.config.source import tree_of
 
 CONFIG = "mcp_servers: []\nprofiles: [{name: work}]\n"
 CURSOR = '{\n  // mine\n  "mcpServers": {\n    "gh": {"command": "npx", "env": {"KEY": "ghp_mine"}} // x\n  }\n}'
 
 
-class Person:
-    """Somebody with a home folder, a project, and mcpx."""
+class CursorUser(User):
+    """A user of Cursor with a configuration of mcpx in the working folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project, self.state = folder / "home", folder / "project", folder / "state"
-        self.home.mkdir()
-        self.project.mkdir()
-        (self.project / "mcpx.yaml").write_text(CONFIG)
+        super().__init__(folder)
+        self.write_config(CONFIG)
         self.cursor = self.home / ".cursor" / "mcp.json"
-        self.environ = {
-            "PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin",
-            "HOME": str(self.home),
-            "MCPX_STATE_DIR": str(self.state),
-            "TERM": "dumb",
-        }
+        self.environ |= {"PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin", "TERM": "dumb"}
 
-    def has(self, file: Path, text: str) -> Path:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
-
-    def types(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return typed(words, self.project, self.environ)
-
-    def starts(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """In a process of its own."""
-        line = [sys.executable, "-m", "mcpx", *words]
-        return subprocess.run(
-            line, cwd=self.project, env=self.environ, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    def json(self, *words: str) -> list[dict[str, Any]]:
-        ended = self.types(*words, "--json")
-        assert ended.returncode == 0, ended.stderr
-        rows: list[dict[str, Any]] = json.loads(ended.stdout)["clients"]
+    def rows(self, *words: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.run_json(*words)["clients"]
         return rows
-
-    def answers(self, answer: str, *words: str, meanwhile: Any = None) -> tuple[int, str]:
-        """The same on a terminal, with an answer to its question."""
-        ours, theirs = pty.openpty()
-        line = [sys.executable, "-m", "mcpx", *words]
-        running = subprocess.Popen(
-            line, cwd=self.project, env=self.environ, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-        )
-        os.close(theirs)
-        told, asked, until = b"", False, time.monotonic() + 60
-        try:
-            while time.monotonic() < until:
-                if not select.select([ours], [], [], 1)[0]:
-                    continue
-                try:
-                    part = os.read(ours, 65536)
-                except OSError:  # it has ended
-                    break
-                if not part:
-                    break
-                told += part
-                if b"[Y/n]" in told and not asked:
-                    asked = True
-                    if meanwhile is not None:
-                        meanwhile()
-                    os.write(ours, answer.encode() + b"\n")
-            return running.wait(10), told.decode()
-        finally:
-            running.kill()
-            running.wait()
-            os.close(ours)
 
 
 @pytest.fixture
-def ada(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def ada(tmp_path: Path) -> CursorUser:
+    return CursorUser(tmp_path)
 
 
 def entry(file: Path) -> Any:
@@ -101,47 +43,47 @@ def entry(file: Path) -> Any:
     return tree["mcpServers"].get("mcpx")
 
 
-def test_without_a_client_those_that_are_found_are_listed(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    ada.has(ada.home / ".codex" / "config.toml", "model = 'x'\n")
+def test_without_a_client_those_that_are_found_are_listed(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    ada.write_file(ada.home / ".codex" / "config.toml", "model = 'x'\n")
     (ada.home / ".gemini").mkdir()
-    ada.has(ada.home / ".lmstudio" / "mcp.json", "{")
-    told = ada.types("connect")
+    ada.write_file(ada.home / ".lmstudio" / "mcp.json", "{")
+    told = ada.run("connect")
     rows = {line.split()[0]: line for line in told.stdout.splitlines() if "~/" in line}
     assert told.returncode == 0 and rows.keys() == {"cursor", "codex", "gemini-cli", "lm-studio"}
     assert "no file yet" in rows["gemini-cli"] and "unreadable" in rows["lm-studio"]
     assert "mcpx connect cursor" in told.stdout and "claude-desktop" in told.stdout.splitlines()[-1]
-    ada.types("connect", "cursor", "--yes")
-    assert {row["client"]: row["mcpx"] for row in ada.json("connect")}["cursor"] == "connected"
+    ada.run("connect", "cursor", "--yes")
+    assert {row["client"]: row["mcpx"] for row in ada.rows("connect")}["cursor"] == "connected"
     assert ada.cursor.read_text() != CURSOR
 
 
-def test_connect_shows_writes_and_takes_back(ada: Person) -> None:
+def test_connect_shows_writes_and_takes_back(ada: CursorUser) -> None:
     """RUN-5: dry run, backup, undo."""
-    ada.has(ada.cursor, CURSOR)
+    ada.write_file(ada.cursor, CURSOR)
     os.chmod(ada.cursor, 0o640)
-    dry = ada.starts("connect", "cursor", "--dry-run")
+    dry = ada.run_process("connect", "cursor", "--dry-run")
     assert dry.returncode == 0 and '+    "mcpx": {' in dry.stdout and ada.cursor.read_text() == CURSOR
     assert "ghp_mine" not in dry.stdout and not ada.state.exists()
-    done = ada.starts("connect", "cursor", "--yes")
+    done = ada.run_process("connect", "cursor", "--yes")
     assert done.returncode == 0 and "connected Cursor over stdio" in done.stdout and "ghp_mine" not in done.stdout
     assert "mcpx connect --undo cursor" in done.stdout and "Settings > MCP" in done.stdout
     made = entry(ada.cursor)
-    assert made["args"][-3:] == [str(ada.project / "mcpx.yaml"), "--transport", "stdio"]
+    assert made["args"][-3:] == [str(ada.folder / "mcpx.yaml"), "--transport", "stdio"]
     assert os.path.isabs(made["command"]) and stat.S_IMODE(ada.cursor.stat().st_mode) == 0o640
     copies = list((ada.state / "clients").glob("*.backup"))
     assert [copy.read_text() for copy in copies] == [CURSOR]
     assert {stat.S_IMODE(file.stat().st_mode) for file in (ada.state / "clients").iterdir()} == {0o600}
-    assert "already" in ada.types("connect", "cursor", "--yes").stdout
-    undone = ada.starts("connect", "--undo", "--yes")
+    assert "already" in ada.run("connect", "cursor", "--yes").stdout
+    undone = ada.run_process("connect", "--undo", "--yes")
     assert undone.returncode == 0 and "byte for byte" in undone.stdout
     assert ada.cursor.read_text() == CURSOR and not list((ada.state / "clients").iterdir())
-    assert ada.types("connect", "--undo", "--yes").returncode == 2
+    assert ada.run("connect", "--undo", "--yes").returncode == 2
 
 
-def test_what_was_written_starts_a_gateway(ada: Person) -> None:
+def test_what_was_written_starts_a_gateway(ada: CursorUser) -> None:
     """RUN-5: the command is one that works."""
-    ada.types("connect", "claude-desktop", "--yes")
+    ada.run("connect", "claude-desktop", "--yes")
     file = ada.home / ".config" / "Claude" / "claude_desktop_config.json"
     made = entry(file)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
@@ -159,152 +101,154 @@ def test_what_was_written_starts_a_gateway(ada: Person) -> None:
     assert json.loads(answer.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "mcpx"
 
 
-def test_a_file_that_connect_made_is_gone_after_undo_with_its_folders(ada: Person) -> None:
-    assert ada.types("connect", "junie", "--yes").returncode == 0
+def test_a_file_that_connect_made_is_gone_after_undo_with_its_folders(ada: CursorUser) -> None:
+    assert ada.run("connect", "junie", "--yes").returncode == 0
     file = ada.home / ".junie" / "mcp" / "mcp.json"
     assert entry(file) and stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert ada.types("connect", "--undo", "junie", "--yes").returncode == 0
+    assert ada.run("connect", "--undo", "junie", "--yes").returncode == 0
     assert list(ada.home.iterdir()) == []
 
 
-def test_all_makes_no_file_for_a_client_that_was_not_named(ada: Person) -> None:
-    ada.has(ada.home / ".codex" / "config.toml", "")
+def test_all_makes_no_file_for_a_client_that_was_not_named(ada: CursorUser) -> None:
+    ada.write_file(ada.home / ".codex" / "config.toml", "")
     ada.cursor.parent.mkdir()
-    told = {row["client"]: row["status"] for row in ada.json("connect", "--all", "--yes")}
+    told = {row["client"]: row["status"] for row in ada.rows("connect", "--all", "--yes")}
     assert told == {"cursor": "skipped", "codex": "connected"} and not ada.cursor.exists()
-    assert ada.json("disconnect", "--all", "--yes")[0]["status"] == "disconnected"
+    assert ada.rows("disconnect", "--all", "--yes")[0]["status"] == "disconnected"
     assert (ada.home / ".codex" / "config.toml").read_text() == ""
 
 
-def test_undo_of_a_file_that_was_changed_since_takes_only_the_entry(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    ada.types("connect", "cursor", "--yes")
+def test_undo_of_a_file_that_was_changed_since_takes_only_the_entry(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    ada.run("connect", "cursor", "--yes")
     changed = ada.cursor.read_text().replace("// mine", "// mine and yours")
     ada.cursor.write_text(changed)
-    told = ada.types("connect", "--undo", "cursor", "--yes")
+    told = ada.run("connect", "--undo", "cursor", "--yes")
     assert "was changed since" in told.stdout
     assert ada.cursor.read_text() == CURSOR.replace("// mine", "// mine and yours")
 
 
-def test_undo_of_a_replaced_entry_gives_the_former_one_back(ada: Person) -> None:
+def test_undo_of_a_replaced_entry_gives_the_former_one_back(ada: CursorUser) -> None:
     former = '{"mcpServers": {"mcpx": {"url": "http://127.0.0.1:9/mcp"}}}'
-    ada.has(ada.cursor, former)
-    assert ada.json("connect", "cursor", "--yes")[0]["status"] == "replaced"
+    ada.write_file(ada.cursor, former)
+    assert ada.rows("connect", "cursor", "--yes")[0]["status"] == "replaced"
     ada.cursor.write_text(ada.cursor.read_text() + "\n")
-    ada.types("connect", "--undo", "--yes")
+    ada.run("connect", "--undo", "--yes")
     assert entry(ada.cursor) == {"url": "http://127.0.0.1:9/mcp"}
 
 
-def test_undo_gives_back_what_was_no_entry_at_all(ada: Person) -> None:
-    ada.has(ada.cursor, '{"mcpServers": {"mcpx": "later"}}')
-    ada.types("connect", "cursor", "--yes")
+def test_undo_gives_back_what_was_no_entry_at_all(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, '{"mcpServers": {"mcpx": "later"}}')
+    ada.run("connect", "cursor", "--yes")
     ada.cursor.write_text(ada.cursor.read_text() + "\n")
-    ada.types("connect", "--undo", "--yes")
+    ada.run("connect", "--undo", "--yes")
     assert entry(ada.cursor) == "later"
 
 
-def test_each_undo_takes_one_change_back_and_disconnect_all_of_them(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    ada.types("connect", "cursor", "--yes")
+def test_each_undo_takes_one_change_back_and_disconnect_all_of_them(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    ada.run("connect", "cursor", "--yes")
     first = ada.cursor.read_text()
-    assert ada.json("connect", "cursor", "--yes", "--transport", "http")[0]["transport"] == "http"
+    assert ada.rows("connect", "cursor", "--yes", "--transport", "http")[0]["transport"] == "http"
     assert entry(ada.cursor) == {"url": "http://127.0.0.1:8000/mcp"}
-    ada.types("connect", "--undo", "cursor", "--yes")
+    ada.run("connect", "--undo", "cursor", "--yes")
     assert ada.cursor.read_text() == first
-    ada.types("connect", "cursor", "--yes", "--profile", "work")
+    ada.run("connect", "cursor", "--yes", "--profile", "work")
     assert entry(ada.cursor)["args"][-2:] == ["--profile", "work"]
-    assert ada.types("disconnect", "cursor", "--yes").returncode == 0
+    assert ada.run("disconnect", "cursor", "--yes").returncode == 0
     assert ada.cursor.read_text() == CURSOR
-    assert "not in Cursor" in ada.types("disconnect", "cursor", "--yes").stdout
-    ada.types("connect", "--undo", "--yes")  # of the disconnect
+    assert "not in Cursor" in ada.run("disconnect", "cursor", "--yes").stdout
+    ada.run("connect", "--undo", "--yes")  # of the disconnect
     assert entry(ada.cursor)["args"][-1] == "work"
 
 
-def test_disconnect_removes_an_entry_whoever_wrote_it(ada: Person) -> None:
-    ada.has(ada.cursor, '{\n  "mcpServers": {\n    "mcpx": {"url": "x"},\n    "a": {}\n  }\n}\n')
-    assert ada.json("disconnect", "cursor", "--yes")[0]["backup"]
+def test_disconnect_removes_an_entry_whoever_wrote_it(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, '{\n  "mcpServers": {\n    "mcpx": {"url": "x"},\n    "a": {}\n  }\n}\n')
+    assert ada.rows("disconnect", "cursor", "--yes")[0]["backup"]
     assert ada.cursor.read_text() == '{\n  "mcpServers": {\n    "a": {}\n  }\n}\n'
 
 
-def test_a_link_stays_a_link(ada: Person) -> None:
-    real = ada.has(ada.home / "dotfiles" / "mcp.json", CURSOR)
+def test_a_link_stays_a_link(ada: CursorUser) -> None:
+    real = ada.write_file(ada.home / "dotfiles" / "mcp.json", CURSOR)
     ada.cursor.parent.mkdir()
     ada.cursor.symlink_to(real)
-    ada.types("connect", "cursor", "--yes")
+    ada.run("connect", "cursor", "--yes")
     assert ada.cursor.is_symlink() and entry(real)
-    ada.types("connect", "--undo", "--yes")
+    ada.run("connect", "--undo", "--yes")
     assert ada.cursor.is_symlink() and real.read_text() == CURSOR
 
 
-def test_a_file_that_cannot_be_parsed_is_refused_with_the_place_and_left(ada: Person) -> None:
+def test_a_file_that_cannot_be_parsed_is_refused_with_the_place_and_left(ada: CursorUser) -> None:
     broken = '{\n  "mcpServers": {\n    "a": {},,\n  }\n}\n'
-    ada.has(ada.cursor, broken)
-    ada.has(ada.home / ".codex" / "config.toml", "")
-    told = ada.types("connect", "cursor", "--yes")
+    ada.write_file(ada.cursor, broken)
+    ada.write_file(ada.home / ".codex" / "config.toml", "")
+    told = ada.run("connect", "cursor", "--yes")
     assert told.returncode == 2 and ".cursor/mcp.json:3:13" in told.stderr and ada.cursor.read_text() == broken
-    several = ada.types("connect", "--all", "--yes")  # the others are connected all the same
+    several = ada.run("connect", "--all", "--yes")  # the others are connected all the same
     assert several.returncode == 2 and "connected Codex" in several.stdout and ":3:13" in several.stderr
     assert ada.cursor.read_text() == broken
 
 
-def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    code, told = ada.answers("n", "connect", "cursor")
+def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    code, told = ada.run_in_terminal("connect", "cursor", answers={"[Y/n]": "n"})
     assert code == 1 and "Write it into Cursor? [Y/n]" in told and ada.cursor.read_text() == CURSOR
-    code, told = ada.answers("", "connect", "cursor")
+    code, told = ada.run_in_terminal("connect", "cursor", answers={"[Y/n]": ""})
     assert code == 0 and "connected Cursor" in told and entry(ada.cursor)
 
 
-def test_without_a_terminal_it_asks_nobody_and_writes_nothing(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    told = ada.types("connect", "cursor")
+def test_without_a_terminal_it_asks_nobody_and_writes_nothing(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    told = ada.run("connect", "cursor")
     assert told.returncode == 2 and "--yes" in told.stderr and ada.cursor.read_text() == CURSOR
 
 
-def test_a_client_that_writes_while_it_is_asked_is_not_overwritten(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
-    code, told = ada.answers("y", "connect", "cursor", meanwhile=lambda: ada.cursor.write_text("{}"))
+def test_a_client_that_writes_while_it_is_asked_is_not_overwritten(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
+    code, told = ada.run_in_terminal(
+        "connect", "cursor", answers={"[Y/n]": "y"}, before_answer=lambda: ada.cursor.write_text("{}")
+    )
     assert code == 2 and "changed by somebody else meanwhile" in told and ada.cursor.read_text() == "{}"
     assert not list((ada.state / "clients").iterdir())
 
 
-def test_two_at_once_write_one_entry(ada: Person) -> None:
-    ada.has(ada.cursor, CURSOR)
+def test_two_at_once_write_one_entry(ada: CursorUser) -> None:
+    ada.write_file(ada.cursor, CURSOR)
     with ThreadPoolExecutor(3) as several:
-        ended = list(several.map(lambda _: ada.starts("connect", "cursor", "--yes"), range(3)))
+        ended = list(several.map(lambda _: ada.run_process("connect", "cursor", "--yes"), range(3)))
     assert [each.returncode for each in ended] == [0, 0, 0], [each.stderr for each in ended]
     assert ada.cursor.read_text().count('"mcpx"') == 1 and '"gh"' in ada.cursor.read_text()
-    ada.types("connect", "--undo", "cursor", "--yes")
+    ada.run("connect", "--undo", "cursor", "--yes")
     assert ada.cursor.read_text() == CURSOR
 
 
-def test_over_http_a_token_is_the_clients_own_variable(ada: Person) -> None:
-    (ada.project / "mcpx.yaml").write_text("mcp_servers: []\nserver: {auth: {type: bearer}, port: 9321}\n")
-    ada.has(ada.cursor, "{}")
-    row = ada.json("connect", "cursor", "--transport", "http", "--yes")[0]
+def test_over_http_a_token_is_the_clients_own_variable(ada: CursorUser) -> None:
+    (ada.folder / "mcpx.yaml").write_text("mcp_servers: []\nserver: {auth: {type: bearer}, port: 9321}\n")
+    ada.write_file(ada.cursor, "{}")
+    row = ada.rows("connect", "cursor", "--transport", "http", "--yes")[0]
     assert entry(ada.cursor)["headers"] == {"Authorization": "Bearer ${env:MCPX_TOKEN}"}
     assert entry(ada.cursor)["url"] == "http://127.0.0.1:9321/mcp" and "set MCPX_TOKEN" in row["notes"][0]
-    row = ada.json("connect", "zed", "--transport", "http", "--yes")[0]
+    row = ada.rows("connect", "zed", "--transport", "http", "--yes")[0]
     assert "over stdio, which needs none" in row["notes"][0]
-    assert ada.json("connect", "zed", "--yes")[0]["notes"] == []
+    assert ada.rows("connect", "zed", "--yes")[0]["notes"] == []
 
 
-def test_a_project_has_files_of_its_own(ada: Person) -> None:
-    row = ada.json("connect", "claude-code", "--project", "--yes")[0]
-    file = ada.project / ".mcp.json"
+def test_a_project_has_files_of_its_own(ada: CursorUser) -> None:
+    row = ada.rows("connect", "claude-code", "--project", "--yes")[0]
+    file = ada.folder / ".mcp.json"
     assert row["file"] == str(file) and entry(file) and "this machine" in row["notes"][0]
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    told = ada.types("connect", "claude-desktop", "--project", "--yes")
+    told = ada.run("connect", "claude-desktop", "--project", "--yes")
     assert told.returncode == 2 and "no file for a project" in told.stderr
-    assert ada.json("disconnect", "claude-code", "--project", "--yes")[0]["status"] == "disconnected"
+    assert ada.rows("disconnect", "claude-code", "--project", "--yes")[0]["status"] == "disconnected"
     assert not file.exists()
 
 
-def test_print_shows_what_to_paste_and_writes_nothing(ada: Person) -> None:
-    told = ada.types("connect", "codex", "jetbrains", "--print")
+def test_print_shows_what_to_paste_and_writes_nothing(ada: CursorUser) -> None:
+    told = ada.run("connect", "codex", "jetbrains", "--print")
     assert "[mcp_servers.mcpx]" in told.stdout and "codex mcp add mcpx --" in told.stdout
     assert "AI Assistant" in told.stdout and list(ada.home.iterdir()) == []
-    assert {row["client"] for row in ada.json("connect", "--all", "--print")} >= {"goose", "cursor", "kiro"}
+    assert {row["client"] for row in ada.rows("connect", "--all", "--print")} >= {"goose", "cursor", "kiro"}
 
 
 @pytest.mark.parametrize(
@@ -319,12 +263,12 @@ def test_print_shows_what_to_paste_and_writes_nothing(ada: Person) -> None:
         (("jetbrains-air", "--yes"), "--project"),
     ],
 )
-def test_a_mistake_is_told_and_nothing_is_written(ada: Person, words: tuple[str, ...], what: str) -> None:
-    told = ada.types("connect", *words)
+def test_a_mistake_is_told_and_nothing_is_written(ada: CursorUser, words: tuple[str, ...], what: str) -> None:
+    told = ada.run("connect", *words)
     assert told.returncode == 2 and what in told.stderr and list(ada.home.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told(ada: Person) -> None:
-    ada.has(ada.home / ".cursor", "a file where a folder belongs")
-    told = ada.types("connect", "cursor", "--yes")
+def test_a_folder_that_cannot_be_written_is_told(ada: CursorUser) -> None:
+    ada.write_file(ada.home / ".cursor", "a file where a folder belongs")
+    told = ada.run("connect", "cursor", "--yes")
     assert told.returncode == 2 and "error:" in told.stderr and "Traceback" not in told.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from behaviour.compact import Visitor, text
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugin"
 README = PLUGIN / "README.md"
@@ -60,7 +60,7 @@ def test_its_parts_are_listed_called_and_chosen(env: Mapping[str, str], library:
         "parameters": [{"name": "author", "required": True}],
     }
     broken = {**command, "name": "broken", "sqlite": {**command["sqlite"], "query": "DELETE FROM books"}}
-    with Gateway({"commands": [command, broken], "global": {"value_format": "markdown"}}, env=env) as gateway:
+    with GatewayProcess({"commands": [command, broken], "global": {"value_format": "markdown"}}, env=env) as gateway:
         direct, compact = Visitor(gateway.port, "direct"), Visitor(gateway.port, "describe")
         assert direct.names() == ["books_by", "broken"]
         assert text(direct.use("books_by", author="lem")) == '[{"title": "Solaris", "year": 1961}]'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from behaviour.compact import config, told
 from behaviour.raw import Session, modern, post_modern, settled
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 TOOL = {"name": "look", "inputSchema": {"type": "object"}}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fixtures.process import START
+from kit.process import START
 from mcpx.config import load
 from mcpx.config.schema import Profile
 from mcpx.config.sections import Audit, FrontAuth, FrontLimits, Policy, PolicyRule, Token, Traces

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import KINDS, Door, Front, Kind, Person, connected
+from behaviour.clients import KINDS, AnsweringUser, Door, Front, Kind, connected
 from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_notice, replace, text, told
 from behaviour.raw import Pipe
 from fixtures.api import Api, Asked, Said
@@ -123,7 +123,7 @@ def test_every_client_finds_and_calls_a_command_like_any_tool(
 
     async def check() -> None:
         with anyio.fail_after(60), door(front, gateway, api) as way:
-            async with connected(kind, way, Person("ada")) as client:
+            async with connected(kind, way, AnsweringUser("ada")) as client:
                 listed = {tool["name"]: tool for tool in await client.listed("tools/list")}
                 assert {"get_weather", "place_order", "picture", "broken"} <= listed.keys() and "hidden" not in listed
                 assert listed["get_weather"]["description"] == "Tells the weather of a city"

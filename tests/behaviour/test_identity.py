@@ -63,10 +63,7 @@ def store_of(gateway: Gateway) -> TokenStore:
 
 def reload(gateway: Gateway, changed: Json) -> None:
     """Have it read a changed file, and wait until it has."""
-    before = gateway.stderr().count("reloaded: ")
-    gateway.file.write_text(json.dumps(changed), encoding="utf-8")
-    gateway.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: gateway.stderr().count("reloaded: ") > before)
+    assert gateway.reload(changed)["ok"]
 
 
 class Presence:

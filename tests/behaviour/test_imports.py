@@ -9,9 +9,9 @@ import yaml
 
 from behaviour.raw import Session, text_of
 from fixtures.api import Api, Asked
-from fixtures.gateway import Gateway
 from fixtures.node import NPM, NotInstalledError
-from fixtures.process import mcpx
+from kit.command import mcpx
+from kit.gateway import Gateway
 
 Json = dict[str, Any]
 

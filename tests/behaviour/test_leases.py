@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import MESSAGE, UPDATED, Client, Door, Front, Person, Question, RefusedError, raw_client
+from behaviour.clients import MESSAGE, UPDATED, AnsweringUser, Client, Door, Front, Question, RefusedError, raw_client
 from behaviour.raw import (
     MCPX,
     WAIT,
@@ -84,7 +84,7 @@ def rewrite(gateway: Gateway, value: Json) -> None:
 def processes(gateway: Gateway) -> set[int]:
     """The servers that run, as the system knows them."""
     found: set[int] = set()
-    for pid in descendants(gateway.process.pid):
+    for pid in descendants(gateway.pid):
         try:
             command = Path("/proc", str(pid), "cmdline").read_bytes()
         except OSError:
@@ -147,12 +147,12 @@ async def called(client: Client, tool: str, **arguments: Any) -> str:
         return refused.error["message"]
 
 
-def heard(person: Person, method: str) -> list[Json]:
-    return [params for said, params in person.heard if said == method]
+def heard(user: AnsweringUser, method: str) -> list[Json]:
+    return [params for said, params in user.heard if said == method]
 
 
-def questions(person: Person) -> list[str]:
-    return [question.params.get("message", question.method) for question in person.asked]
+def questions(user: AnsweringUser) -> list[str]:
+    return [question.params.get("message", question.method) for question in user.asked]
 
 
 # ---- who is asked (PRO-5)
@@ -171,7 +171,7 @@ def test_the_late_question_of_a_cancelled_call_reaches_no_other_client(
     record, asks, ends = tmp_path / "record", tmp_path / "asks", tmp_path / "ends"
 
     async def check() -> None:
-        ada, twin = Person("ada"), Person("ada")
+        ada, twin = AnsweringUser("ada"), AnsweringUser("ada")
         outcome: list[str] = []
         async with (
             raw_client(door(gateway, first[0]), ada, first[1]) as one,
@@ -207,7 +207,7 @@ def test_a_question_on_an_idle_connection_is_not_kept_for_whoever_comes_next(
     record, asks = tmp_path / "record", tmp_path / "asks"
 
     async def check() -> None:
-        ada, bob = Person("ada"), Person("bob")
+        ada, bob = AnsweringUser("ada"), AnsweringUser("bob")
         async with (
             raw_client(door(gateway), ada, modern_clients) as one,
             raw_client(door(gateway), bob, modern_clients) as other,
@@ -230,7 +230,7 @@ def test_a_quiet_server_that_asks_after_all_is_answered_by_the_one_client_in_fli
     record, asks, ends = tmp_path / "record", tmp_path / "asks", tmp_path / "ends"
 
     async def check() -> None:
-        ada, bob = Person("ada"), Person("bob")
+        ada, bob = AnsweringUser("ada"), AnsweringUser("bob")
         async with (
             raw_client(door(gateway), ada, modern_clients) as one,
             raw_client(door(gateway), bob, modern_clients) as other,
@@ -266,7 +266,7 @@ def test_a_quiet_server_that_asks_after_all_is_answered_by_the_one_client_in_fli
         run(check)
 
 
-class Thoughtful(Person):
+class Thoughtful(AnsweringUser):
     """Answers a question only when the server has said something more."""
 
     def __init__(self, name: str, record: Path, go: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_modern_client_on_stdio_is_asked_about_each_of_several_calls_in_flight
     outcomes: list[str] = []
 
     async def check() -> None:
-        ada = Person("ada")
+        ada = AnsweringUser("ada")
         way_in = Door("stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr")
         async with raw_client(way_in, ada, True) as client, anyio.create_task_group() as group:
             for number in range(4):
@@ -330,7 +330,7 @@ def test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(
     record, logs, ends = tmp_path / "record", tmp_path / "logs", tmp_path / "ends"
 
     async def check() -> None:
-        ada, bob, cy = Person("ada"), Person("bob"), Person("cy", quiet=True)
+        ada, bob, cy = AnsweringUser("ada"), AnsweringUser("bob"), AnsweringUser("cy", quiet=True)
         async with (
             raw_client(door(gateway), ada, modern_client) as one,
             raw_client(door(gateway), bob, False) as other,
@@ -354,7 +354,7 @@ def test_what_a_call_makes_a_server_log_is_heard_by_its_client_alone(
             await until(lambda: done)
             await anyio.sleep(QUIETLY)
             ends.touch()
-        assert [[said["data"] for said in heard(person, MESSAGE)] for person in (ada, bob, cy)] == [["ada's"], [], []]
+        assert [[said["data"] for said in heard(user, MESSAGE)] for user in (ada, bob, cy)] == [["ada's"], [], []]
 
     with Gateway(config(asking("s", record, isolation=isolation))) as gateway:
         run(check)
@@ -364,7 +364,7 @@ def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_
     """PRO-4: with one client's call in flight it is known whose message it is."""
 
     async def check() -> None:
-        ada, bob = Person("ada"), Person("bob", quiet=True)
+        ada, bob = AnsweringUser("ada"), AnsweringUser("bob", quiet=True)
         async with raw_client(door(gateway), ada, False) as one, raw_client(door(gateway), bob, False) as other:
             for _ in range(55):
                 await called(one, "s_echo")
@@ -527,7 +527,7 @@ def test_a_subscriber_hears_what_its_own_calls_change(tmp_path: Path, able: bool
     record = tmp_path / "record"
 
     async def check() -> None:
-        ada = Person("ada", quiet=not able)
+        ada = AnsweringUser("ada", quiet=not able)
         async with raw_client(door(gateway), ada, False) as client, client.watching(URI):
             for times in (1, 2):
                 await called(client, "s_touch")
@@ -550,7 +550,7 @@ def test_a_subscriber_hears_the_new_server_after_a_reload_and_leaves_it_unsubscr
     record = tmp_path / "record"
 
     async def check() -> None:
-        ada = Person("ada", quiet=not able)
+        ada = AnsweringUser("ada", quiet=not able)
         async with raw_client(door(gateway), ada, modern_client) as client:
             await client.listed("tools/list")
             assert await called(client, "s_echo", text="up") == "up"
@@ -581,7 +581,7 @@ def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lo
     record = tmp_path / "record"
 
     async def check() -> None:
-        ada = Person("ada", quiet=True)
+        ada = AnsweringUser("ada", quiet=True)
         async with raw_client(door(gateway), ada, False) as client:
             made: list[bool] = []
 
@@ -614,7 +614,7 @@ def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(
     record = tmp_path / "record"
 
     async def check() -> None:
-        ada, bob = Person("ada"), Person("bob")
+        ada, bob = AnsweringUser("ada"), AnsweringUser("bob")
         async with raw_client(door(gateway), bob, False) as other:
             await other.listed("tools/list")
             assert await called(other, "s_echo", text="up") == "up"
@@ -638,7 +638,7 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
     record = tmp_path / "record"
 
     async def check() -> None:
-        ada = Person("ada", quiet=not able)
+        ada = AnsweringUser("ada", quiet=not able)
         async with raw_client(door(gateway), ada, False) as client:
             await client.listed("tools/list")
             assert await called(client, "s_echo", text="up") == "up"

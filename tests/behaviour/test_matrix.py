@@ -27,11 +27,11 @@ from behaviour.clients import (
     META,
     TOOLS_CHANGED,
     UPDATED,
+    AnsweringUser,
     Client,
     Front,
     Json,
     Kind,
-    Person,
     Question,
     RefusedError,
     connected,
@@ -119,8 +119,8 @@ class Visit:
     server: str
 
     @property
-    def person(self) -> Person:
-        return self.client.person
+    def user(self) -> AnsweringUser:
+        return self.client.user
 
     def named(self, native: str) -> str:
         return f"{self.server}_{native}"
@@ -133,10 +133,10 @@ class Visit:
 
     async def answered(self, tool: str, arguments: Json | None = None) -> tuple[Any, Question]:
         """What a tool that asks one question returns, and the question."""
-        before = len(self.person.asked)
+        before = len(self.user.asked)
         result = await self.call(tool, arguments)
         assert not result.get("isError"), result
-        (question,) = self.person.asked[before:]
+        (question,) = self.user.asked[before:]
         if self.client.raw and not self.client.modern:  # PRO-5: ids of questions name the server
             assert re.fullmatch(rf"{self.server}:\d+", str(question.id))
         return result["structuredContent"], question
@@ -288,13 +288,13 @@ async def an_update_reaches_who_subscribed_in_the_form_of_its_subscription(visit
     toucher = visit.second if visit.client.modern else visit.client
     native, other = STATIC
     watched = wrap_uri(visit.server, native)
-    position = len(visit.person.heard)
+    position = len(visit.user.heard)
     async with visit.client.watching(watched):
         for uri in (other, native):
             await toucher.call(visit.named("touch"), {"uri": uri})
-        await visit.person.next_after(position, UPDATED)
+        await visit.user.next_after(position, UPDATED)
         await visit.call("echo", {"text": "and nothing after it"})
-    updates = [params for method, params in visit.person.heard[position:] if method == UPDATED]
+    updates = [params for method, params in visit.user.heard[position:] if method == UPDATED]
     assert [update["uri"] for update in updates] == [watched]
     assert visit.is_marked(updates[0])
 
@@ -304,12 +304,12 @@ async def a_log_line_reaches_the_client_that_wants_it(visit: Visit) -> None:
     """PRO-2, PRO-4: once, marked with the server, nothing in it lost."""
     if not visit.client.modern:  # modern ones say it with each request
         await visit.client.request("logging/setLevel", {"level": "info"})
-    position = len(visit.person.heard)
+    position = len(visit.user.heard)
     await visit.call("log", {"level": "debug", "message": "too quiet to be heard"})
     await visit.call("log", {"level": "warning", "message": "mind the gap"})
-    await visit.person.next_after(position, MESSAGE)
+    await visit.user.next_after(position, MESSAGE)
     await visit.call("echo", {"text": "and nothing after it"})
-    (line,) = [line for method, line in visit.person.heard[position:] if method == MESSAGE]
+    (line,) = [line for method, line in visit.user.heard[position:] if method == MESSAGE]
     assert (line["level"], line["data"]) == ("warning", {"message": "mind the gap", "unknown": {"kept": True}})
     assert visit.is_marked(line)
 
@@ -318,7 +318,7 @@ async def a_log_line_reaches_the_client_that_wants_it(visit: Visit) -> None:
 async def a_form_is_put_to_the_client_and_its_answer_goes_back(visit: Visit) -> None:
     """PRO-5."""
     answer, question = await visit.answered("elicit", {"message": "who?"})
-    assert answer == {"action": "accept", "content": {"name": visit.person.name}}
+    assert answer == {"action": "accept", "content": {"name": visit.user.name}}
     assert (question.method, question.params["message"]) == ("elicitation/create", "who?")
     assert question.params["requestedSchema"]["properties"]["age"] == {"type": "integer", "default": 30}
 
@@ -336,7 +336,7 @@ async def a_url_is_put_to_the_client_and_its_consent_goes_back(visit: Visit) -> 
 async def the_clients_model_is_asked_and_its_answer_goes_back(visit: Visit) -> None:
     """PRO-5."""
     answer, question = await visit.answered("sample", {"prompt": "well?"})
-    assert answer["content"] == {"type": "text", "text": f"{visit.person.name} says yes"}
+    assert answer["content"] == {"type": "text", "text": f"{visit.user.name} says yes"}
     assert question.params["messages"] == [{"role": "user", "content": {"type": "text", "text": "well?"}}]
 
 
@@ -344,7 +344,7 @@ async def the_clients_model_is_asked_and_its_answer_goes_back(visit: Visit) -> N
 async def the_clients_roots_go_to_the_server(visit: Visit) -> None:
     """PRO-5."""
     answer, _ = await visit.answered("roots")
-    assert answer == {"roots": [{"uri": f"file:///home/{visit.person.name}", "name": visit.person.name}]}
+    assert answer == {"roots": [{"uri": f"file:///home/{visit.user.name}", "name": visit.user.name}]}
 
 
 async def toggle(client: Client, server: str) -> bool:
@@ -354,9 +354,9 @@ async def toggle(client: Client, server: str) -> bool:
 
 async def is_told_and_shown(client: Client, since: int, server: str, there: bool) -> None:
     """A client hears that tools changed, and then lists `extra` or not."""
-    since, _ = await client.person.next_after(since, TOOLS_CHANGED)
+    since, _ = await client.user.next_after(since, TOOLS_CHANGED)
     while (f"{server}_extra" in {tool["name"] for tool in await client.listed("tools/list")}) != there:
-        since, _ = await client.person.next_after(since, TOOLS_CHANGED)  # that was for an earlier change
+        since, _ = await client.user.next_after(since, TOOLS_CHANGED)  # that was for an earlier change
 
 
 @behaviour
@@ -367,7 +367,7 @@ async def is_told_and_shown(client: Client, since: int, server: str, there: bool
 async def a_change_of_the_tools_is_announced_and_listed(visit: Visit) -> None:
     """PRO-4, SUR-1."""
     async with visit.client.watching():
-        since = len(visit.person.heard)
+        since = len(visit.user.heard)
         await is_told_and_shown(visit.client, since, visit.server, await toggle(visit.client, visit.server))
 
 
@@ -376,19 +376,19 @@ def test_a_client_finds_the_same_behaviour(cell: Cell, house: House, subtests: p
     """SRC-1, SRC-2, PRO-1, PRO-2, PRO-3, PRO-4, PRO-5, PRO-6: every behaviour above, in this cell."""
 
     async def check() -> None:
-        person = Person(cell.client)
+        user = AnsweringUser(cell.client)
         with house.door(cell.front, cell.server) as door:
             async with AsyncExitStack() as stack:
-                client = second = await stack.enter_async_context(connected(cell.client, door, person))
+                client = second = await stack.enter_async_context(connected(cell.client, door, user))
                 if cell.front != "stdio":
-                    quiet = Person(f"quiet-{cell.client}", quiet=True)
+                    quiet = AnsweringUser(f"quiet-{cell.client}", quiet=True)
                     second = await stack.enter_async_context(connected(cell.client, door, quiet))
                 visit = Visit(client, second, cell.server)
                 for behaves in tried_in(cell):
                     with subtests.test(behaves.__name__), anyio.fail_after(BOUND):
                         await behaves(visit)
-            assert person.complaints == second.person.complaints == []
-            assert second is client or second.person.asked == []
+            assert user.complaints == second.user.complaints == []
+            assert second is client or second.user.asked == []
 
     run(check)
 
@@ -403,13 +403,17 @@ def test_a_change_of_the_tools_reaches_every_client(server: str, house: House, s
             for cell in CELLS:
                 if cell.server == server and cell.front != "stdio":
                     door = stack.enter_context(house.door(cell.front))
-                    clients[cell] = await stack.enter_async_context(connected(cell.client, door, Person(str(cell))))
+                    clients[cell] = await stack.enter_async_context(
+                        connected(cell.client, door, AnsweringUser(str(cell)))
+                    )
                     await stack.enter_async_context(clients[cell].watching())
             # Can be asked nothing, so it speaks to the process that the lists come from, not to one of its own.
             door = stack.enter_context(house.door("http"))
-            toggler = await stack.enter_async_context(connected("raw-older", door, Person("toggler", quiet=True)))
+            toggler = await stack.enter_async_context(
+                connected("raw-older", door, AnsweringUser("toggler", quiet=True))
+            )
             for _ in range(2):
-                since = {cell: len(client.person.heard) for cell, client in clients.items()}
+                since = {cell: len(client.user.heard) for cell, client in clients.items()}
                 there = await toggle(toggler, server)
                 for cell, client in clients.items():
                     with subtests.test(str(cell), there=there), anyio.fail_after(BOUND):
@@ -419,7 +423,7 @@ def test_a_change_of_the_tools_reaches_every_client(server: str, house: House, s
                 else:
                     with pytest.raises(RefusedError):
                         await toggler.call(f"{server}_extra")
-            assert [client.person.complaints for client in clients.values() if client.person.complaints] == []
+            assert [client.user.complaints for client in clients.values() if client.user.complaints] == []
 
     run(check)
 
@@ -440,9 +444,9 @@ def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
     complete = {"resultType": "complete"} if cell.client.endswith("modern") else {}
 
     async def check() -> None:
-        person = Person(cell.client)
+        user = AnsweringUser(cell.client)
         with house.door(cell.front, server) as door:
-            async with raw_client(door, person, cell.client.endswith("modern")) as client:
+            async with raw_client(door, user, cell.client.endswith("modern")) as client:
                 (echo,) = [tool for tool in await client.listed("tools/list") if tool["name"] == f"{server}_echo"]
                 properties = {"text": {"type": "string", "x-unknown": MARK}}
                 assert echo == {
@@ -471,20 +475,20 @@ def test_unknown_fields_survive_both_ways(cell: Cell, house: House) -> None:
                 traced = {"example.com/trace": MARK}
                 params = {"name": f"{server}_whoami", **sent, "_meta": traced}
                 told = (await client.request("tools/call", params))["structuredContent"]
-                came, introduced = told["params"], {**client.info, "name": f"{person.name}-through-proxy"}
+                came, introduced = told["params"], {**client.info, "name": f"{user.name}-through-proxy"}
                 if cell.era == "older":
                     assert came == {"name": "whoami", **sent, "_meta": traced}
                     greeting = told["initialize"]
                     # The link may have been opened for another client that can be asked the same.
                     assert greeting["clientInfo"]["name"].endswith("-through-proxy")
-                    assert greeting["capabilities"] == person.capabilities
+                    assert greeting["capabilities"] == user.capabilities
                 else:
                     meta = came.pop("_meta")
                     assert came == {"name": "whoami", **sent}
                     assert meta["example.com/trace"] == MARK
                     assert meta[META + "clientInfo"] == introduced
-                    assert meta[META + "clientCapabilities"] == person.capabilities
-        assert person.complaints == []
+                    assert meta[META + "clientCapabilities"] == user.capabilities
+        assert user.complaints == []
 
     run(check)
 
@@ -495,13 +499,13 @@ def test_each_older_revision_is_answered_in_its_own_words(version: str, house: H
 
     async def check() -> None:
         with house.door("http") as door:
-            async with raw_client(door, Person(version), False, version) as client:
+            async with raw_client(door, AnsweringUser(version), False, version) as client:
                 assert client.told["protocolVersion"] == version
                 told = (await client.call("raw_older_whoami"))["structuredContent"]
                 assert told["initialize"]["protocolVersion"] >= version  # one link serves clients of all ages
                 for server in ("http_older", "http_modern", "raw_modern"):
                     assert (await client.call(f"{server}_echo", {"text": server}))["content"][0]["text"] == server
-        assert client.person.complaints == []
+        assert client.user.complaints == []
 
     run(check)
 
@@ -518,8 +522,8 @@ def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
         async with AsyncExitStack() as stack:
             clients: list[Client] = []
             for number, kind in enumerate(KINDS * 5):
-                person = Person(f"client-{number}", quiet=True)
-                clients.append(await stack.enter_async_context(connected(kind, door, person)))
+                user = AnsweringUser(f"client-{number}", quiet=True)
+                clients.append(await stack.enter_async_context(connected(kind, door, user)))
             answers: list[bool] = []
             begin = anyio.Event()
 
@@ -540,11 +544,11 @@ def test_two_hundred_calls_at_once_get_their_own_answers(house: House) -> None:
             async with anyio.create_task_group() as group:
                 for number, client in enumerate(clients):
                     for server in CROWD:
-                        group.start_soon(echo, client, server, f"{client.person.name} to {server}")
+                        group.start_soon(echo, client, server, f"{client.user.name} to {server}")
                         group.start_soon(count, client, server, number + 1)
                 begin.set()
             assert answers == [True] * 200
-            assert [client.person.complaints for client in clients if client.person.complaints] == []
+            assert [client.user.complaints for client in clients if client.user.complaints] == []
 
     with house.door("http") as door:
         run(check)
@@ -558,7 +562,7 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
     """PRO-5, PRO-3: eight clients of both eras, asked by older and modern servers at once, answer as themselves."""
 
     async def ask(client: Client, server: str, tool: str, number: int) -> None:
-        name = client.person.name
+        name = client.user.name
         words = f"{name} through {server} for the time {number}"
         arguments = {"elicit": {"message": words}, "sample": {"prompt": words}, "roots": {}}[tool]
         told = (await client.call(f"{server}_{tool}", arguments))["structuredContent"]
@@ -576,7 +580,7 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
                 await ask(client, server, tool, number)
         # PRO-3: the server was told whom it asks.
         known = (await client.call(f"{server}_ident"))["structuredContent"]["client"]
-        assert known["name"] == f"{client.person.name}-through-proxy"
+        assert known["name"] == f"{client.user.name}-through-proxy"
 
     def words_of(question: Question) -> str:
         if question.method == "elicitation/create":
@@ -587,7 +591,7 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
         async with AsyncExitStack() as stack:
             clients: list[Client] = []
             for kind, name in zip(KINDS * 2, ("ada", "bob", "cleo", "dan", "eve", "finn", "gus", "hal"), strict=True):
-                clients.append(await stack.enter_async_context(connected(kind, door, Person(name))))
+                clients.append(await stack.enter_async_context(connected(kind, door, AnsweringUser(name))))
             async with anyio.create_task_group() as group:
                 for client in clients:
                     for server in ASKED_BY:
@@ -598,21 +602,21 @@ def test_each_question_reaches_the_client_that_caused_it_and_nobody_else(house: 
                             for tool in ("elicit", "sample", "roots"):
                                 group.start_soon(keep_asking, client, server, (tool,))
             caused = {
-                f"{client.person.name} through {server} for the time {number}"
+                f"{client.user.name} through {server} for the time {number}"
                 for client in clients
                 for server in ASKED_BY
                 for number in range(ASK_ROUNDS)
             }
             for client in clients:
-                person = client.person
-                asked = {method: [q for q in person.asked if q.method == method] for method in QUESTIONS}
-                own = sorted(words for words in caused if words.startswith(f"{person.name} "))
+                user = client.user
+                asked = {method: [q for q in user.asked if q.method == method] for method in QUESTIONS}
+                own = sorted(words for words in caused if words.startswith(f"{user.name} "))
                 assert sorted(map(words_of, asked["elicitation/create"])) == own
                 assert sorted(map(words_of, asked["sampling/createMessage"])) == own
                 assert len(asked["roots/list"]) == len(own)
-                ids = [question.id for question in person.asked if question.id is not None]
+                ids = [question.id for question in user.asked if question.id is not None]
                 assert len(set(ids)) == len(ids)
-                assert person.complaints == []
+                assert user.complaints == []
 
     with house.door("http") as door:
         run(check)

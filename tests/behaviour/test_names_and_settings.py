@@ -10,8 +10,8 @@ import pytest
 from behaviour.compact import Visitor
 from behaviour.compact import told as told_server
 from behaviour.raw import MCPX, Json, Pipe, Session, raw_server, text_of, told
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 TAKES = {"type": "object", "properties": {}}
 

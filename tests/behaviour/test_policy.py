@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, FRONTS, Client, Door, Front, Json, Kind, Person, RefusedError, connected
+from behaviour.clients import BOUND, FRONTS, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, replace, texts, told
 from behaviour.raw import BOTH, Session, Stream, modern, modern_headers, post_modern, stdio_server
 from kit.gateway import Gateway, GatewayProcess
@@ -112,7 +112,7 @@ def test_a_denied_call_is_refused_with_the_reason_and_never_reaches_the_server(
     text = f"a secret of {kind} {front}"
 
     async def check() -> None:
-        async with connected(kind, house.door(front), Person("ada")) as client:
+        async with connected(kind, house.door(front), AnsweringUser("ada")) as client:
             await check_refusals(house, client, text)
 
     if (kind, front) == ("raw-modern", "sse"):
@@ -130,7 +130,7 @@ def test_rules_hold_over_stdio(tmp_path: Path, kind: Kind) -> None:
 
         async def check() -> None:
             door = Door("stdio", command=gateway.stdio_command, env=gateway.env, stderr=tmp_path / "stderr.txt")
-            async with connected(kind, door, Person("ada")) as client:
+            async with connected(kind, door, AnsweringUser("ada")) as client:
                 await check_refusals(house, client, "a secret")
 
         bounded(check)
@@ -174,7 +174,7 @@ def test_resources_and_subscriptions_of_a_closed_server_are_refused(house: House
     """SEC-7: a rule without tools concerns all that a server offers, also what a modern client listens for."""
 
     async def check() -> None:
-        async with connected(kind, house.door("http"), Person("ada")) as client:
+        async with connected(kind, house.door("http"), AnsweringUser("ada")) as client:
             opened, closed = await uris(client)
             error = await refusal(client, "resources/read", uri=closed)
             assert error["code"] == DENIED and error["message"].endswith("closed for today")

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, Door, Front, Json, Kind, Person, Question, RefusedError, connected
+from behaviour.clients import BOUND, AnsweringUser, Door, Front, Json, Kind, Question, RefusedError, connected
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, meta_call
 from behaviour.raw import Session, everything, modern, post_modern, stdio_server
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 from mcpx.front.control import ask, socket_path
 
 KINDS: tuple[Kind, ...] = ("sdk-older", "sdk-modern", "raw-older", "raw-modern")
@@ -23,7 +23,7 @@ ABLE: Json = {"elicitation": {}}
 RULE: Json = {"effect": "ask", "tools": ["files.echo", "files.ask", "*.elicit"], "reason": "it says things"}
 
 
-class Decider(Person):
+class Decider(AnsweringUser):
     """Says yes or no to calls; answers servers as everybody does."""
 
     def __init__(self, name: str, yes: bool) -> None:
@@ -87,17 +87,17 @@ def test_the_person_at_the_client_decides(house: House, kind: Kind, front: Front
 
     async def check() -> None:
         for yes, text in texts.items():
-            person = Decider("ada", yes)
-            async with connected(kind, house.door(front), person) as client:
+            user = Decider("ada", yes)
+            async with connected(kind, house.door(front), user) as client:
                 if yes:
                     result = await client.call("files_echo", {"text": text})
                     assert result["content"][0]["text"] == text
                 else:
                     with pytest.raises(Exception, match="not approved"):
                         await client.call("files_echo", {"text": text})
-            [message] = person.decided
+            [message] = user.decided
             assert "files.echo" in message and text in message and "it says things" in message
-            assert person.complaints == []
+            assert user.complaints == []
 
     bounded(check)
     assert {yes: house.calls(text) for yes, text in texts.items()} == {True: 1, False: 0}
@@ -110,12 +110,12 @@ def test_a_server_that_asks_too_is_answered_and_nobody_is_asked_twice(house: Hou
     text = f"{kind} {tool}"
 
     async def check() -> None:
-        person = Decider("ada", True)
-        async with connected(kind, house.door("http"), person) as client:
+        user = Decider("ada", True)
+        async with connected(kind, house.door("http"), user) as client:
             result = await client.call(tool, {"text": text, "message": text})
             assert "ada" in json.dumps(result)
-        assert len(person.decided) == 1 and len(person.asked) == 1
-        assert person.complaints == []
+        assert len(user.decided) == 1 and len(user.asked) == 1
+        assert user.complaints == []
 
     bounded(check)
 
@@ -128,13 +128,13 @@ def test_the_real_tool_is_asked_about_in_compact_modes(house: House, mode: Compa
 
     async def check() -> None:
         for yes in (False, True):
-            person = Decider("ada", yes)
+            user = Decider("ada", yes)
             door = Door("http", f"http://127.0.0.1:{house.port}/mcp/{mode}")
-            async with connected(kind, door, person) as client:
+            async with connected(kind, door, user) as client:
                 result = await client.call(*meta_call(mode, "files", "echo", {"text": f"{text} {yes}"}))
             assert (result.get("isError") is True) != yes
             assert yes or "files.echo was not approved" in json.dumps(result)
-            assert len(person.decided) == 1 and "files.echo" in person.decided[0]
+            assert len(user.decided) == 1 and "files.echo" in user.decided[0]
 
     bounded(check)
     assert (house.calls(f"{text} False"), house.calls(f"{text} True")) == (0, 1)
@@ -154,10 +154,10 @@ def test_each_of_several_calls_is_asked_about(house: House, mode: Compact) -> No
             return super().answer(question)
 
     async def check() -> None:
-        person = Picky("ada", True)
-        async with connected("raw-older", door, person) as client:
+        user = Picky("ada", True)
+        async with connected("raw-older", door, user) as client:
             result = await client.call(calls[0][0], several)
-        assert len(person.decided) == 3 and "2 of 3 calls ok" in json.dumps(result)
+        assert len(user.decided) == 3 and "2 of 3 calls ok" in json.dumps(result)
         assert [house.calls(text) for text in said] == [1, 0, 1]
         other = Decider("bob", True)
         async with connected("raw-modern", door, other) as client:

@@ -14,12 +14,12 @@ from behaviour.clients import (
     BOUND,
     FRONTS,
     TOOLS_CHANGED,
+    AnsweringUser,
     Client,
     Door,
     Front,
     Json,
     Kind,
-    Person,
     RefusedError,
     connected,
 )
@@ -92,7 +92,7 @@ def test_what_a_profile_hides_reads_as_unknown(
 ) -> None:
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door(front, gateway, tmp_path), Person("ada")) as client:
+            async with connected(kind, door(front, gateway, tmp_path), AnsweringUser("ada")) as client:
                 assert "unseen" not in json.dumps(client.told)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
                 tools = [tool["name"] for tool in await client.listed("tools/list")]
                 assert tools == ["shown_give", "shown_refuse", "shown_calls"]
@@ -151,17 +151,17 @@ def test_a_changed_profile_is_seen_at_once_and_told_to_those_who_see_it(tmp_path
 
         def entered(profile: str) -> Any:
             place = Door("websocket", f"ws://127.0.0.1:{running.port}/p/{profile}/ws")
-            return connected("raw-older", place, Person(profile))
+            return connected("raw-older", place, AnsweringUser(profile))
 
         async with entered("narrow") as one, entered("other") as two:
             assert len(await names(one)) == 3
             assert await names(two) == ["shown_give"]
             wider = {**NARROW, "tools": ["*"]}
             running.file.write_text(json.dumps(config(tmp_path, wider, other)), encoding="utf-8")
-            await one.person.next_after(0, TOOLS_CHANGED)
+            await one.user.next_after(0, TOOLS_CHANGED)
             assert len(await names(one)) == 4
             assert await names(two) == ["shown_give"]
-            assert [method for method, _ in two.person.heard] == []
+            assert [method for method, _ in two.user.heard] == []
 
     async def bounded(running: Gateway) -> None:
         with anyio.fail_after(3 * BOUND):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from behaviour.raw import BOTH, Headers, Json, Stream, ask, initialize
-from fixtures.gateway import Gateway
 from fixtures.issuer import Issuer
+from kit.gateway import Gateway
 from mcpx.front.routes import MODE, RESOURCE, ROUTES, Route
 from mcpx.surfaces import SURFACES
 

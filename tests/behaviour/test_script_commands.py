@@ -14,7 +14,7 @@ import anyio
 import pytest
 import yaml
 
-from behaviour.clients import KINDS, Door, Kind, Person, connected
+from behaviour.clients import KINDS, AnsweringUser, Door, Kind, connected
 from behaviour.raw import (
     BOTH,
     WAIT,
@@ -113,7 +113,7 @@ def test_a_script_is_a_tool_like_any_other(gateway: Gateway, kind: Kind, front: 
     async def visit(door: Door) -> None:
         steps: list[Json] = []
         with anyio.fail_after(60):
-            async with connected(kind, door, Person("ada")) as client:
+            async with connected(kind, door, AnsweringUser("ada")) as client:
                 tools = {tool["name"]: tool for tool in await client.listed("tools/list")}
                 assert tools["steps"]["inputSchema"]["required"] == ["text"]
                 assert tools["steps"]["inputSchema"]["properties"]["times"]["type"] == "array"

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, RefusedError, connected
+from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
 from behaviour.compact import Visitor, config
 from behaviour.raw import BOTH, MCPX, Session, Stream, ask, health, modern, modern_headers, settled, stdio_server
 from fixtures.guarded import Guarded
@@ -93,7 +93,7 @@ def test_a_hidden_uri_reads_as_one_that_nobody_lists(
 
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door(front, gateway, "narrow", tmp_path), Person("bob")) as client:
+            async with connected(kind, door(front, gateway, "narrow", tmp_path), AnsweringUser("bob")) as client:
                 assert [entry["name"] for entry in await client.listed("resources/list")] == ["open"]
                 before = forwarded(record, methods)
                 for method in methods:
@@ -121,7 +121,7 @@ def test_whoever_sees_all_resources_of_a_server_may_ask_it_for_any(
 
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door("http", gateway, "whole", tmp_path), Person("bob")) as client:
+            async with connected(kind, door("http", gateway, "whole", tmp_path), AnsweringUser("bob")) as client:
                 uri = wrap_uri("box", "box://none/a")
                 assert "text of box://none/a" in await answer(client, "resources/read", {"uri": uri})
 
@@ -182,7 +182,7 @@ def test_a_server_has_its_uris_for_whoever_does_not_see_the_one_that_has_them_to
 def test_a_hidden_prompt_is_completed_like_one_that_is_not_there(gateway: Gateway, tmp_path: Path, kind: Kind) -> None:
     async def main() -> None:
         with anyio.fail_after(BOUND):
-            async with connected(kind, door("http", gateway, "narrow", tmp_path), Person("bob")) as client:
+            async with connected(kind, door("http", gateway, "narrow", tmp_path), AnsweringUser("bob")) as client:
 
                 def about(name: str) -> Json:
                     return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "about", "value": ""}}

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, Client, Door, Front, Json, Kind, Person, Question, connected
+from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, Question, connected
 from behaviour.raw import everything
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import served
@@ -71,7 +71,7 @@ def answer_of(name: str, tool: str) -> Any:
 
 
 async def cause(client: Client, server: str, tool: str) -> None:
-    name = client.person.name
+    name = client.user.name
     arguments = {"elicit": {"message": words(name, tool)}, "sample": {"prompt": words(name, tool)}, "roots": {}}[tool]
     result = await client.call(f"{server}_{tool}", arguments)
     assert result.get("structuredContent") == answer_of(name, tool), result
@@ -87,28 +87,28 @@ def test_the_client_that_caused_a_question_is_asked_and_nobody_else(
 
     async def check() -> None:
         urls = {"http": gateway.url, "websocket": f"ws://127.0.0.1:{gateway.port}/ws"}
-        people = [Person(name) for name in ("ada", "bob", "cleo")]
+        people = [AnsweringUser(name) for name in ("ada", "bob", "cleo")]
         async with AsyncExitStack() as stack:
             env = {**gateway.env, "MCPX_STANDALONE": "false"}
             stderr = gateway.folder / "stderr.txt"
             bridge = Door(front, command=gateway.stdio_command, env=env, stderr=stderr)
             door = bridge if front == "bridge" else Door(front, urls[front])
-            clients = [await stack.enter_async_context(connected(kind, door, person)) for person in people]
+            clients = [await stack.enter_async_context(connected(kind, door, user)) for user in people]
             for tool in METHODS:
                 async with anyio.create_task_group() as group:
                     for client in clients[:2]:
                         group.start_soon(cause, client, server, tool)
-        for person in people[:2]:
-            assert [question.method for question in person.asked] == list(METHODS.values())
-            assert [said_in(question) for question in person.asked[:2]] == [
-                words(person.name, "elicit"),
-                words(person.name, "sample"),
+        for user in people[:2]:
+            assert [question.method for question in user.asked] == list(METHODS.values())
+            assert [said_in(question) for question in user.asked[:2]] == [
+                words(user.name, "elicit"),
+                words(user.name, "sample"),
             ]
             if kind == "raw-older":  # a modern client is asked by a result, which has the id of its own request
-                assert all(re.fullmatch(rf"{server}:\d+", str(question.id)) for question in person.asked)
+                assert all(re.fullmatch(rf"{server}:\d+", str(question.id)) for question in user.asked)
         assert people[2].asked == []
         # Among what they complain of: a modern client that is sent a request, an older one with `resultType`.
-        assert [person.complaints for person in people] == [[], [], []]
+        assert [user.complaints for user in people] == [[], [], []]
 
     async def bounded() -> None:
         with anyio.fail_after(2 * BOUND):
@@ -123,7 +123,7 @@ def test_a_client_that_can_be_asked_nothing_is_asked_nothing(gateway: Gateway, k
     """PRO-5, PRO-3: nor is anybody in its place; the server is told so and says it in its own words."""
 
     async def check() -> None:
-        quiet, askable = Person("quinn", quiet=True), Person("ada")
+        quiet, askable = AnsweringUser("quinn", quiet=True), AnsweringUser("ada")
         async with (
             connected(kind, Door("http", gateway.url), quiet) as client,
             connected(kind, Door("http", gateway.url), askable) as other,
@@ -148,11 +148,11 @@ def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
     state = {"MCPX_STATE_DIR": str(tmp_path / "state")}
 
     async def check() -> None:
-        person = Person("ada")
-        async with connected("raw-modern", Door("http", gateway.url), person) as client:
+        user = AnsweringUser("ada")
+        async with connected("raw-modern", Door("http", gateway.url), user) as client:
             with anyio.fail_after(BOUND):
                 await cause(client, "s", "elicit")
-        assert len(person.asked) == 1
+        assert len(user.asked) == 1
 
     with served("everything.py", "--transport", "http", "--era", "older") as url:
         entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}

@@ -9,18 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from behaviour.clients import (
-    BOUND,
-    MESSAGE,
-    TOOLS_CHANGED,
-    UPDATED,
-    Client,
-    Door,
-    Json,
-    Kind,
-    Person,
-    connected,
-)
+from behaviour.clients import BOUND, MESSAGE, TOOLS_CHANGED, UPDATED, AnsweringUser, Client, Door, Json, Kind, connected
 from behaviour.raw import Session, Stream, notification, odd_server, raw_server, recorded, told
 from fixtures.everything import STATIC
 from kit.gateway import Gateway
@@ -57,16 +46,17 @@ def with_two(gateway: Gateway, kind: Kind, check: Callable[[Client, Client], Awa
             async with AsyncExitStack() as stack:
                 door = Door("http", gateway.url)
                 one, other = [
-                    await stack.enter_async_context(connected(kind, door, Person(name))) for name in ("ada", "bob")
+                    await stack.enter_async_context(connected(kind, door, AnsweringUser(name)))
+                    for name in ("ada", "bob")
                 ]
                 await check(one, other)
-                assert one.person.complaints == other.person.complaints == []
+                assert one.user.complaints == other.user.complaints == []
 
     anyio.run(run)
 
 
 def heard(client: Client, method: str) -> list[Json]:
-    return [params for name, params in client.person.heard if name == method]
+    return [params for name, params in client.user.heard if name == method]
 
 
 def server_of(params: Json) -> str:
@@ -102,7 +92,7 @@ def test_a_log_line_goes_to_the_caller_marked_with_the_server(gateway: Gateway, 
         await one.call(f"{server}_log", {"level": "warning", "message": "for ada"})
         await other.call(f"{server}_log", {"level": "warning", "message": "for bob"})
         for client, words in ((one, "for ada"), (other, "for bob")):
-            await client.person.next_after(0, MESSAGE)
+            await client.user.next_after(0, MESSAGE)
             await client.call(f"{server}_echo", {"text": "and nothing after it"})
             assert [line["data"]["message"] for line in heard(client, MESSAGE)] == [words]
             assert server_of(heard(client, MESSAGE)[0]) == server
@@ -119,7 +109,7 @@ def test_an_update_goes_to_who_subscribed_marked_with_the_server(gateway: Gatewa
 
     async def check(one: Client, other: Client) -> None:
         async with (
-            connected(kind, Door("http", gateway.url), Person("quinn", quiet=True)) as toucher,
+            connected(kind, Door("http", gateway.url), AnsweringUser("quinn", quiet=True)) as toucher,
             one.watching(wrap_uri(server, text)),
             other.watching(wrap_uri(server, blob)),
         ):
@@ -128,7 +118,7 @@ def test_an_update_goes_to_who_subscribed_marked_with_the_server(gateway: Gatewa
             await toucher.call(f"{server}_touch", {"uri": text})
             await toucher.call(f"{server}_touch", {"uri": blob})
             for client, uri in ((one, text), (other, blob)):
-                await client.person.next_after(0, UPDATED)
+                await client.user.next_after(0, UPDATED)
                 await client.call(f"{server}_echo", {"text": "and nothing after it"})
                 assert [update["uri"] for update in heard(client, UPDATED)] == [wrap_uri(server, uri)]
                 assert server_of(heard(client, UPDATED)[0]) == server
@@ -143,7 +133,7 @@ def test_a_modern_listener_that_calls_hears_an_update_once(gateway: Gateway) -> 
     async def check(one: Client, other: Client) -> None:
         async with one.watching(wrap_uri("older", uri)):
             await one.call("older_touch", {"uri": uri})
-            await one.person.next_after(0, UPDATED)
+            await one.user.next_after(0, UPDATED)
             await one.call("older_echo", {"text": "and nothing after it"})
             assert len(heard(one, UPDATED)) == 1
 
@@ -164,10 +154,10 @@ def test_changed_tools_are_told_to_all_marked_with_the_server(gateway: Gateway, 
         async with one.watching(), other.watching():
             # A notice that tells of several servers at once (they have just started) names none: then once more.
             while not all(server in marks(client) for client in (one, other)):
-                since = [len(client.person.heard) for client in (one, other)]
+                since = [len(client.user.heard) for client in (one, other)]
                 await one.call(f"{server}_toggle_tool")
                 for client, position in zip((one, other), since, strict=True):
-                    await client.person.next_after(position, TOOLS_CHANGED)
+                    await client.user.next_after(position, TOOLS_CHANGED)
         assert marks(one) | marks(other) <= {server, None}
 
     with_two(gateway, kind, check)

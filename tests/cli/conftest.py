@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.gateway import LISTENS, measured
-from fixtures.process import START, Child, stdio_command
+from kit.command import run_command, run_process
+from kit.gateway import LISTENS, measured
+from kit.process import START, Child, stdio_command
 
 Json = dict[str, Any]
 
@@ -44,16 +45,12 @@ class Home:
     def run(
         self, *words: str, stdin: str = "", environ: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, *measured(), "-m", "mcpx", *words],
-            cwd=self.folder,
-            env={**self.environ, **(environ or {})},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=START,
-            check=False,
-        )
+        return run_command(words, self.folder, {**self.environ, **(environ or {})}, stdin)
+
+    def run_process(
+        self, *words: str, stdin: str = "", environ: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        return run_process(words, self.folder, {**self.environ, **(environ or {})}, stdin, before=measured())
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json").stdout)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fixtures.gateway import Gateway
-from fixtures.person import SHOP, Person
-from fixtures.typed import typed
+from kit.command import run_command
+from kit.gateway import Gateway
+from kit.servers import SHOP_SERVER
+from kit.user import User
 
 SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c"
 PETS = """\
@@ -23,87 +24,87 @@ paths:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
 
 
 def servers(path: Path) -> dict[str, dict[str, object]]:
     return {each["name"]: each for each in yaml.safe_load(path.read_text())["mcp_servers"]}
 
 
-def test_a_command_line_becomes_a_server_of_the_users_own_file(person: Person) -> None:
+def test_a_command_line_becomes_a_server_of_the_users_own_file(user: User) -> None:
     """RUN-2, RUN-4: without a config one is made, for its owner alone; what was found is said."""
-    done = person.types("add", sys.executable, SHOP)
+    done = user.run("add", sys.executable, SHOP_SERVER)
     assert done.returncode == 0, done.stderr
     assert "A command line: a server that is started as a program" in done.stdout
     assert "shop_server works" in done.stdout and "6 tools: every_kind, slow" in done.stdout
-    assert f"added server 'shop_server' to {person.own} (a new file)" in done.stdout
-    connection = {"type": "stdio", "command": sys.executable, "args": [SHOP]}
-    assert servers(person.own) == {"shop_server": {"name": "shop_server", "connection": connection}}
-    assert stat.S_IMODE(person.own.stat().st_mode) == 0o600
-    assert person.types("check").returncode == 0
+    assert f"added server 'shop_server' to {user.user_config} (a new file)" in done.stdout
+    connection = {"type": "stdio", "command": sys.executable, "args": [SHOP_SERVER]}
+    assert servers(user.user_config) == {"shop_server": {"name": "shop_server", "connection": connection}}
+    assert stat.S_IMODE(user.user_config.stat().st_mode) == 0o600
+    assert user.run("check").returncode == 0
 
 
 @pytest.mark.parametrize("name", ["a${HOME}", "a$${HOME}", "a${keyring:b}", "a$$b"])
-def test_a_name_refers_to_nothing(person: Person, name: str) -> None:
+def test_a_name_refers_to_nothing(user: User, name: str) -> None:
     """A stranger's is taken without its references; one's own is refused with what could be one."""
-    entry = {"command": sys.executable, "args": [SHOP]}
-    done = person.types("add", json.dumps({"mcpServers": {name: entry}}))
+    entry = {"command": sys.executable, "args": [SHOP_SERVER]}
+    done = user.run("add", json.dumps({"mcpServers": {name: entry}}))
     assert done.returncode == 0, done.stderr
-    (made,) = servers(person.own)
+    (made,) = servers(user.user_config)
     assert made == name.replace("$${", "{").replace("${", "{").replace("$$", "$")
-    done = person.types("add", "--name", name, "--", sys.executable, SHOP)
+    done = user.run("add", "--name", name, "--", sys.executable, SHOP_SERVER)
     assert done.returncode == 2 and f"{made!r} could be its name" in done.stderr
 
 
-def test_options_go_before_a_command_line_and_on_either_side_of_anything_else(person: Person) -> None:
-    done = person.types("add", "--name", "a", "--prefix", "p", "--description", "d", "--", sys.executable, SHOP, "3")
+def test_options_go_before_a_command_line_and_on_either_side_of_anything_else(user: User) -> None:
+    done = user.run("add", "--name", "a", "--prefix", "p", "--description", "d", "--", sys.executable, SHOP_SERVER, "3")
     assert done.returncode == 0, done.stderr
-    entry = servers(person.own)["a"]
+    entry = servers(user.user_config)["a"]
     assert entry["prefix"] == "p" and entry["description"] == "d"
-    assert entry["connection"]["args"] == [SHOP, "3"]  # type: ignore[index]
-    done = person.types("add", "https://h.example/mcp", "--name", "b", "--no-test", "--disabled", "--json")
+    assert entry["connection"]["args"] == [SHOP_SERVER, "3"]  # type: ignore[index]
+    done = user.run("add", "https://h.example/mcp", "--name", "b", "--no-test", "--disabled", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == 0 and told["added"] == [{"section": "mcp_servers", "name": "b"}]
-    assert servers(person.own)["b"]["enabled"] is False
+    assert servers(user.user_config)["b"]["enabled"] is False
 
 
-def test_what_does_not_work_is_not_written_unless_somebody_says_so(person: Person) -> None:
+def test_what_does_not_work_is_not_written_unless_somebody_says_so(user: User) -> None:
     """The reason, and what mends it, are told; nothing is lost."""
-    done = person.types("add", "--name", "x", "no-such-program-anywhere", "arg")
-    assert done.returncode == 1 and not person.own.exists()
+    done = user.run("add", "--name", "x", "no-such-program-anywhere", "arg")
+    assert done.returncode == 1 and not user.user_config.exists()
     assert "x does not work: " in done.stderr and "was not found on the PATH" in done.stderr and "--yes" in done.stderr
-    told = json.loads(person.types("add", "--json", "no-such-program-anywhere").stdout)
+    told = json.loads(user.run("add", "--json", "no-such-program-anywhere").stdout)
     assert told["added"] == [] and told["tried"][0]["ok"] is False and told["tried"][0]["cause"]["fix"]
-    done = person.types("add", "--yes", "--name", "x", "no-such-program-anywhere")
-    assert done.returncode == 0 and list(servers(person.own)) == ["x"]
+    done = user.run("add", "--yes", "--name", "x", "no-such-program-anywhere")
+    assert done.returncode == 0 and list(servers(user.user_config)) == ["x"]
 
 
-def test_comments_and_order_stay_and_there_is_a_way_back(person: Person) -> None:
+def test_comments_and_order_stay_and_there_is_a_way_back(user: User) -> None:
     """CFG-6."""
     entry = "{name: a, connection: {type: stdio, command: x}}"
     before = f"# mine\nmode: search   # why\n\nmcp_servers:\n  # first\n  - {entry}\n"
-    path = person.config(before + "\nglobal: {log_level: WARNING}\n")
-    assert person.types("add", sys.executable, SHOP).returncode == 0
+    path = user.write_config(before + "\nglobal: {log_level: WARNING}\n")
+    assert user.run("add", sys.executable, SHOP_SERVER).returncode == 0
     text = path.read_text()
     assert text.startswith(before) and text.endswith("\nglobal: {log_level: WARNING}\n")
     assert list(servers(path)) == ["a", "shop_server"]
-    history = json.loads(person.types("config", "history", "--json").stdout)["revisions"]
+    history = json.loads(user.run("config", "history", "--json").stdout)["revisions"]
     assert [each["author"] for each in history] == ["command line", ""]
     assert history[0]["message"] == "add server 'shop_server'"
-    assert person.types("config", "rollback", "1").returncode == 0
+    assert user.run("config", "rollback", "1").returncode == 0
     assert path.read_text() == before + "\nglobal: {log_level: WARNING}\n"
 
 
-def test_a_clients_file_is_written_in_its_own_shape(person: Person) -> None:
+def test_a_clients_file_is_written_in_its_own_shape(user: User) -> None:
     """CFG-2, CFG-6: comments of JSON with comments too."""
-    path = person.config('{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n', "config.json")
-    done = person.types("add", "--env", "K=v", sys.executable, SHOP)
+    path = user.write_config('{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n', "config.json")
+    done = user.run("add", "--env", "K=v", sys.executable, SHOP_SERVER)
     assert done.returncode == 0, done.stderr
     text = path.read_text()
     assert "// mine" in text
     found = json.loads(text.replace("// mine", ""))["mcpServers"]
-    assert found["shop_server"] == {"command": sys.executable, "args": [SHOP], "env": {"K": "v"}}
+    assert found["shop_server"] == {"command": sys.executable, "args": [SHOP_SERVER], "env": {"K": "v"}}
 
 
 @pytest.mark.parametrize(
@@ -115,82 +116,80 @@ def test_a_clients_file_is_written_in_its_own_shape(person: Person) -> None:
         ("claude mcp add e -- npx -y e", ["e"]),
     ],
 )
-def test_snippets_are_taken_as_an_argument_a_file_or_standard_input(
-    person: Person, given: str, names: list[str]
-) -> None:
-    (person.folder / "given.txt").write_text(given)
+def test_snippets_are_taken_as_an_argument_a_file_or_standard_input(user: User, given: str, names: list[str]) -> None:
+    (user.folder / "given.txt").write_text(given)
     for words, stdin in (((given,), ""), (("given.txt",), ""), (("-",), given)):
-        done = person.types("add", *words, "--no-test", "--json", "--dry-run", stdin=stdin)
+        done = user.run("add", *words, "--no-test", "--json", "--dry-run", stdin=stdin)
         assert done.returncode == 0, done.stderr
         assert all(f"name: {name}" in json.loads(done.stdout)["files"][0]["diff"] for name in names)
-    assert not person.own.exists()
-    assert person.types("add", given, "--no-test").returncode == 0
-    assert list(servers(person.own)) == names
+    assert not user.user_config.exists()
+    assert user.run("add", given, "--no-test").returncode == 0
+    assert list(servers(user.user_config)) == names
 
 
-def test_requests_become_commands(person: Person) -> None:
+def test_requests_become_commands(user: User) -> None:
     """SRC-7: an OpenAPI document, of which some are picked, and a curl line."""
-    (person.folder / "pets.yaml").write_text(PETS)
-    done = person.types("add", "pets.yaml", "--tag", "read")
+    (user.folder / "pets.yaml").write_text(PETS)
+    done = user.run("add", "pets.yaml", "--tag", "read")
     assert done.returncode == 0 and "An OpenAPI document “Pet API”: 1 operation" in done.stdout, done.stderr
-    done = person.types(
-        "add", "--name", "one_pet", "curl", "https://pets.example/v1/pets/1", "-H", f"X-Api-Key: {SECRET}"
-    )
+    done = user.run("add", "--name", "one_pet", "curl", "https://pets.example/v1/pets/1", "-H", f"X-Api-Key: {SECRET}")
     assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
-    commands = yaml.safe_load(person.own.read_text())["commands"]
-    assert [each["name"] for each in commands] == ["listPets", "one_pet"] and SECRET not in person.own.read_text()
-    assert SECRET in (person.own.parent / ".env").read_text() and person.types("check").returncode == 0
+    commands = yaml.safe_load(user.user_config.read_text())["commands"]
+    assert [each["name"] for each in commands] == ["listPets", "one_pet"] and SECRET not in user.user_config.read_text()
+    assert SECRET in (user.user_config.parent / ".env").read_text() and user.run("check").returncode == 0
 
 
-def test_a_key_of_an_api_is_asked_for_or_given(person: Person) -> None:
+def test_a_key_of_an_api_is_asked_for_or_given(user: User) -> None:
     """An API's key that is nowhere would make the whole config a mistake."""
     key = "components: {securitySchemes: {key: {type: http, scheme: bearer}}}\nsecurity: [{key: []}]\n"
-    (person.folder / "pets.yaml").write_text(PETS + key)
-    done = person.types("add", "pets.yaml")
-    assert done.returncode == 2 and "--set PET_KEY_TOKEN=" in done.stderr and not person.own.exists(), done
-    done = person.types("add", "pets.yaml", "--set", f"PET_KEY_TOKEN={SECRET}")
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + person.own.read_text(), done
-    assert person.types("check").returncode == 0
+    (user.folder / "pets.yaml").write_text(PETS + key)
+    done = user.run("add", "pets.yaml")
+    assert done.returncode == 2 and "--set PET_KEY_TOKEN=" in done.stderr and not user.user_config.exists(), done
+    done = user.run("add", "pets.yaml", "--set", f"PET_KEY_TOKEN={SECRET}")
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
+    assert user.run("check").returncode == 0
 
 
-def test_secrets_go_to_a_file_beside_and_are_never_printed(person: Person) -> None:
+def test_secrets_go_to_a_file_beside_and_are_never_printed(user: User) -> None:
     """CFG-9: the server is tried with them; what is there already under the name is not overwritten."""
-    env = person.own.parent / ".env"
+    env = user.user_config.parent / ".env"
     env.parent.mkdir(parents=True, mode=0o700)
     env.write_text("# mine\nAPI_KEY=other\n")
-    done = person.types("add", "--env", f"API_KEY={SECRET}", "--env", "PLAIN=x", sys.executable, SHOP)
+    done = user.run("add", "--env", f"API_KEY={SECRET}", "--env", "PLAIN=x", sys.executable, SHOP_SERVER)
     assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
-    assert servers(person.own)["shop_server"]["connection"]["env"] == {"API_KEY": "${API_KEY_2}", "PLAIN": "x"}  # type: ignore[index]
+    assert servers(user.user_config)["shop_server"]["connection"]["env"] == {"API_KEY": "${API_KEY_2}", "PLAIN": "x"}  # type: ignore[index]
     assert env.read_text() == f"# mine\nAPI_KEY=other\nAPI_KEY_2={SECRET}\n"
     assert stat.S_IMODE(env.stat().st_mode) == 0o600
-    assert "API_KEY_2" not in person.types("check").stderr
-    told = person.types("add", "--secrets", "config", "--name", "b", "--env", f"API_KEY={SECRET}", sys.executable, SHOP)
-    assert told.returncode == 0 and SECRET not in told.stdout + told.stderr and SECRET in person.own.read_text()
+    assert "API_KEY_2" not in user.run("check").stderr
+    told = user.run(
+        "add", "--secrets", "config", "--name", "b", "--env", f"API_KEY={SECRET}", sys.executable, SHOP_SERVER
+    )
+    assert told.returncode == 0 and SECRET not in told.stdout + told.stderr and SECRET in user.user_config.read_text()
 
 
-def test_odd_secrets_are_read_again_as_they_were(person: Person) -> None:
+def test_odd_secrets_are_read_again_as_they_were(user: User) -> None:
     odd = "pa ss'word\"#\\n$HOME"
     snippet = json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": odd.replace("$", "$$")}}}})
-    assert person.types("add", snippet, "--no-test").returncode == 0
+    assert user.run("add", snippet, "--no-test").returncode == 0
     from mcpx.config import load
 
-    assert load(person.own, {}).mcp_servers[0].connection.env == {"TOKEN": odd}  # type: ignore[attr-defined]
+    assert load(user.user_config, {}).mcp_servers[0].connection.env == {"TOKEN": odd}  # type: ignore[attr-defined]
 
 
-def test_a_keyring_that_is_not_there_is_said_and_nothing_is_written(person: Person) -> None:
-    done = person.types("add", "--secrets", "keyring", "--no-test", "--env", f"API_KEY={SECRET}", "some-program")
+def test_a_keyring_that_is_not_there_is_said_and_nothing_is_written(user: User) -> None:
+    done = user.run("add", "--secrets", "keyring", "--no-test", "--env", f"API_KEY={SECRET}", "some-program")
     assert done.returncode == 2 and "keyring" in done.stderr and "--secrets env" in done.stderr
-    assert not person.own.exists()
+    assert not user.user_config.exists()
 
 
-def test_a_name_that_is_taken_is_said_and_the_same_server_is_not_added_twice(person: Person) -> None:
-    assert person.types("add", "--name", "a", "--no-test", "one-program").returncode == 0
-    again = person.types("add", "--name", "a", "--no-test", "one-program")
+def test_a_name_that_is_taken_is_said_and_the_same_server_is_not_added_twice(user: User) -> None:
+    assert user.run("add", "--name", "a", "--no-test", "one-program").returncode == 0
+    again = user.run("add", "--name", "a", "--no-test", "one-program")
     assert again.returncode == 0 and "already" in again.stdout
-    other = person.types("add", "--name", "a", "--no-test", "other-program")
+    other = user.run("add", "--name", "a", "--no-test", "other-program")
     assert other.returncode == 2 and "--replace" in other.stderr
-    assert person.types("add", "--name", "a", "--replace", "--no-test", "other-program").returncode == 0
-    assert servers(person.own)["a"]["connection"]["command"] == "other-program"  # type: ignore[index]
+    assert user.run("add", "--name", "a", "--replace", "--no-test", "other-program").returncode == 0
+    assert servers(user.user_config)["a"]["connection"]["command"] == "other-program"  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -210,45 +209,50 @@ def test_a_name_that_is_taken_is_said_and_the_same_server_is_not_added_twice(per
         (["\x1b[31mred\x07 text of evil"], "error"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_written(person: Person, words: list[str], told: str) -> None:
-    done = person.types("add", *words)
+def test_mistakes_are_told_and_nothing_is_written(user: User, words: list[str], told: str) -> None:
+    done = user.run("add", *words)
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
-    assert "\x1b" not in done.stderr and not person.own.exists()
+    assert "\x1b" not in done.stderr and not user.user_config.exists()
 
 
-def test_a_config_that_is_broken_is_told_and_stays_as_it_is(person: Person) -> None:
-    path = person.config("mcp_servers: [{name: a, conection: {}}]\n")
-    done = person.types("add", "--no-test", "program")
+def test_a_config_that_is_broken_is_told_and_stays_as_it_is(user: User) -> None:
+    path = user.write_config("mcp_servers: [{name: a, conection: {}}]\n")
+    done = user.run("add", "--no-test", "program")
     assert done.returncode == 2 and "mcpx.yaml:1" in done.stderr and path.read_text().endswith("conection: {}}]\n")
 
 
-def test_arguments_that_are_relative_are_meant_for_this_folder(person: Person) -> None:
+def test_arguments_that_are_relative_are_meant_for_this_folder(user: User) -> None:
     """The gateway may be started anywhere."""
-    assert person.types("add", "--name", "files", "--no-test", "some-server", ".").returncode == 0
-    assert servers(person.own)["files"]["connection"]["cwd"] == str(person.folder)  # type: ignore[index]
+    assert user.run("add", "--name", "files", "--no-test", "some-server", ".").returncode == 0
+    assert servers(user.user_config)["files"]["connection"]["cwd"] == str(user.folder)  # type: ignore[index]
 
 
 def test_a_running_gateway_has_taken_it_up_when_the_command_ends() -> None:
     """CFG-5: with the plan; its history has who it was."""
     with Gateway({"mcp_servers": [], "global": {"hot_reload_interval": 600}}, admin=True) as gateway:
         words = ["--config", str(gateway.file)]
-        done = typed(["add", *words, "--name", "shop", sys.executable, SHOP], gateway.folder, gateway.env)
+        done = run_command(["add", *words, "--name", "shop", sys.executable, SHOP_SERVER], gateway.folder, gateway.env)
         assert done.returncode == 0, done.stderr
         assert "the running gateway has taken it up: 1 started (shop)" in done.stdout
-        told = json.loads(typed(["servers", *words, "--json"], gateway.folder, gateway.env).stdout)
+        told = json.loads(run_command(["servers", *words, "--json"], gateway.folder, gateway.env).stdout)
         assert told["running"] and [each["name"] for each in told["servers"]] == ["shop"]
-        newest = json.loads(typed(["config", "history", *words, "--json"], gateway.folder, gateway.env).stdout)
+        newest = json.loads(run_command(["config", "history", *words, "--json"], gateway.folder, gateway.env).stdout)
         assert newest["revisions"][0]["author"] == "command line" and newest["revisions"][0]["kept"]
-        done = typed(["remove", *words, "shop"], gateway.folder, gateway.env)
+        done = run_command(["remove", *words, "shop"], gateway.folder, gateway.env)
         assert done.returncode == 0 and "1 stopped (shop)" in done.stdout, done
 
 
-def test_somebody_who_sits_there_is_asked(person: Person) -> None:
+def test_somebody_who_sits_there_is_asked(user: User) -> None:
     """A secret's place, and whether it shall be added."""
-    words = ["add", "--env", f"API_KEY={SECRET}", sys.executable, SHOP]
-    code, shown = person.on_a_terminal(*words, says={"[E/k/c]": "e", "Add it? [Y/n]": "n"})
-    assert code == 1 and SECRET not in shown and not person.own.exists() and not (person.own.parent / ".env").exists()
-    code, shown = person.on_a_terminal(*words, says={"[E/k/c]": "", "Add it? [Y/n]": ""})
-    assert code == 0 and SECRET not in shown and SECRET in (person.own.parent / ".env").read_text()
-    code, shown = person.on_a_terminal("add", "no-such-program", says={"Add it all the same? [y/N]": ""})
-    assert code == 1 and list(servers(person.own)) == ["shop_server"]
+    words = ["add", "--env", f"API_KEY={SECRET}", sys.executable, SHOP_SERVER]
+    code, shown = user.run_in_terminal(*words, answers={"[E/k/c]": "e", "Add it? [Y/n]": "n"})
+    assert (
+        code == 1
+        and SECRET not in shown
+        and not user.user_config.exists()
+        and not (user.user_config.parent / ".env").exists()
+    )
+    code, shown = user.run_in_terminal(*words, answers={"[E/k/c]": "", "Add it? [Y/n]": ""})
+    assert code == 0 and SECRET not in shown and SECRET in (user.user_config.parent / ".env").read_text()
+    code, shown = user.run_in_terminal("add", "no-such-program", answers={"Add it all the same? [y/N]": ""})
+    assert code == 1 and list(servers(user.user_config)) == ["shop_server"]

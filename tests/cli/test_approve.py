@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.typed import typed
+from kit.command import run_command
 from mcpx.cli.approve import _print_call  # pyright: ignore[reportPrivateUsage]
 from mcpx.front.control import Control, socket_path
 from mcpx.policy.pins.store import Pins
@@ -46,7 +46,7 @@ class Place:
         pins.write("box", pinned.kept, mend=False)
 
     def run(self, *words: str) -> tuple[int, str, str]:
-        done = typed(words, self.folder, self.env)
+        done = run_command(words, self.folder, self.env)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from fixtures.api import Api, Said
-from fixtures.person import SHOP, Person
+from kit.servers import SHOP_SERVER
+from kit.user import User
 from mcpx.imports import bundle
 from mcpx.imports.bundle import entry_of, inputs, read_bundle, unpack
 from mcpx.imports.inputs import answers
@@ -23,8 +24,8 @@ SECRET = "very-secret-value-1234567"
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
 
 
 def manifest(**more: Any) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def manifest(**more: Any) -> dict[str, Any]:
 def packed(path: Path, told: dict[str, Any] | None = None, **files: bytes) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest() if told is None else told))
-        archive.write(SHOP, "server/main.py")
+        archive.write(SHOP_SERVER, "server/main.py")
         for name, data in files.items():
             archive.writestr(name, data)
     return path
@@ -58,37 +59,37 @@ def entry(path: Path) -> dict[str, Any]:
     return found[0]
 
 
-def test_a_bundle_is_unpacked_tried_added_and_taken_away_again(person: Person) -> None:
-    packed(person.folder / "shop.mcpb")
-    done = person.types("add", "shop.mcpb")
+def test_a_bundle_is_unpacked_tried_added_and_taken_away_again(user: User) -> None:
+    packed(user.folder / "shop.mcpb")
+    done = user.run("add", "shop.mcpb")
     assert done.returncode == 0, done.stderr
     assert "An MCP bundle: shop 1.2.0 by A" in done.stdout and "6 tools" in done.stdout
-    made = entry(person.own)
+    made = entry(user.user_config)
     folder = Path(made["connection"]["args"][0]).parents[1]
-    assert folder.parent == person.state / "bundles" and (folder / "manifest.json").is_file()
+    assert folder.parent == user.state / "bundles" and (folder / "manifest.json").is_file()
     assert made["trust"] == "pin" and stat.S_IMODE(folder.stat().st_mode) == 0o700
-    done = person.types("remove", "shop")
+    done = user.run("remove", "shop")
     assert done.returncode == 0 and f"--purge removes them): {folder}" in done.stdout and folder.exists()
-    assert person.types("config", "rollback", "1").returncode == 0
-    done = person.types("remove", "shop", "--purge")
+    assert user.run("config", "rollback", "1").returncode == 0
+    done = user.run("remove", "shop", "--purge")
     assert done.returncode == 0 and "its files are gone" in done.stdout and not folder.exists()
 
 
-def test_the_name_of_a_bundle_refers_to_nothing(person: Person) -> None:
-    done = person.types("add", str(packed(person.folder / "a.mcpb", manifest(name="shop${HOME}"))), "--yes")
+def test_the_name_of_a_bundle_refers_to_nothing(user: User) -> None:
+    done = user.run("add", str(packed(user.folder / "a.mcpb", manifest(name="shop${HOME}"))), "--yes")
     assert done.returncode == 0, done.stderr
-    assert entry(person.own)["name"] == "shop{HOME}"
+    assert entry(user.user_config)["name"] == "shop{HOME}"
 
 
-def test_of_a_bundle_that_does_not_work_nothing_is_left(person: Person) -> None:
+def test_of_a_bundle_that_does_not_work_nothing_is_left(user: User) -> None:
     told = manifest()
     told["server"]["mcp_config"]["args"] = ["-c", "raise SystemExit('broken')"]
-    packed(person.folder / "shop.mcpb", told)
-    done = person.types("add", "shop.mcpb")
-    assert done.returncode == 1 and "broken" in done.stderr and not person.own.exists()
-    assert list((person.state / "bundles").iterdir()) == []
-    assert person.types("add", "shop.mcpb", "--dry-run").returncode == 0
-    assert list((person.state / "bundles").iterdir()) == []
+    packed(user.folder / "shop.mcpb", told)
+    done = user.run("add", "shop.mcpb")
+    assert done.returncode == 1 and "broken" in done.stderr and not user.user_config.exists()
+    assert list((user.state / "bundles").iterdir()) == []
+    assert user.run("add", "shop.mcpb", "--dry-run").returncode == 0
+    assert list((user.state / "bundles").iterdir()) == []
 
 
 def settings_manifest() -> dict[str, Any]:
@@ -115,24 +116,24 @@ def settings_manifest() -> dict[str, Any]:
     return told
 
 
-def test_settings_are_asked_for_or_given_and_secrets_stay_out_of_the_file(person: Person) -> None:
-    packed(person.folder / "shop.mcpb", settings_manifest())
-    done = person.types("add", "shop.mcpb", "--no-test")
+def test_settings_are_asked_for_or_given_and_secrets_stay_out_of_the_file(user: User) -> None:
+    packed(user.folder / "shop.mcpb", settings_manifest())
+    done = user.run("add", "shop.mcpb", "--no-test")
     assert done.returncode == 2 and "--set api_key=${VARIABLE}" in done.stderr and "--set folders=VALUE" in done.stderr
     words = ["--set", "folders=/a", "--set", "folders=/b b", "--set", f"api_key={SECRET}", "--no-test"]
-    assert "true or false" in person.types("add", "shop.mcpb", *words, "--set", "loud=maybe").stderr
-    assert "there is api_key" in person.types("add", "shop.mcpb", *words, "--set", "typo=1").stderr
-    done = person.types("add", "shop.mcpb", *words)
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + person.own.read_text(), done
-    connection = entry(person.own)["connection"]
+    assert "true or false" in user.run("add", "shop.mcpb", *words, "--set", "loud=maybe").stderr
+    assert "there is api_key" in user.run("add", "shop.mcpb", *words, "--set", "typo=1").stderr
+    done = user.run("add", "shop.mcpb", *words)
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
+    connection = entry(user.user_config)["connection"]
     assert connection["args"][1:] == ["/a", "/b b", "--l=2", "$$HOME $${other}"]
     assert connection["env"] == {"ON": sys.platform, "KEY": "${SHOP_API_KEY}"}
-    assert f"SHOP_API_KEY={SECRET}" in (person.own.parent / ".env").read_text()
+    assert f"SHOP_API_KEY={SECRET}" in (user.user_config.parent / ".env").read_text()
     assert "means nothing here" in done.stderr
 
 
-def test_somebody_is_asked_for_settings_unseen_where_they_are_secret(person: Person) -> None:
-    packed(person.folder / "shop.mcpb", settings_manifest())
+def test_somebody_is_asked_for_settings_unseen_where_they_are_secret(user: User) -> None:
+    packed(user.folder / "shop.mcpb", settings_manifest())
     says = {
         "api_key (Key): ": SECRET,
         "folders: ": "5",
@@ -140,9 +141,9 @@ def test_somebody_is_asked_for_settings_unseen_where_they_are_secret(person: Per
         "once to see? [Y/n]": "n",
         "without trying it?": "y",
     }
-    code, shown = person.on_a_terminal("add", "shop.mcpb", says={**says, "Add it? [Y/n]": ""})
+    code, shown = user.run_in_terminal("add", "shop.mcpb", answers={**says, "Add it? [Y/n]": ""})
     assert code == 0 and SECRET not in shown, shown
-    assert SECRET in (person.own.parent / ".env").read_text()
+    assert SECRET in (user.user_config.parent / ".env").read_text()
 
 
 @pytest.mark.parametrize(
@@ -199,13 +200,13 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_bundle_is_refused_before_anything_is_unpacked(person: Person, name: str) -> None:
+def test_a_hostile_bundle_is_refused_before_anything_is_unpacked(user: User, name: str) -> None:
     data, told = HOSTILE[name]
-    (person.folder / "bad.mcpb").write_bytes(data)
-    done = person.types("add", "bad.mcpb", "--yes")
+    (user.folder / "bad.mcpb").write_bytes(data)
+    done = user.run("add", "bad.mcpb", "--yes")
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
-    assert "\x1b" not in done.stderr and not person.own.exists() and not (person.state / "bundles").exists()
-    assert list(person.folder.parent.rglob("*evil*")) == []
+    assert "\x1b" not in done.stderr and not user.user_config.exists() and not (user.state / "bundles").exists()
+    assert list(user.folder.parent.rglob("*evil*")) == []
 
 
 def test_a_file_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> None:
@@ -229,27 +230,27 @@ def test_a_file_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> N
         ([], "has no name"),
     ],
 )
-def test_a_manifest_that_says_too_little_is_told(person: Person, told: Any, problem: str) -> None:
-    packed(person.folder / "a.mcpb", told)
-    done = person.types("add", "a.mcpb")
+def test_a_manifest_that_says_too_little_is_told(user: User, told: Any, problem: str) -> None:
+    packed(user.folder / "a.mcpb", told)
+    done = user.run("add", "a.mcpb")
     assert done.returncode == 2 and problem in done.stderr, done
 
 
-def test_a_manifest_steers_neither_terminal_nor_references(person: Person) -> None:
+def test_a_manifest_steers_neither_terminal_nor_references(user: User) -> None:
     evil = "\x1b]0;owned\x07${HOME}\u202e"
-    packed(person.folder / "a.mcpb", manifest(display_name=evil, description=evil, author={"name": evil}))
-    done = person.types("add", "a.mcpb", "--no-test")
+    packed(user.folder / "a.mcpb", manifest(display_name=evil, description=evil, author={"name": evil}))
+    done = user.run("add", "a.mcpb", "--no-test")
     assert done.returncode == 0 and all(c.isprintable() or c == "\n" for c in done.stdout + done.stderr), done
-    assert entry(person.own)["description"] == "]0;owned$${HOME}"
+    assert entry(user.user_config)["description"] == "]0;owned$${HOME}"
 
 
-def test_a_bundle_from_an_address_is_fetched_and_not_from_a_private_one(person: Person) -> None:
-    data = packed(person.folder / "a.mcpb").read_bytes()
+def test_a_bundle_from_an_address_is_fetched_and_not_from_a_private_one(user: User) -> None:
+    data = packed(user.folder / "a.mcpb").read_bytes()
     with Api() as api:
         api.on("GET", "/a.mcpb", lambda _: Said(data))
-        done = person.types("add", f"{api.url}/a.mcpb")
+        done = user.run("add", f"{api.url}/a.mcpb")
         assert done.returncode == 2 and "--allow-private" in done.stderr and api.seen == []
-        done = person.types("add", f"{api.url}/a.mcpb", "--allow-private")
+        done = user.run("add", f"{api.url}/a.mcpb", "--allow-private")
         assert done.returncode == 0 and "6 tools" in done.stdout, done
 
 

@@ -1,33 +1,17 @@
 """CFG-8, SEC-1, RUN-2: `mcpx check` through the real program: it judges as `mcpx` does, and says what has no effect."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.gateway import Gateway
-from fixtures.process import START, stdio_command
+from kit.command import mcpx
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 COMMAND, *ARGS = stdio_command("raw_server.py")
 SERVER = {"name": "a", "connection": {"type": "stdio", "command": COMMAND, "args": ARGS}}
-
-
-def mcpx(folder: Path, *args: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("MCPX_")}
-    return subprocess.run(
-        [sys.executable, "-m", "mcpx", *args],
-        cwd=folder,
-        env={**ours, "MCPX_STANDALONE": "true", "MCPX_STATE_DIR": str(folder / "state"), **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=START,
-        check=False,
-    )
 
 
 def written(folder: Path, **config: Any) -> str:

@@ -1,12 +1,12 @@
 """SEC-6, RUN-2: `mcpx explain` knows which tokens come to a profile at all."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from kit.command import mcpx
 
 CONFIG = {
     "server": {"auth": {"tokens": [{"name": "ann", "token": "t", "profile": "team"}, {"name": "bob", "token": "u"}]}},
@@ -19,9 +19,7 @@ def explain(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     file = folder / "config.json"
     file.write_text(json.dumps(CONFIG))
     file.chmod(0o600)
-    env = {**os.environ, "MCPX_STATE_DIR": str(folder / "state")}
-    command = [sys.executable, "-m", "mcpx", "explain", *words]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return mcpx(folder, "explain", *words)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.typed import mcpx
+from kit.command import mcpx
 from mcpx.cli.table import COMMANDS, GROUPS
 from mcpx.cli.terminal import Cell, Table, agreed, cut, plain, shown, styled, width_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fixtures.typed import mcpx
+from kit.command import mcpx
 
 DOCUMENT = """\
 openapi: 3.1.0

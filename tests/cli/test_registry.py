@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from fixtures.api import Api, Asked, Said
-from fixtures.person import SHOP, Person
+from kit.servers import SHOP_SERVER
+from kit.user import User
 from mcpx.imports.inputs import answers
 from mcpx.imports.packages import chosen, entry_of, inputs, ways
 from mcpx.imports.registry import Listed, of_text
@@ -46,47 +47,47 @@ def at(version: str = "latest", name: str = NAME) -> str:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
 
 
-def connection(person: Person) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(person.own.read_text())["mcp_servers"][-1]
+def connection(user: User) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(user.user_config.read_text())["mcp_servers"][-1]
     return found["connection"]
 
 
-def test_a_name_becomes_a_server_in_a_fixed_version(person: Person) -> None:
+def test_a_name_becomes_a_server_in_a_fixed_version(user: User) -> None:
     """SEC-5: with its publisher, how old it is, and its definitions pinned."""
     with Api() as api:
         api.on("GET", at(), lambda _: answer(document(packages=[npm()])))
-        done = person.types("add", NAME, "--no-test", MCPX_REGISTRY=f"{api.url}/")
+        done = user.run("add", NAME, "--no-test", MCPX_REGISTRY=f"{api.url}/")
     assert done.returncode == 0, done.stderr
     assert f"{NAME} 1.4.2" in done.stdout and "publisher io.github.example, from 127.0.0.1" in done.stdout
     assert "published " in done.stdout and " days ago" in done.stdout
-    assert connection(person) == {"type": "stdio", "command": "npx", "args": ["-y", "@example/weather-mcp@1.4.2"]}
-    entry = yaml.safe_load(person.own.read_text())["mcp_servers"][0]
+    assert connection(user) == {"type": "stdio", "command": "npx", "args": ["-y", "@example/weather-mcp@1.4.2"]}
+    entry = yaml.safe_load(user.user_config.read_text())["mcp_servers"][0]
     assert (entry["name"], entry["trust"], entry["description"]) == ("weather", "pin", "Weather")
 
 
-def test_a_version_is_asked_for_by_its_number_and_registries_in_their_order(person: Person) -> None:
+def test_a_version_is_asked_for_by_its_number_and_registries_in_their_order(user: User) -> None:
     with Api() as first, Api() as second:
         second.on("GET", at("1.0.0"), lambda _: answer(document(packages=[npm(version="1.0.0")])))
-        done = person.types("add", f"{NAME}@1.0.0", "--no-test", MCPX_REGISTRY=f"{first.url},{second.url}")
+        done = user.run("add", f"{NAME}@1.0.0", "--no-test", MCPX_REGISTRY=f"{first.url},{second.url}")
         assert done.returncode == 0 and len(first.seen) == 1, done.stderr
-    assert connection(person)["args"][-1] == "@example/weather-mcp@1.0.0"
+    assert connection(user)["args"][-1] == "@example/weather-mcp@1.0.0"
 
 
-def test_a_registry_that_cannot_be_reached_is_said_with_what_else_there_is(person: Person) -> None:
+def test_a_registry_that_cannot_be_reached_is_said_with_what_else_there_is(user: User) -> None:
     with Api() as api:
         gone = api.url
-    done = person.types("add", NAME, MCPX_REGISTRY=gone)
+    done = user.run("add", NAME, MCPX_REGISTRY=gone)
     assert done.returncode == 2 and "cannot be reached" in done.stderr and "mcpx add npx -y PACKAGE" in done.stderr
-    assert "Traceback" not in done.stderr and not person.own.exists()
+    assert "Traceback" not in done.stderr and not user.user_config.exists()
     with Api() as api:
-        done = person.types("add", NAME, MCPX_REGISTRY=api.url)
+        done = user.run("add", NAME, MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and f"knows no {NAME}" in done.stderr
         api.on("GET", at(), lambda _: Said(b"no", 503))
-        assert "answered with status 503" in person.types("add", NAME, MCPX_REGISTRY=api.url).stderr
+        assert "answered with status 503" in user.run("add", NAME, MCPX_REGISTRY=api.url).stderr
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
@@ -111,56 +112,56 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_hostile_registry_says_is_refused(person: Person, name: str) -> None:
+def test_what_a_hostile_registry_says_is_refused(user: User, name: str) -> None:
     said, told = HOSTILE[name]
     with Api() as api:
         api.on("GET", at(), lambda _: said)
-        done = person.types("add", NAME, "--yes", MCPX_REGISTRY=api.url)
+        done = user.run("add", NAME, "--yes", MCPX_REGISTRY=api.url)
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done
-    assert not person.own.exists()
+    assert not user.user_config.exists()
 
 
-def test_a_registry_may_be_at_home_but_not_send_us_to_somebody_elses(person: Person) -> None:
+def test_a_registry_may_be_at_home_but_not_send_us_to_somebody_elses(user: User) -> None:
     """SEC-4: where a redirect leads was named by nobody."""
     with Api() as api, Api() as inside:
         inside.on("GET", "/secret", lambda _: answer(document(packages=[npm()])))
         api.on("GET", at(), lambda _: Said(b"", 302, {"Location": f"{inside.url}/secret"}))
-        done = person.types("add", NAME, "--no-test", MCPX_REGISTRY=api.url)
+        done = user.run("add", NAME, "--no-test", MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and "--allow-private" in done.stderr and inside.seen == [], done
-        done = person.types("add", NAME, "--no-test", "--allow-private", MCPX_REGISTRY=api.url)
+        done = user.run("add", NAME, "--no-test", "--allow-private", MCPX_REGISTRY=api.url)
         assert done.returncode == 0 and len(inside.seen) == 1, done
         api.on("GET", at(), lambda _: Said(b"", 302, {"Location": at()}))
-        assert "redirects" in person.types("add", NAME, "--no-test", "--replace", MCPX_REGISTRY=api.url).stderr
+        assert "redirects" in user.run("add", NAME, "--no-test", "--replace", MCPX_REGISTRY=api.url).stderr
 
 
-def test_texts_of_a_registry_steer_neither_terminal_nor_references(person: Person) -> None:
+def test_texts_of_a_registry_steer_neither_terminal_nor_references(user: User) -> None:
     evil = "\x1b]0;owned\x07${HOME}"
     arguments = [{"type": "positional", "value": "${file:/etc/passwd}"}]
     variables = [{"name": "K", "description": evil, "value": "$HOME ${HOME}"}]
     told = document(packages=[npm(packageArguments=arguments, environmentVariables=variables)]) | {"description": evil}
-    (person.folder / "server.json").write_text(json.dumps(told))
-    done = person.types("add", "./server.json", "--no-test")
+    (user.folder / "server.json").write_text(json.dumps(told))
+    done = user.run("add", "./server.json", "--no-test")
     assert done.returncode == 0 and all(c.isprintable() or c == "\n" for c in done.stdout + done.stderr), done
-    assert connection(person)["args"][-1] == "$${file:/etc/passwd}"
-    assert connection(person)["env"] == {"K": "$$HOME $${HOME}"}
+    assert connection(user)["args"][-1] == "$${file:/etc/passwd}"
+    assert connection(user)["env"] == {"K": "$$HOME $${HOME}"}
 
 
-def test_what_is_required_is_asked_for_and_secrets_are_kept_elsewhere(person: Person) -> None:
+def test_what_is_required_is_asked_for_and_secrets_are_kept_elsewhere(user: User) -> None:
     variables = [
         {"name": "WEATHER_KEY", "isRequired": True, "isSecret": True, "description": "Your key"},
         {"name": "UNITS", "default": "metric", "choices": ["metric", "imperial"]},
         {"name": "UNSAID"},
     ]
     told = document(packages=[npm(environmentVariables=variables)])
-    (person.folder / "server.json").write_text(json.dumps(told))
-    done = person.types("add", "server.json", "--no-test")
+    (user.folder / "server.json").write_text(json.dumps(told))
+    done = user.run("add", "server.json", "--no-test")
     assert done.returncode == 2 and "--set WEATHER_KEY=${VARIABLE}" in done.stderr and "Your key" in done.stderr
-    done = person.types("add", "server.json", "--no-test", "--set", "WEATHER_KEY=x", "--set", "UNITS=odd")
+    done = user.run("add", "server.json", "--no-test", "--set", "WEATHER_KEY=x", "--set", "UNITS=odd")
     assert "one of metric, imperial" in done.stderr
-    done = person.types("add", "server.json", "--no-test", "--set", f"WEATHER_KEY={SECRET}")
-    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + person.own.read_text(), done
-    assert connection(person)["env"] == {"WEATHER_KEY": "${WEATHER_KEY}", "UNITS": "metric"}
-    assert f"WEATHER_KEY={SECRET}" in (person.own.parent / ".env").read_text()
+    done = user.run("add", "server.json", "--no-test", "--set", f"WEATHER_KEY={SECRET}")
+    assert done.returncode == 0 and SECRET not in done.stdout + done.stderr + user.user_config.read_text(), done
+    assert connection(user)["env"] == {"WEATHER_KEY": "${WEATHER_KEY}", "UNITS": "metric"}
+    assert f"WEATHER_KEY={SECRET}" in (user.user_config.parent / ".env").read_text()
 
 
 def listed(**more: Any) -> Listed:
@@ -220,13 +221,13 @@ def test_an_address_comes_before_packages_and_another_way_can_be_chosen() -> Non
     assert made(both, "npm")["command"] == "npx"
 
 
-def test_a_bundle_of_a_registry_is_known_by_its_hash_and_really_started(person: Person) -> None:
-    path = person.folder / "weather.mcpb"
+def test_a_bundle_of_a_registry_is_known_by_its_hash_and_really_started(user: User) -> None:
+    path = user.folder / "weather.mcpb"
     config = {"command": sys.executable, "args": ["${__dirname}/main.py"]}
     server = {"type": "python", "entry_point": "main.py", "mcp_config": config}
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", json.dumps({"manifest_version": "0.3", "name": "weather", "server": server}))
-        archive.write(SHOP, "main.py")
+        archive.write(SHOP_SERVER, "main.py")
     data = path.read_bytes()
     path.unlink()
     package = npm(registryType="mcpb", identifier="", fileSha256=hashlib.sha256(data).hexdigest())
@@ -238,8 +239,8 @@ def test_a_bundle_of_a_registry_is_known_by_its_hash_and_really_started(person: 
         api.on("GET", at(), told)
         api.on("GET", "/weather.mcpb", lambda _: Said(data))
         words = ("add", NAME, "--allow-private")
-        done = person.types(*words, MCPX_REGISTRY=api.url)
+        done = user.run(*words, MCPX_REGISTRY=api.url)
         assert done.returncode == 0 and "6 tools" in done.stdout, done
         api.on("GET", "/weather.mcpb", lambda _: Said(data + b"\n"))
-        done = person.types(*words, "--name", "other", MCPX_REGISTRY=api.url)
+        done = user.run(*words, "--name", "other", MCPX_REGISTRY=api.url)
         assert done.returncode == 2 and "not what was announced" in done.stderr, done

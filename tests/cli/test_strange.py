@@ -42,7 +42,7 @@ def test_half_a_pair_of_surrogates_goes_into_a_file(strange: Home) -> None:
 
 
 def test_what_an_encoding_has_no_letters_for_is_spelled_out(strange: Home) -> None:
-    ended = strange.run("servers", environ={"PYTHONIOENCODING": "ascii"})
+    ended = strange.run_process("servers", environ={"PYTHONIOENCODING": "ascii"})
     assert ended.returncode == 0 and ended.stderr == "" and "1 server \\xb7 mode direct" in ended.stdout
 
 

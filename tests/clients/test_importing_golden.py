@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.typed import typed
+from kit.command import run_command
 from mcpx.clients.catalogue import Client, Place, clients, places_here
 from mcpx.config import load
 
@@ -36,7 +36,7 @@ def test_a_clients_file_becomes_this_config(client: Client, tmp_path: Path) -> N
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "MCPX_STATE_DIR": str(tmp_path / "state")}
     into = tmp_path / "out" / "mcpx.yaml"
 
-    ended = typed(["import", client.id, "--into", str(into), "--yes", "--json"], project, environ)
+    ended = run_command(["import", client.id, "--into", str(into), "--yes", "--json"], project, environ)
 
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)

@@ -2,14 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from fixtures.process import FIXTURES
+from kit.command import run_command, run_process
+from kit.process import FIXTURES
 from mcpx.auth import keychain, sealing
 from mcpx.config import Config
 
@@ -206,15 +206,8 @@ def test_what_is_no_secret_is_not_known_as_one(loaded: Loaded) -> None:
 
 def mcpx(folder: Path, *words: str, given: str = "", ring: bool = False, **environ: str) -> tuple[int, str, str]:
     more = {"PYTHONPATH": str(FIXTURES / "rings"), "KEYRING_FILE": str(folder / "ring.json")} if ring else {}
-    done = subprocess.run(
-        [sys.executable, "-m", "mcpx", *words],
-        input=given,
-        env={**os.environ, "MCPX_STATE_DIR": str(folder / "state"), **more, **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    run = run_process if ring else run_command
+    done = run(words, folder, {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), **more, **environ}, given)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import ValidationError
 
 from conformance import signing_in
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 BOUND = 20.0
 LATEST_OLDER = "2025-11-25"
@@ -185,7 +185,7 @@ async def sign_in_directly(url: str) -> None:
             raise
 
 
-async def sign_in_through(target: Callable[[], Any], gateway: Gateway) -> None:
+async def sign_in_through(target: Callable[[], Any], gateway: GatewayProcess) -> None:
     peer = Peer(target, True, version(), context())
     with anyio.fail_after(2 * BOUND):
         async with peer.connect() as client:
@@ -210,7 +210,7 @@ def main() -> None:
     if signs_in and (auth := signing_in.auth_config(scenario(), url, context())) is not None:
         server["auth"] = {"ref": "suite"}
         config["auth_configs"] = [{"name": "suite", **auth}]
-    with Gateway(config, transport="stdio") as gateway:
+    with GatewayProcess(config, transport="stdio") as gateway:
         command, *args = gateway.stdio_command
         parameters = StdioServerParameters(command=command, args=args, env=gateway.env)
 

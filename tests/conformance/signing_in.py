@@ -24,7 +24,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 from mcpx.front.control import ask, socket_path
 
 TOOL = "test-tool"
@@ -73,8 +73,8 @@ class _Stay(HTTPRedirectHandler):
         return None
 
 
-class _Person:
-    """Opens the page, and reads what it is sent back with."""
+class _SignInBrowser:
+    """Opens the sign-in page and reads the parameters of its redirect."""
 
     async def open(self, url: str) -> None:
         self._back = await asyncio.to_thread(self._location, url)
@@ -108,7 +108,7 @@ def _provider(url: str, scenario: str, context: dict[str, Any]) -> OAuthClientPr
         return ClientCredentialsOAuthProvider(
             url, _Memory(None), context["client_id"], context["client_secret"], "client_secret_basic"
         )
-    person = _Person()
+    browser = _SignInBrowser()
     redirect = AnyUrl("http://localhost:3000/callback")
     known = None
     if "client_id" in context:
@@ -122,8 +122,8 @@ def _provider(url: str, scenario: str, context: dict[str, Any]) -> OAuthClientPr
         url,
         OAuthClientMetadata(client_name="sdk", redirect_uris=[redirect]),
         _Memory(known),
-        person.open,
-        person.came_back,
+        browser.open,
+        browser.came_back,
         client_metadata_url=DOCUMENT if scenario == "auth/basic-cimd" else None,
     )
 

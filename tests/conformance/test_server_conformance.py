@@ -9,8 +9,8 @@ import pytest
 
 from conformance import suite
 from conformance.suite import Run, Verdicts
-from fixtures.gateway import Gateway
-from fixtures.process import served
+from kit.gateway import GatewayProcess
+from kit.process import served
 
 CHOICE = ("server-sse-multiple-streams", "server-sse-streams-functional", 0)
 """The one check on which a difference is none. It asks for `tools/list` and looks at the kind of the answer: a
@@ -38,7 +38,7 @@ def config(fixture: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def gateway(fixture: str) -> Iterator[str]:
-    with Gateway(config(fixture)) as running:
+    with GatewayProcess(config(fixture)) as running:
         yield running.url
 
 

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any, Literal
 
 from fixtures.node import node, npm_bin
-from fixtures.process import START, Child
+from kit.process import START, Child
 
 Json = dict[str, Any]
 

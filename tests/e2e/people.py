@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from behaviour.clients import Client, Door, Front, Kind, Person, Question, SdkClient, connected
+from behaviour.clients import AnsweringUser, Client, Door, Front, Kind, Question, SdkClient, connected
 from e2e.peers import Peer
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ WAYS: Sequence[Way] = (
 )
 
 
-class Local(Person):
+class Local(AnsweringUser):
     """Somebody with one root that exists: the filesystem server works in nothing else."""
 
     def __init__(self, name: str, root: Path, *, quiet: bool = False) -> None:
@@ -60,10 +60,10 @@ def door_to(gateway: Gateway, front: Front) -> Door:
 
 
 @asynccontextmanager
-async def directly(peer: Peer, person: Person, stderr: Path) -> AsyncIterator[Client]:
+async def directly(peer: Peer, user: AnsweringUser, stderr: Path) -> AsyncIterator[Client]:
     """The SDK's client at the server itself, without mcpx."""
     door = Door("stdio", command=peer.command, env=peer.env, stderr=stderr)
-    async with connected("sdk-older", door, person) as client:
+    async with connected("sdk-older", door, user) as client:
         yield client
 
 

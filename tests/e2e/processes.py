@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.gateway import STOP
+from kit.gateway import STOP_SECONDS
 
 PROC = Path("/proc")
 
 needs_proc = pytest.mark.skipif(not (PROC / "self" / "cmdline").exists(), reason="looks for processes in /proc")
 
 
-def left_running(word: str, seconds: float = STOP) -> list[str]:
+def left_running(word: str, seconds: float = STOP_SECONDS) -> list[str]:
     """The command lines that hold a word, after `seconds` at most for them to go."""
     deadline = time.monotonic() + seconds
     while (found := running(word)) and time.monotonic() < deadline:

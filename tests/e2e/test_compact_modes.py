@@ -20,7 +20,7 @@ from behaviour.clients import Client, Door, Json, OnProgress, RefusedError, conn
 from e2e.inspector import Answer, inspect
 from e2e.peers import COMMITS, STATIC, TEXT, World
 from e2e.people import WAYS, Local, Way, directly, door_to, said
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = [
@@ -157,9 +157,9 @@ def config(earth: World, graph: str, **more: Any) -> Json:
 
 
 @pytest.fixture(scope="module")
-def gateway(earth: World) -> Iterator[Gateway]:
+def gateway(earth: World) -> Iterator[GatewayProcess]:
     (earth.files / "journal.txt").write_text(LONG, encoding="utf-8")
-    with Gateway(config(earth, "shared.jsonl")) as running:
+    with GatewayProcess(config(earth, "shared.jsonl")) as running:
         yield running
         assert "Traceback" not in running.stderr(), running.stderr()
 
@@ -188,7 +188,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 async def talk(
-    way: Way, mode: str, earth: World, gateway: Gateway, direct: Mapping[str, Client]
+    way: Way, mode: str, earth: World, gateway: GatewayProcess, direct: Mapping[str, Client]
 ) -> AsyncIterator[Talk]:
     """A client that can be asked everything. It comes after `direct` and goes before it."""
     shown = "search" if mode == "auto" else mode
@@ -200,12 +200,12 @@ async def talk(
 
 
 @asynccontextmanager
-async def _opened(way: Way, mode: str, earth: World, gateway: Gateway) -> AsyncIterator[Door]:
+async def _opened(way: Way, mode: str, earth: World, gateway: GatewayProcess) -> AsyncIterator[Door]:
     """Over HTTP each mode has its path; on stdio there is one, which the command line chooses (SUR-6)."""
     if way.shared:
         yield Door(way.front, gateway.url if mode == "auto" else f"{gateway.url}/{mode}")
         return
-    with Gateway(config(earth, f"{way}-{mode}.jsonl"), "--mode", mode, transport="stdio") as alone:
+    with GatewayProcess(config(earth, f"{way}-{mode}.jsonl"), "--mode", mode, transport="stdio") as alone:
         yield door_to(alone, "stdio")
 
 
@@ -308,9 +308,9 @@ async def test_a_question_is_answered_in_the_middle_of_a_call(talk: Talk, direct
         (direct[tool.server], direct[tool.server].call(tool.name)),
         (talk.client, talk.run(tool, {})),
     ):
-        before = len(client.person.asked)
+        before = len(client.user.asked)
         results.append(await call)
-        asked = [question for question in client.person.asked[before:] if question.method != "roots/list"]
+        asked = [question for question in client.user.asked[before:] if question.method != "roots/list"]
         questions.append(
             [(one.method, {key: value for key, value in one.params.items() if key != "_meta"}) for one in asked]
         )
@@ -387,7 +387,7 @@ async def test_the_tools_themselves_are_not_called_by_name(talk: Talk) -> None:
 
 @pytest.mark.parametrize("kind", ["sdk-older", "sdk-modern"])
 async def test_auto_shows_everything_to_a_client_that_defers_tools_itself(
-    kind: Any, gateway: Gateway, earth: World
+    kind: Any, gateway: GatewayProcess, earth: World
 ) -> None:
     """SUR-5: by the client's name, whatever the budget; others beside it are shown the search."""
     async with connected(kind, Door("http", gateway.url), Local("claude-code", earth.files, quiet=True)) as client:
@@ -401,9 +401,9 @@ async def test_auto_shows_everything_to_a_client_that_defers_tools_itself(
 
 async def test_auto_shows_everything_while_it_is_within_the_budget(earth: World) -> None:
     """SUR-5: the reason is in the log."""
-    with Gateway(config(earth, "small.jsonl", auto_budget=100_000, log_level="INFO")) as running:
-        person = Local("ada", earth.files, quiet=True)
-        async with connected("sdk-older", Door("http", running.url), person) as client:
+    with GatewayProcess(config(earth, "small.jsonl", auto_budget=100_000, log_level="INFO")) as running:
+        user = Local("ada", earth.files, quiet=True)
+        async with connected("sdk-older", Door("http", running.url), user) as client:
             names = [tool["name"] for tool in await client.listed("tools/list")]
         assert "everything_echo" in names
         assert re.search(r"auto: ada is shown 'direct': \d+ tools take about [\d,]+ tokens", running.stderr())
@@ -422,7 +422,9 @@ CALLS: Mapping[str, tuple[str, Json]] = {
 
 @pytest.mark.parametrize("shown", list(CALLS))
 @pytest.mark.parametrize("route", ["http", "modern-http", "stdio"])
-def test_the_inspector_lists_and_calls(route: str, shown: str, gateway: Gateway, earth: World, tmp_path: Path) -> None:
+def test_the_inspector_lists_and_calls(
+    route: str, shown: str, gateway: GatewayProcess, earth: World, tmp_path: Path
+) -> None:
     """SUR-2, SUR-3, SUR-4, SUR-6: a client that nobody here has written; it checks results by their schemas."""
     if route == "stdio":
         file = tmp_path / "config.json"

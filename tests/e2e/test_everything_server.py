@@ -13,11 +13,11 @@ from itertools import count
 import anyio
 import pytest
 
-from behaviour.clients import BOUND, MESSAGE, UPDATED, Client, Door, Json, Person, RefusedError, connected
+from behaviour.clients import BOUND, MESSAGE, UPDATED, AnsweringUser, Client, Door, Json, RefusedError, connected
 from e2e.peers import STATIC, Peer, everything_on
 from e2e.people import WAYS, Way, directly, door_to, said, sdk
-from fixtures.gateway import Gateway
 from fixtures.node import node, npm_bin
+from kit.gateway import GatewayProcess
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = [
@@ -47,15 +47,15 @@ def config(servers: list[Json]) -> Json:
 
 
 @pytest.fixture(scope="module")
-def gateway(servers: list[Json]) -> Iterator[Gateway]:
-    with Gateway(config(servers)) as running:
+def gateway(servers: list[Json]) -> Iterator[GatewayProcess]:
+    with GatewayProcess(config(servers)) as running:
         yield running
         assert "Traceback" not in running.stderr(), running.stderr()
 
 
 @pytest.fixture(scope="module")
 async def direct(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    async with directly(PEER, Person("ada"), tmp_path_factory.mktemp("direct") / "stderr.txt") as client:
+    async with directly(PEER, AnsweringUser("ada"), tmp_path_factory.mktemp("direct") / "stderr.txt") as client:
         yield client
 
 
@@ -65,11 +65,11 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture(scope="module")
-def door(way: Way, gateway: Gateway, servers: list[Json]) -> Iterator[Door]:
+def door(way: Way, gateway: GatewayProcess, servers: list[Json]) -> Iterator[Door]:
     if way.shared:
         yield door_to(gateway, way.front)
         return
-    with Gateway(config(servers), transport="stdio") as alone:
+    with GatewayProcess(config(servers), transport="stdio") as alone:
         opened = door_to(alone, way.front)
         yield opened
         assert opened.stderr is not None
@@ -79,7 +79,7 @@ def door(way: Way, gateway: Gateway, servers: list[Json]) -> Iterator[Door]:
 @pytest.fixture(scope="module")
 async def ada(way: Way, door: Door, direct: Client) -> AsyncIterator[Client]:
     """A client that can be asked everything. It comes after `direct` and goes before it."""
-    async with connected(way.kind, door, Person("ada")) as client:
+    async with connected(way.kind, door, AnsweringUser("ada")) as client:
         yield client
 
 
@@ -89,7 +89,7 @@ async def bob(way: Way, door: Door, ada: Client) -> AsyncIterator[Client]:
     if not way.shared:
         yield ada
         return
-    async with connected(way.kind, door, Person("bob", quiet=True)) as client:
+    async with connected(way.kind, door, AnsweringUser("bob", quiet=True)) as client:
         yield client
 
 
@@ -160,9 +160,9 @@ async def _same_question_and_same_result(server: str, ada: Client, direct: Clien
     questions = []
     results = []
     for client, name in ((direct, tool), (ada, f"{server}_{tool}")):
-        before = len(client.person.asked)
+        before = len(client.user.asked)
         results.append(said(await client.call(name, arguments)))
-        asked = [question for question in client.person.asked[before:] if question.method != "roots/list"]
+        asked = [question for question in client.user.asked[before:] if question.method != "roots/list"]
         questions.append([(question.method, _without_mark(question.params)) for question in asked])
     assert questions[0] == questions[1] and len(questions[0]) == 1
     assert results[0] == results[1] and results[0]["isError"] is False
@@ -177,10 +177,10 @@ async def test_an_updated_resource_is_announced_to_its_subscriber(server: str, b
     """PRO-2, PRO-4, NAM-4: in the form in which the client subscribed."""
     uri = wrap_uri(server, STATIC)
     async with bob.watching(uri):
-        before = len(bob.person.heard)
+        before = len(bob.user.heard)
         await bob.call(f"{server}_toggle-subscriber-updates")
         with anyio.fail_after(BOUND):
-            _, params = await bob.person.next_after(before, UPDATED)
+            _, params = await bob.user.next_after(before, UPDATED)
         assert params["uri"] == uri
         stopped = await bob.call(f"{server}_toggle-subscriber-updates")
         assert "Stopped" in stopped["content"][0]["text"]
@@ -192,11 +192,11 @@ async def test_a_log_message_arrives_marked_with_its_server(server: str, ada: Cl
     if ada.modern:
         pytest.skip("the level is set once for a session, which modern clients do not have")
     await sdk(ada).set_logging_level("debug")
-    before = len(ada.person.heard)
+    before = len(ada.user.heard)
     await ada.call(f"{server}_toggle-simulated-logging")
     with anyio.fail_after(BOUND):
         while True:
-            before, params = await ada.person.next_after(before, MESSAGE)
+            before, params = await ada.user.next_after(before, MESSAGE)
             if params["_meta"]["proxy"]["server"] == server and "message" in str(params["data"]):
                 break
     stopped = await ada.call(f"{server}_toggle-simulated-logging")
@@ -239,9 +239,9 @@ async def _list_change(client: Client) -> AsyncIterator[Callable[[], Awaitable[N
 
             yield announced
         return
-    before = len(client.person.heard)
+    before = len(client.user.heard)
 
     async def heard() -> None:
-        await client.person.next_after(before, "notifications/resources/list_changed")
+        await client.user.next_after(before, "notifications/resources/list_changed")
 
     yield heard

@@ -19,8 +19,8 @@ from e2e.inspector import Answer, Json, inspect
 from e2e.peers import STATIC, World, everything_on
 from e2e.people import said
 from e2e.processes import left_running, needs_proc
-from fixtures.gateway import LISTENS, Gateway
-from fixtures.process import START, Child
+from kit.gateway import LISTENS, GatewayProcess
+from kit.process import START, Child
 from mcpx.catalog.naming import wrap_uri
 
 Inspect = Callable[..., Answer]
@@ -57,8 +57,8 @@ def file(proxy_shape: Json, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def gateway(proxy_shape: Json) -> Iterator[Gateway]:
-    with Gateway(proxy_shape) as running:
+def gateway(proxy_shape: Json) -> Iterator[GatewayProcess]:
+    with GatewayProcess(proxy_shape) as running:
         yield running
         assert "Traceback" not in running.stderr(), running.stderr()
 
@@ -69,7 +69,7 @@ def write(path: Path, config: Json) -> str:
 
 
 @pytest.fixture(scope="module", params=ROUTES)
-def through(request: pytest.FixtureRequest, gateway: Gateway, file: str, home: Path) -> Inspect:
+def through(request: pytest.FixtureRequest, gateway: GatewayProcess, file: str, home: Path) -> Inspect:
     """The inspector at mcpx, by one route."""
     transport, era = request.param.removeprefix("modern-"), "modern" if "modern" in request.param else "legacy"
     target = {
@@ -145,7 +145,7 @@ def test_the_modern_era_is_spoken_on_stdio_too(file: str, home: Path) -> None:
     assert answer.result["content"] == [{"type": "text", "text": "Echo: hello"}]
 
 
-def test_a_failed_call_is_the_servers_own_failure(gateway: Gateway, direct: Inspect, home: Path) -> None:
+def test_a_failed_call_is_the_servers_own_failure(gateway: GatewayProcess, direct: Inspect, home: Path) -> None:
     """PRO-6: mcpx checks no arguments, and hides no complaint about them."""
     words = ("--tool-args-json", '{"a": "two"}')
     target = [gateway.url, "--transport", "http"]

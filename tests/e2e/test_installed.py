@@ -15,10 +15,10 @@ from zipfile import ZipFile
 import anyio
 import pytest
 
-from behaviour.clients import Door, Kind, Person, connected
-from fixtures.gateway import LISTENS, STOP, admin_login
-from fixtures.process import START, Child
+from behaviour.clients import AnsweringUser, Door, Kind, connected
 from fixtures.stranger import BOUND, REPOSITORY, clone, printed, stranger, tracked
+from kit.gateway import LISTENS, STOP_SECONDS, admin_login
+from kit.process import START, Child
 from mcpx import __version__
 
 pytestmark = [
@@ -178,7 +178,7 @@ def test_the_first_command_serves_the_demo_on_stdio(
 
 def use_the_demo(door: Door, kind: Kind = "raw-older") -> None:
     async def use() -> None:
-        async with connected(kind, door, Person("ada")) as client:
+        async with connected(kind, door, AnsweringUser("ada")) as client:
             tools = [tool["name"] for tool in await client.listed("tools/list")]
             assert {"demo_echo", "demo_time", "demo_calculate"} <= set(tools)
             result = await client.call("demo_calculate", {"expression": "6 * 7"})
@@ -200,7 +200,7 @@ def test_the_admin_pages_are_served_where_it_was_installed(installed: Path, home
         assert len(loaded) > 3
         assert [name for name in loaded if fetched(f"{address}/{name}") != (site / name).read_bytes()] == []
         child.process.terminate()
-        assert child.process.wait(STOP) == 0
+        assert child.process.wait(STOP_SECONDS) == 0
 
 
 def fetched(url: str) -> bytes:

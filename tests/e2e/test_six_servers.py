@@ -16,7 +16,7 @@ import pytest
 from behaviour.clients import BOUND, LIST_KEYS, UPDATED, Client, Json, connected
 from e2e.peers import COMMITS, PAGE, STATIC, TEXT, World
 from e2e.people import WAYS, Local, Way, directly, door_to, said, sdk
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 from mcpx.catalog.naming import wrap_uri
 
 pytestmark = [
@@ -37,8 +37,8 @@ ASKING = {
 
 
 @pytest.fixture(scope="module")
-def gateway(earth: World) -> Iterator[Gateway]:
-    with Gateway(config(earth, "shared.jsonl")) as running:
+def gateway(earth: World) -> Iterator[GatewayProcess]:
+    with GatewayProcess(config(earth, "shared.jsonl")) as running:
         yield running
         assert "Traceback" not in running.stderr(), running.stderr()
 
@@ -54,17 +54,19 @@ async def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture(scope="module")
-async def through(way: Way, earth: World, gateway: Gateway, direct: Mapping[str, Client]) -> AsyncIterator[Client]:
+async def through(
+    way: Way, earth: World, gateway: GatewayProcess, direct: Mapping[str, Client]
+) -> AsyncIterator[Client]:
     """A client that can be asked everything, in front of all six. It comes after `direct` and goes before it: what is
     opened in one task must be closed in the opposite order."""
-    person = Local("ada", earth.files)
+    user = Local("ada", earth.files)
     if way.shared:
-        async with connected(way.kind, door_to(gateway, way.front), person) as client:
+        async with connected(way.kind, door_to(gateway, way.front), user) as client:
             yield client
         return
-    with Gateway(config(earth, f"{way}.jsonl"), transport="stdio") as alone:
+    with GatewayProcess(config(earth, f"{way}.jsonl"), transport="stdio") as alone:
         door = door_to(alone, "stdio")
-        async with connected(way.kind, door, person) as client:
+        async with connected(way.kind, door, user) as client:
             yield client
         assert door.stderr is not None
         assert "Traceback" not in door.stderr.read_text(encoding="utf-8")
@@ -226,11 +228,11 @@ async def test_what_is_remembered_is_announced_to_the_subscriber(through: Client
     uri = wrap_uri("memory", "memory://knowledge-graph")
     heard = None
     async with through.watching(uri):
-        before = len(through.person.heard)
+        before = len(through.user.heard)
         entity = {"name": f"Subscriber of {way}", "entityType": "person", "observations": []}
         await through.call("memory_create_entities", {"entities": [entity]})
         with anyio.move_on_after(BOUND):
-            _, heard = await through.person.next_after(before, UPDATED)
+            _, heard = await through.user.next_after(before, UPDATED)
     assert heard is not None
     assert heard["uri"] == uri
 
@@ -244,7 +246,7 @@ async def test_the_clients_root_reaches_the_filesystem_server(through: Client, e
     with anyio.fail_after(BOUND):
         while True:
             result = await through.call("filesystem_list_allowed_directories")
-            if any(question.method == "roots/list" for question in through.person.asked):
+            if any(question.method == "roots/list" for question in through.user.asked):
                 break
     assert folder in _flat(result)
 

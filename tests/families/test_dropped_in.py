@@ -15,7 +15,7 @@ import pytest
 
 import mcpx
 from behaviour.compact import Visitor, text, told
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 SURFACE = '''
 """Every tool, shouted."""
@@ -186,10 +186,10 @@ CONFIG = {"mcp_servers": [{"name": "duck", "connection": {"type": "pond", "depth
 
 def test_a_new_part_is_configured_routed_and_shown(env: Mapping[str, str]) -> None:
     """SUR-6: at its own path, and as the default of the command line."""
-    with Gateway(CONFIG, "--mode", "loud", env=env) as gateway:
+    with GatewayProcess(CONFIG, "--mode", "loud", env=env) as gateway:
         assert Visitor(gateway.port).names() == ["QUACK"]
         assert Visitor(gateway.port, "direct").names() == ["quack"]
-    with Gateway({**CONFIG, "mode": "direct"}, env=env) as gateway:
+    with GatewayProcess({**CONFIG, "mode": "direct"}, env=env) as gateway:
         assert Visitor(gateway.port, "loud").names() == ["QUACK"]
         assert Visitor(gateway.port, "loud", "modern").names() == ["QUACK"]
 
@@ -208,7 +208,7 @@ def test_a_new_command_is_listed_and_called(env: Mapping[str, str], era: str) ->
     """SRC-6, RUN-8: its arguments are checked, its failures are tool errors, its answers are kept where the config says
     so (LIF-9)."""
     kept = {**DUCK, "name": "kept", "cache_ttl": 60}
-    with Gateway({"commands": [DUCK, kept], "mode": "direct"}, env=env) as gateway:
+    with GatewayProcess({"commands": [DUCK, kept], "mode": "direct"}, env=env) as gateway:
         visitor = Visitor(gateway.port, "direct", era)
         (tool, _) = visitor.tools()
         assert (tool["name"], tool["annotations"]["readOnlyHint"]) == ("duck", True)
@@ -225,7 +225,7 @@ def test_a_new_format_is_chosen_for_one_server(env: Mapping[str, str]) -> None:
     """FMT-1, FMT-2, RUN-8: also in the process for large results; what it has no words for is JSON."""
     chosen = told("chosen", value_format="duckish", schema_format="duckish")
     limits = {"startup_wait": 15, "first_start_wait": 15, "result_limit": 2_000_000}
-    with Gateway({"mcp_servers": [chosen, told("plain")], "global": limits}, env=env) as gateway:
+    with GatewayProcess({"mcp_servers": [chosen, told("plain")], "global": limits}, env=env) as gateway:
         visitor = Visitor(gateway.port, "describe")
 
         def shown(server: str, value: object) -> str:
@@ -297,7 +297,7 @@ def test_a_new_way_to_prove_oneself_is_used_towards_a_server(env: Mapping[str, s
         server = {"name": "hall", "auth": {"ref": "hat"}, "connection": {"type": "http", "url": hall.url}}
         hat = {"name": "hat", "type": "feather", "feather": {"colour": "red"}}
         waits = {"startup_wait": 15, "first_start_wait": 15}
-        with Gateway({"mcp_servers": [server], "auth_configs": [hat], "global": waits}, env=env) as gateway:
+        with GatewayProcess({"mcp_servers": [server], "auth_configs": [hat], "global": waits}, env=env) as gateway:
             assert Visitor(gateway.port, "direct").names() == ["sit"]
 
 

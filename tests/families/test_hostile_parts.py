@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from behaviour.raw import Session, text_of
-from fixtures.gateway import Gateway
+from kit.gateway import GatewayProcess
 
 PARTS = """
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ def test_a_part_that_cannot_be_checked_is_a_mistake_with_its_place(
 def test_a_command_that_ends_the_program_or_answers_nonsense_fails_alone(env: Mapping[str, str]) -> None:
     """SRC-8: its call is a tool error, the others go on, and mcpx ends cleanly though it cannot be closed."""
     kinds = ("fine", "exits", "answers")
-    with Gateway({"commands": [{"name": kind, "type": kind} for kind in kinds]}, env=env) as gateway:
+    with GatewayProcess({"commands": [{"name": kind, "type": kind} for kind in kinds]}, env=env) as gateway:
         session = Session(gateway.port)
         for kind, words in (("exits", "SystemExit"), ("answers", "TypeError")):
             failed = session.call(kind)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fixtures.process import stdio_command
+from kit.process import stdio_command
 
 
 def using(name: str, *args: str, **keys: Any) -> dict[str, Any]:

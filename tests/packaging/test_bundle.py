@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import anyio
 import pytest
 
-from behaviour.clients import Door, Person, connected
+from behaviour.clients import AnsweringUser, Door, connected
 from fixtures.node import NPM, node, npm_bin
 from fixtures.stranger import BOUND, REPOSITORY, clone, printed, stranger
 from mcpx import __version__
@@ -115,7 +115,7 @@ def test_what_the_bundle_describes_runs(chosen: str, unpacked: Path, tmp_path: P
     door = Door("stdio", command=[config["command"], *config["args"]], env=env, stderr=stderr)
 
     async def use() -> None:
-        async with connected("raw-older", door, Person("ada")) as client:
+        async with connected("raw-older", door, AnsweringUser("ada")) as client:
             tools = [tool["name"] for tool in await client.listed("tools/list")]
             assert tools == (["greet"] if chosen == "a config" else ["demo_echo", "demo_time", "demo_calculate"])
             called = await client.call(*(("greet", {}) if chosen == "a config" else ("demo_echo", {"text": "hello"})))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.gateway import STOP
-from fixtures.process import START, Child
 from fixtures.stranger import REPOSITORY, printed, stranger, tracked
+from kit.gateway import STOP_SECONDS
+from kit.process import START, Child
 
 NOBODY_LISTENS = 1
 TOKEN = "a-token-of-thirty-two-characters"
@@ -105,7 +105,7 @@ def test_it_serves_and_its_health_check_tells_so(folders: dict[str, str], tmp_pa
         well = {**folders, "MCPX_PORT": said[1]}
         printed(check, well, tmp_path)
         child.process.terminate()
-        assert child.process.wait(STOP) == 0
+        assert child.process.wait(STOP_SECONDS) == 0
     printed(check, well, tmp_path, NOBODY_LISTENS)
 
 

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fixtures.gateway import LISTENS, STOP
-from fixtures.process import START, Child
+from kit.gateway import LISTENS, STOP_SECONDS
+from kit.process import START, Child
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ROOT / "examples" / "services"
@@ -67,7 +67,7 @@ def serves_and_ends(
             done = subprocess.run(reload, env=env, cwd=cwd, capture_output=True, text=True, timeout=BOUND)
             assert (done.returncode, done.stdout) == (0, "nothing changed\n"), done.stderr
         child.process.send_signal(signal.SIGTERM)
-        assert child.process.wait(STOP) == 0
+        assert child.process.wait(STOP_SECONDS) == 0
 
 
 def wait_in(log: Path, child: Child) -> re.Match[str] | None:
@@ -103,7 +103,7 @@ def test_the_command_of_the_launch_agent_serves(home: Path) -> None:
     """RUN-2: the shell in it becomes mcpx, so that what launchd ends is mcpx; what it says is in the log."""
     agent = plistlib.loads((SERVICES / "launchd" / "local.mcpx.plist").read_bytes())
     assert agent["Label"] == "local.mcpx" and agent["RunAtLoad"] is True
-    assert agent["KeepAlive"] == {"SuccessfulExit": False} and agent["ExitTimeOut"] == STOP
+    assert agent["KeepAlive"] == {"SuccessfulExit": False} and agent["ExitTimeOut"] == STOP_SECONDS
     log = home / "Library" / "Logs" / "mcpx.log"
     log.touch()
     serves_and_ends(agent["ProgramArguments"], environment(home, **agent["EnvironmentVariables"]), home, log)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.process import START, Child
+from kit.process import START, Child
 from mcpx.processes import leftovers
 from mcpx.processes.systems import linux as descendants
 from mcpx.processes.systems.tree import BRANDS, MARK, brand_of

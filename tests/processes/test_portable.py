@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.gateway import REPOSITORY
+from kit.gateway import REPOSITORY
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.timeout(900)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from behaviour.raw import Json, Stream
-from fixtures.gateway import Gateway
 from fixtures.replicas import Store, health
+from kit.gateway import Gateway
 
 KEYS = "{mcpx}:"
 ANNOUNCED = 1.3

@@ -16,8 +16,8 @@ from behaviour import test_who_is_asked as asked
 from behaviour.clients import Json, Kind, Question
 from behaviour.compact import config
 from behaviour.raw import everything, modern, post_modern, stdio_server
-from fixtures.gateway import Gateway
 from fixtures.replicas import Replicas, Store
+from kit.gateway import Gateway
 from replicas.conftest import nothing_broke
 
 pytestmark = [leases.pytestmark, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
@@ -104,17 +104,17 @@ def test_what_was_asked_by_one_replica_is_answered_through_another(
 ) -> None:
     """SCA-1, PRO-5, SEC-7: by a rule, by an older server whose call is parked, by a modern one with or without a
     state in its process, by a rule and then by either; each answer goes to the next replica, and the call runs once."""
-    person, text = approvals.Decider("ada", True), f"{tool} around"
+    user, text = approvals.Decider("ada", True), f"{tool} around"
     ports = itertools.cycle([replica.port for replica in cast(Balanced, approving.gateway).replicas])
     call: Json = {"name": tool, "arguments": {"text": text, "message": text, "prompt": text}}
-    reply = post_modern(next(ports), modern("tools/call", call, capabilities=person.capabilities)).message["result"]
+    reply = post_modern(next(ports), modern("tools/call", call, capabilities=user.capabilities)).message["result"]
     for _ in range(rounds):
         assert reply["resultType"] == "input_required"
         questions = {key: Question(asks["method"], asks["params"]) for key, asks in reply["inputRequests"].items()}
-        answers = {key: person.answer(question) for key, question in questions.items()}
+        answers = {key: user.answer(question) for key, question in questions.items()}
         state = {key: value for key, value in reply.items() if key == "requestState"}
         again = {**call, **state, "inputResponses": answers}
-        reply = post_modern(next(ports), modern("tools/call", again, capabilities=person.capabilities)).message
+        reply = post_modern(next(ports), modern("tools/call", again, capabilities=user.capabilities)).message
         reply = reply["result"]
     assert reply["resultType"] == "complete" and not reply.get("isError")
     if tool.startswith("files"):

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from fixtures.browser import LANGUAGES, Language, chromium
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 SECRET = "ghp-0123456789abcdef"
 JUDGED = [r"status of 4\d\d"]

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
 from fixtures.web import ask
+from kit.gateway import Gateway
 
 SECRET = "a-token-nobody-may-see"
 PETS = """

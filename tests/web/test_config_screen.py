@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 SECRET = "correct-horse-battery-staple"
 COMMAND, *ARGS = stdio_command("everything.py", "--era", "older")
@@ -34,27 +34,17 @@ global:
 """
 
 
-class YamlGateway(Gateway):
-    """One whose configuration is the text above, as a person wrote it."""
-
-    def _start(self) -> None:
-        self.file = self.folder / "config.yaml"
-        self.file.write_text(TEXT, encoding="utf-8")
-        self.file.chmod(0o600)
-        super()._start()
-
-
 @pytest.fixture
 def own() -> Iterator[Gateway]:
     """For tests that change it."""
-    with YamlGateway({}, admin=True) as started:
+    with Gateway(TEXT, admin=True) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Gateway]:
     """For tests that leave it as it was."""
-    with YamlGateway({}, admin=True) as started:
+    with Gateway(TEXT, admin=True) as started:
         yield started
 
 

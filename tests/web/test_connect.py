@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
 from fixtures.web import ask
+from kit.gateway import Gateway
 
 
 def test_the_page_says_when_the_first_request_has_come(browser: Browser, language: Language) -> None:

@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, expect
 
 from behaviour.raw import stdio_server
 from fixtures.browser import opened, text
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 ITSELF = {"$ref": "#/$defs/field"}
 FIELDS: dict[str, dict[str, Any]] = {

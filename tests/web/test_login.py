@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, opened, serious, text
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 REFUSED = [r"status of 401"]
 """Chromium logs every answer that is no success; these are the point of the test."""

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
 from fixtures.web import Answer, ask
+from kit.gateway import Gateway
 
 HOSTILE = '<img src=x onerror="document.title=1">{{ 7*7 }}\u202e'
 

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from auth.authserver import AuthServer
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
 from fixtures.web import ask
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 SECRET = "sk-live-0123456789abcdef"
 HOSTILE = "<img src=x onerror=alert(1)> \u202egnp.exe"

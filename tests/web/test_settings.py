@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
 from fixtures.web import ask
+from kit.gateway import Gateway
 
 
 def test_a_token_is_made_shown_once_and_revoked(browser: Browser, gateway: Gateway, language: Language) -> None:

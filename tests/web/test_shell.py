@@ -5,10 +5,12 @@ import re
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import SIZES, Language, opened, serious, text
-from fixtures.gateway import STOP, Gateway
+from kit.gateway import STOP_SECONDS, GatewayProcess
 
 
-def test_the_palette_goes_to_screens_by_keyboard_alone(browser: Browser, gateway: Gateway, language: Language) -> None:
+def test_the_palette_goes_to_screens_by_keyboard_alone(
+    browser: Browser, gateway: GatewayProcess, language: Language
+) -> None:
     with opened(browser, gateway, "/", language=language) as page:
         expect(page.get_by_role("heading", level=1)).to_have_text(text(language, "overview.nav"))
         page.keyboard.press("Control+k")
@@ -23,7 +25,7 @@ def test_the_palette_goes_to_screens_by_keyboard_alone(browser: Browser, gateway
         expect(page.get_by_role("combobox")).to_have_count(0)
 
 
-def test_the_palette_finds_servers(browser: Browser, gateway: Gateway) -> None:
+def test_the_palette_finds_servers(browser: Browser, gateway: GatewayProcess) -> None:
     with opened(browser, gateway, "/") as page:
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         page.keyboard.press("Control+k")
@@ -32,7 +34,7 @@ def test_the_palette_finds_servers(browser: Browser, gateway: Gateway) -> None:
         expect(page).to_have_url(re.compile(r"#/servers\?server=broken"))
 
 
-def test_two_keys_go_to_a_screen_and_rest_while_somebody_types(browser: Browser, gateway: Gateway) -> None:
+def test_two_keys_go_to_a_screen_and_rest_while_somebody_types(browser: Browser, gateway: GatewayProcess) -> None:
     with opened(browser, gateway, "/connect") as page:
         expect(page.get_by_role("searchbox")).to_be_visible()
         page.keyboard.press("/")
@@ -46,7 +48,7 @@ def test_two_keys_go_to_a_screen_and_rest_while_somebody_types(browser: Browser,
         expect(page.get_by_role("dialog", name=text("en", "shell.keyboard"))).to_be_visible()
 
 
-def test_language_and_theme_are_kept(browser: Browser, gateway: Gateway) -> None:
+def test_language_and_theme_are_kept(browser: Browser, gateway: GatewayProcess) -> None:
     with opened(browser, gateway, "/settings") as page:
         page.get_by_role("button", name=text("en", "shell.language")).click()
         page.get_by_role("menuitemradio", name="简体中文").click()
@@ -60,7 +62,7 @@ def test_language_and_theme_are_kept(browser: Browser, gateway: Gateway) -> None
 
 
 def test_on_a_phone_the_rest_of_the_navigation_is_behind_more(
-    browser: Browser, gateway: Gateway, language: Language
+    browser: Browser, gateway: GatewayProcess, language: Language
 ) -> None:
     with opened(browser, gateway, "/", language=language, size="phone") as page:
         page.get_by_role("button", name=text(language, "shell.more")).click()
@@ -74,7 +76,7 @@ def test_on_a_phone_the_rest_of_the_navigation_is_behind_more(
 def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: Browser) -> None:
     """With the age of what is shown; started anew it knows nobody, so the login follows, and leads where one went."""
     with (
-        Gateway({"mcp_servers": []}, admin=True) as gateway,
+        GatewayProcess({"mcp_servers": []}, admin=True) as gateway,
         opened(
             browser,
             gateway,
@@ -90,13 +92,13 @@ def test_a_gateway_that_is_gone_is_said_and_one_that_is_back_is_found(browser: B
         page.keyboard.press("g")
         page.keyboard.press("t")
         expect(page.get_by_text(text("en", "shell.notLoaded"))).to_be_visible()
-        gateway.process.wait(STOP)
-        with Gateway({"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]):
+        gateway.process.wait(STOP_SECONDS)
+        with GatewayProcess({"mcp_servers": []}, "--admin-port", gateway.admin_url.rpartition(":")[2]):
             # It tries again in pauses that grow (`live.ts`), and may just have begun its longest.
             page.wait_for_url(re.compile(r"/login\?next=/tools"), timeout=60_000)
 
 
-def test_the_first_load_is_small(browser: Browser, gateway: Gateway) -> None:
+def test_the_first_load_is_small(browser: Browser, gateway: GatewayProcess) -> None:
     """Everything up to the drawn overview, with its chart, as it comes over the wire: under 200 KB."""
     width, height = SIZES["desk"]
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en")

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import opened, serious, text
-from fixtures.gateway import Gateway
+from kit.gateway import Gateway
 
 PROGRAM = "no-such-program-of-mcpx"
 

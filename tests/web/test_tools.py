@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.gateway import Gateway
-from fixtures.process import stdio_command
 from fixtures.shop_server import HOSTILE
+from kit.gateway import Gateway
+from kit.process import stdio_command
 
 PLAIN = 1_000
 

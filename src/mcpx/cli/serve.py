@@ -40,6 +40,21 @@ def serve(
     state: Path,
     background: Background | None = None,
 ) -> int:
+    run = run_options(path, options, environ, env, state, background)
+    if path is None and run.transport == "stdio":
+        _say_that_it_is_the_demo(environ)
+    return app.serve(run, environ)
+
+
+def run_options(
+    path: Path | None,
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    env: str | None,
+    state: Path,
+    background: Background | None = None,
+) -> app.Run:
+    """Combine flags, environment, and configuration. Raises ConfigError."""
     # In the background each client says for itself what it wants to see.
     mode = None if background is not None else options.mode or choice(environ, "MCPX_MODE", SURFACES)
     strict = options.strict or choice(environ, "MCPX_STRICT", ("true", "false")) == "true"
@@ -78,7 +93,7 @@ def serve(
     if admin is not None and not stdio and (admin.host, admin.port) == (host, port) and port:
         told = f"error: clients and the admin UI would both listen on {host}:{port}"
         raise ConfigError([f"{told}\n  Give one of them another port: --port or --admin-port, 0 takes any free one."])
-    run = app.Run(
+    return app.Run(
         config=config,
         transport="stdio" if stdio else "http",
         host=host,
@@ -98,9 +113,6 @@ def serve(
         started=None if background is None else background.started,
         store=None if stdio else store_address(environ, config),
     )
-    if path is None and run.transport == "stdio":
-        _say_that_it_is_the_demo(environ)
-    return app.serve(run, environ)
 
 
 def _refuse_profile(name: str, by_stdio: bool, config: Config, said: str) -> None:

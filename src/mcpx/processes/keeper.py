@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import subprocess
+import threading
 from collections.abc import Iterable
 
 from mcpx.processes.systems import system
@@ -118,13 +119,19 @@ class Keeper:
         self.run = run
         self._shell: subprocess.Popen[bytes] | None = None
         self._told = ""
+        self._lock = threading.Lock()
+        """Several event loops of a process share the keeper."""
 
     @property
     def pid(self) -> int | None:
         return None if self._shell is None else self._shell.pid
 
     def start(self) -> None:
-        """Make sure it runs. Without a shell we go on, and say what is lost."""
+        """Start the keeper unless it is running. Without a shell, log a warning and continue."""
+        with self._lock:
+            self._start()
+
+    def _start(self) -> None:
         if system.NAME == "windows" or (self._shell is not None and self._shell.poll() is None):
             return
         if self._shell is not None:

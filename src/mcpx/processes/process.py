@@ -85,8 +85,8 @@ def adopt_orphans() -> None:
 
 
 async def end_all() -> None:
-    """End every child that is left, side by side, and the keeper. For shutdown; a later `spawn` starts
-    afresh."""
+    """End every child that this event loop started, side by side, and the keeper if no other loop has children. For
+    shutdown; a later `spawn` starts afresh."""
     brood = _brood()
     while brood.children:
         ends = (child.end() for child in tuple(brood.children))
@@ -97,17 +97,18 @@ async def end_all() -> None:
 
 
 async def let_go() -> None:
-    """See the keeper off where no child is left: others in this process may have theirs."""
+    """End the keeper if no child of this event loop is left: other gateways in the process may have theirs."""
     brood = _brood()
     if brood.children:
         return
     await brood.close()
-    if brood.children:  # somebody has started one meanwhile
+    if brood.children:  # Started while the keeper ended.
         brood.keep()
 
 
 class _Brood:
-    """All children of this process: their marks, the looks they share, their keeper."""
+    """The children that one event loop started: their marks, the surveys they share. The keeper is shared by all loops
+    of the process."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -135,7 +136,7 @@ class _Brood:
         ):
             raise OSError(errno.EINVAL, "NUL in an argument or variable, or a bad variable name", spec.command)
         _KEEPER.start()  # before the child: from its first moment on it is looked after
-        with system.branding(_BRAND * BRANDS + number % BRANDS) as brand:
+        with _start_lock, system.branding(_BRAND * BRANDS + number % BRANDS) as brand:
             popen = _popen([program, *spec.args], env, spec)
         try:
             child = Child(
@@ -197,7 +198,7 @@ class _Brood:
         self._tell()
 
     def _tell(self) -> None:
-        named = [name for child in self.children for name in child.tree.alive.items()]
+        named = [name for child in _all_children() for name in child.tree.alive.items()]
         with contextlib.suppress(OSError):
             named += system.adopted(self._owned).items()
         _KEEPER.tell(set(named))
@@ -205,8 +206,8 @@ class _Brood:
 
     @property
     def _owned(self) -> set[int]:
-        """Children that we started ourselves."""
-        return {child.pid for child in self.children} | {_KEEPER.pid or 0}
+        """Child processes that this process started itself."""
+        return {child.pid for child in _all_children()} | {_KEEPER.pid or 0}
 
     def _forget(self, on_gone: Callable[[], None] | None, child: Child) -> None:
         self.children.discard(child)
@@ -246,7 +247,11 @@ class _Brood:
         if self._current is not None and not self._current.done():
             await asyncio.wait([self._current])
         await self.end_orphans()
-        await _KEEPER.close()
+        if not _all_children():
+            await _KEEPER.close()
+            if _all_children():  # Another loop has started a child while the keeper ended.
+                _KEEPER.start()
+                self._tell()
 
 
 RUN = os.urandom(16).hex()
@@ -254,15 +259,30 @@ RUN = os.urandom(16).hex()
 _BRAND = brand_of(RUN)
 _NUMBERS = count(1)
 _KEEPER = Keeper(RUN)
-_the_brood: _Brood | None = None
+_broods: dict[asyncio.AbstractEventLoop, _Brood] = {}
+"""By event loop: a process may run several, one after the other or in threads."""
+_broods_lock = threading.Lock()
+_start_lock = threading.Lock()
+"""Starting a child changes resource limits of the whole process for a moment."""
 
 
 def _brood() -> _Brood:
-    """One per process; one per loop where a process (a test) runs several, one after the other."""
-    global _the_brood
-    if _the_brood is None or _the_brood.loop is not asyncio.get_running_loop():
-        _the_brood = _Brood()
-    return _the_brood
+    """The children of the running loop."""
+    loop = asyncio.get_running_loop()
+    with _broods_lock:
+        brood = _broods.get(loop)
+        if brood is None:
+            for closed in [each for each in _broods if each.is_closed()]:
+                del _broods[closed]
+            brood = _broods[loop] = _Brood()
+        return brood
+
+
+def _all_children() -> list[Child]:
+    """The children of all loops that still run."""
+    with _broods_lock:
+        running = [brood for brood in _broods.values() if not brood.loop.is_closed()]
+    return [child for brood in running for child in tuple(brood.children)]
 
 
 def _popen(argv: list[str], env: Mapping[str, str], spec: Spawn) -> "subprocess.Popen[bytes]":
