@@ -3,9 +3,10 @@
     async with connected("raw-modern", door, AnsweringUser("ada")) as client:
         await client.call("http_older_echo", {"text": "hello"})
 
-An `AnsweringUser` answers every question of a server in its own name, and records questions and notifications. Everything is wire JSON, so that one test speaks to all four kinds; the SDK's typed models drop what they do
-not know, so only the raw kinds can tell whether unknown fields survive. The raw kinds also complain about what no
-client should ever see (`AnsweringUser.complaints`).
+An `AnsweringUser` answers every question of a server in its own name, and records questions and notifications.
+Everything is wire JSON, so that one test uses all four kinds. The SDK's typed models drop unknown fields, so only the
+raw kinds can tell whether unknown fields survive. The raw kinds also record messages that no client should ever get
+(`AnsweringUser.complaints`).
 """
 
 import base64

@@ -245,13 +245,13 @@ def test_what_stands_on_standard_input_and_is_nothing_is_told(user: ImportingUse
 
 
 def test_a_projects_servers_run_in_its_folder(user: ImportingUser) -> None:
-    user.put("project/.vscode/vars.env", f"API_TOKEN={TOKEN}\nPLAIN=a b\n")
+    user.put(f"{user.folder}/.vscode/vars.env", f"API_TOKEN={TOKEN}\nPLAIN=a b\n")
     entry = {
         "command": "./server.sh",
         "args": ["${workspaceFolder}/x"],
         "envFile": "${workspaceFolder}/.vscode/vars.env",
     }
-    user.put("project/.vscode/mcp.json", {"servers": {"here": entry}})
+    user.put(f"{user.folder}/.vscode/mcp.json", {"servers": {"here": entry}})
     user.told("--yes")
     assert user.servers["here"]["connection"] == {
         "type": "stdio",

@@ -32,7 +32,7 @@ profiles:
 @pytest.fixture
 def user(tmp_path: Path) -> User:
     made = User(tmp_path)
-    made.config(TEXT)
+    made.write_config(TEXT)
     return made
 
 
