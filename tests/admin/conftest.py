@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.web import ask, cookie_of
 from kit.gateway import Gateway
+from kit.http_client import fetch
 
 
 @pytest.fixture(scope="module")
@@ -16,4 +16,4 @@ def gateway() -> Iterator[Gateway]:
 @pytest.fixture
 def cookie(gateway: Gateway) -> str:
     """Of a new session."""
-    return cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
+    return fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie

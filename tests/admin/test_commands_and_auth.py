@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from behaviour.raw import Session, raw_server
 from fixtures.admin import Api, Json
+from kit.client import Session
 from kit.gateway import Gateway
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 TOKEN = "tok-of-an-auth-config-1234"

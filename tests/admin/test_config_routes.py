@@ -8,9 +8,11 @@ from urllib.parse import quote
 import jsonschema_rs
 import pytest
 
-from behaviour.raw import Json, Session, everything
 from fixtures.admin import Api
+from kit.client import Session
 from kit.gateway import Gateway
+from kit.messages import Json
+from kit.servers import everything_server
 from kit.waiting import wait_until
 
 MASK = "••••••••"
@@ -246,7 +248,7 @@ def test_history_tells_what_it_was_and_goes_back_as_a_new_revision(gateway: Gate
 
 def test_servers_of_a_clients_file_are_taken_over_and_served_at_once(gateway: Gateway) -> None:
     api, client = Api(gateway), Session(gateway.port)
-    connection = everything("any")["connection"]
+    connection = everything_server("any")["connection"]
     command, args = connection["command"], connection["args"]
     file = {"mcpServers": {"one": {"command": command, "args": args}, "not-this": {"command": "y"}}}
     seen = api.post("/api/config/import", {"text": json.dumps(file)})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.web import ask, cookie_of, raw
 from kit.gateway import Gateway
+from kit.http_client import fetch, send_bytes
 
 WANTED = (
     "x-content-type-options",
@@ -22,17 +22,17 @@ def port_of(gateway: Gateway) -> str:
 
 
 def test_nothing_of_the_api_is_told_without_a_token(gateway: Gateway) -> None:
-    document = ask(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).json
+    document = fetch(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).json
     public = {("/api/login", "post"), ("/api/session", "get")}
     told: list[tuple[str, str]] = []
     for path, verbs in document["paths"].items():
         for verb in verbs:
-            answer = ask(gateway.admin_url, path.replace("{", "").replace("}", ""), verb.upper())
+            answer = fetch(gateway.admin_url, path.replace("{", "").replace("}", ""), verb.upper())
             if (path, verb) not in public and answer.status != 401:
                 told.append((verb, path))
     assert told == []
     for path in ("/api/openapi.json", "/api", "/api/", "/api/no-such", "/api/docs"):
-        assert ask(gateway.admin_url, path).status == 401
+        assert fetch(gateway.admin_url, path).status == 401
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_nothing_of_the_api_is_told_without_a_token(gateway: Gateway) -> None:
 )
 def test_what_is_not_the_token_to_the_letter_is_refused(gateway: Gateway, given: list[tuple[str, str]]) -> None:
     headers = [(name, value.replace("{token}", gateway.admin_token)) for name, value in given]
-    answer = ask(gateway.admin_url, "/api/about", headers=headers)
+    answer = fetch(gateway.admin_url, "/api/about", headers=headers)
     assert (answer.status, answer.code) == (401, "unauthorized")
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert gateway.admin_token.encode() not in answer.body
@@ -74,7 +74,7 @@ def test_what_is_not_the_token_to_the_letter_is_refused(gateway: Gateway, given:
 def test_a_name_that_was_pointed_at_this_machine_gets_nothing(gateway: Gateway, host: str, path: str) -> None:
     """DNS rebinding: the browser says the attacker's name."""
     headers = {**gateway.admin_headers, "Host": host.replace("{port}", port_of(gateway))}
-    answer = ask(gateway.admin_url, path, headers=headers)
+    answer = fetch(gateway.admin_url, path, headers=headers)
     assert (answer.status, answer.code) == (403, "forbidden_host")
 
 
@@ -82,14 +82,14 @@ def test_a_name_that_was_pointed_at_this_machine_gets_nothing(gateway: Gateway, 
     "host", ["", "a b", "127.0.0.1:{port}:1", "127.0.0.1:{port}/", "user@127.0.0.1:{port}", "[::1"]
 )
 def test_what_is_no_host_at_all_is_a_bad_request(gateway: Gateway, host: str) -> None:
-    answer = ask(gateway.admin_url, "/api/session", headers={"Host": host.replace("{port}", port_of(gateway))})
+    answer = fetch(gateway.admin_url, "/api/session", headers={"Host": host.replace("{port}", port_of(gateway))})
     assert answer.status == 400
 
 
 def test_two_hosts_or_none_are_refused(gateway: Gateway) -> None:
     ours = gateway.admin_url.removeprefix("http://").encode()
     for lines in (b"Host: %s\r\nHost: evil.example\r\n" % ours, b"Host: %s\r\nhost: %s\r\n" % (ours, ours), b""):
-        answer = raw(gateway.admin_url, b"GET /api/session HTTP/1.1\r\n" + lines + b"Connection: close\r\n\r\n")
+        answer = send_bytes(gateway.admin_url, b"GET /api/session HTTP/1.1\r\n" + lines + b"Connection: close\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 400 ") and b"x-content-type-options: nosniff" in answer
 
 
@@ -97,9 +97,9 @@ def test_two_hosts_or_none_are_refused(gateway: Gateway) -> None:
 def test_the_names_of_this_machine_are_ours_at_any_port(gateway: Gateway, name: str) -> None:
     """A tunnel has another port than the one it leads to."""
     for host in (name, f"{name}:{port_of(gateway)}", f"{name}:9999"):
-        assert ask(gateway.admin_url, "/api/session", headers={"Host": host}).status == 200
+        assert fetch(gateway.admin_url, "/api/session", headers={"Host": host}).status == 200
     headers = {"Host": f"{name}:9999", "Origin": f"http://{name.lower()}:9999"}
-    assert ask(gateway.admin_url, "/api/session", headers=headers).status == 200
+    assert fetch(gateway.admin_url, "/api/session", headers=headers).status == 200
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_the_names_of_this_machine_are_ours_at_any_port(gateway: Gateway, name: 
 @pytest.mark.parametrize("path", ["/", "/api/session", "/api/events", "/api/about"])
 def test_a_page_of_anybody_else_gets_nothing_even_with_the_token(gateway: Gateway, origin: str, path: str) -> None:
     headers = {**gateway.admin_headers, "Origin": origin.replace("{port}", port_of(gateway))}
-    answer = ask(gateway.admin_url, path, headers=headers)
+    answer = fetch(gateway.admin_url, path, headers=headers)
     assert (answer.status, answer.code) == (403, "forbidden_origin")
     assert answer.headers["access-control-allow-origin"] is None
 
 
 def test_two_origins_are_refused(gateway: Gateway) -> None:
     headers = [("Origin", gateway.admin_url), ("Origin", gateway.admin_url), *gateway.admin_headers.items()]
-    assert ask(gateway.admin_url, "/api/session", headers=headers).code == "forbidden_origin"
+    assert fetch(gateway.admin_url, "/api/session", headers=headers).code == "forbidden_origin"
 
 
 @pytest.mark.parametrize("said", ["cross-site", "same-site", "anything"])
@@ -137,32 +137,32 @@ def test_what_a_browser_calls_another_site_is_refused_without_an_origin_too(
 ) -> None:
     """An image of another port of this machine: the cookie comes along, an Origin does not."""
     headers = {"Cookie": cookie, "Sec-Fetch-Site": said}
-    assert ask(gateway.admin_url, "/api/session", headers=headers).code == "cross_site"
+    assert fetch(gateway.admin_url, "/api/session", headers=headers).code == "cross_site"
     twice = [("Cookie", cookie), ("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", said)]
-    assert ask(gateway.admin_url, "/api/session", headers=twice).code == "cross_site"
+    assert fetch(gateway.admin_url, "/api/session", headers=twice).code == "cross_site"
     for ours in ("same-origin", "none"):
-        assert ask(gateway.admin_url, "/api/session", headers={**headers, "Sec-Fetch-Site": ours}).status == 200
+        assert fetch(gateway.admin_url, "/api/session", headers={**headers, "Sec-Fetch-Site": ours}).status == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_a_session_changes_nothing_without_the_csrf_header(gateway: Gateway, cookie: str, method: str) -> None:
     for more in ({}, {"X-Mcpx-Csrf": "0"}, {"X-Mcpx-Csrf": ""}):
-        answer = ask(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **more}, body={})
+        answer = fetch(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **more}, body={})
         assert (answer.status, answer.code) == (403, "csrf")
-    answer = ask(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **CSRF}, body={})
+    answer = fetch(gateway.admin_url, "/api/mcp-servers/x", method, headers={"Cookie": cookie, **CSRF}, body={})
     assert answer.status not in (401, 403)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_what_a_form_of_another_page_could_send_is_not_taken(gateway: Gateway, kind: str) -> None:
     headers = {**gateway.admin_headers, "Content-Type": kind}
-    answer = ask(gateway.admin_url, "/api/config/reload", "POST", headers=headers, body=b'{"a": 1}')
+    answer = fetch(gateway.admin_url, "/api/config/reload", "POST", headers=headers, body=b'{"a": 1}')
     assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
 
 def test_cors_is_off(gateway: Gateway) -> None:
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-    answer = ask(gateway.admin_url, "/api/config", "OPTIONS", headers=headers)
+    answer = fetch(gateway.admin_url, "/api/config", "OPTIONS", headers=headers)
     assert answer.status == 403
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
@@ -172,7 +172,7 @@ def test_cors_is_off(gateway: Gateway) -> None:
 def test_other_methods_change_nothing_and_need_the_token_too(gateway: Gateway, method: str, path: str) -> None:
     ours = gateway.admin_url.removeprefix("http://").encode()
     head = f"{method} {path} HTTP/1.1\r\n".encode() + b"Host: %s\r\nConnection: close\r\n\r\n" % ours
-    status = int(raw(gateway.admin_url, head).split()[1])
+    status = int(send_bytes(gateway.admin_url, head).split()[1])
     assert status in ((401, 400) if path == "/api/config" else (204, 400, 404, 405, 200))
 
 
@@ -202,7 +202,7 @@ def test_other_methods_change_nothing_and_need_the_token_too(gateway: Gateway, m
     ],
 )
 def test_no_spelling_of_a_path_leads_past_the_door(gateway: Gateway, path: str) -> None:
-    answer = ask(gateway.admin_url, path)
+    answer = fetch(gateway.admin_url, path)
     assert answer.status in (400, 401, 404)
     assert answer.code in ("bad_request", "unauthorized", "not_found")
 
@@ -210,7 +210,9 @@ def test_no_spelling_of_a_path_leads_past_the_door(gateway: Gateway, path: str) 
 def test_a_target_with_another_host_in_it_is_no_way_in(gateway: Gateway) -> None:
     ours = gateway.admin_url.removeprefix("http://").encode()
     for target in (b"http://evil.example/api/about", b"http://evil.example", b"*", b"evil.example:80"):
-        answer = raw(gateway.admin_url, b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, ours))
+        answer = send_bytes(
+            gateway.admin_url, b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, ours)
+        )
         assert int(answer.split()[1]) in (400, 401, 404)
 
 
@@ -226,7 +228,7 @@ def test_a_target_with_another_host_in_it_is_no_way_in(gateway: Gateway) -> None
     ],
 )
 def test_every_answer_says_what_browsers_may_not_do(gateway: Gateway, path: str, method: str) -> None:
-    answer = ask(gateway.admin_url, path, method)
+    answer = fetch(gateway.admin_url, path, method)
     assert [name for name in WANTED if answer.headers[name] is None] == []
     assert len(answer.headers.get_all("x-frame-options") or ()) == 1
     if path.startswith("/api"):
@@ -239,7 +241,7 @@ def test_every_answer_says_what_browsers_may_not_do(gateway: Gateway, path: str,
     [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET\r\n\r\n", b"\x00" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
 )
 def test_what_is_not_http_is_told_so_in_the_same_shape(gateway: Gateway, junk: bytes) -> None:
-    answer = raw(gateway.admin_url, junk)
+    answer = send_bytes(gateway.admin_url, junk)
     assert answer.startswith(b"HTTP/1.1 400 ") and b'"bad_request"' in answer and b"x-frame-options: DENY" in answer
 
 
@@ -250,33 +252,33 @@ def test_a_websocket_is_a_request_like_any_other(gateway: Gateway) -> None:
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
         "Sec-WebSocket-Version": "13",
     }
-    assert ask(gateway.admin_url, "/api/events", headers=headers).status == 401
+    assert fetch(gateway.admin_url, "/api/events", headers=headers).status == 401
 
 
 def test_a_cookie_of_another_gateway_is_no_cookie_here(gateway: Gateway) -> None:
     """Cookies know no ports: the browser sends both, each finds its own."""
     with Gateway({"mcp_servers": []}, admin=True) as other:
-        theirs = cookie_of(ask(other.admin_url, "/api/login", "POST", body={"token": other.admin_token}))
-        ours = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
+        theirs = fetch(other.admin_url, "/api/login", "POST", body={"token": other.admin_token}).cookie
+        ours = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
         assert theirs.partition("=")[0] != ours.partition("=")[0]
         both = {"Cookie": f"{theirs}; {ours}"}
-        assert ask(gateway.admin_url, "/api/session", headers=both).json["signed_in"] is True
-        assert ask(other.admin_url, "/api/session", headers=both).json["signed_in"] is True
+        assert fetch(gateway.admin_url, "/api/session", headers=both).json["signed_in"] is True
+        assert fetch(other.admin_url, "/api/session", headers=both).json["signed_in"] is True
         stolen = {"Cookie": f"{ours.partition('=')[0]}={theirs.partition('=')[2]}"}
-        assert ask(gateway.admin_url, "/api/session", headers=stolen).json["signed_in"] is False
+        assert fetch(gateway.admin_url, "/api/session", headers=stolen).json["signed_in"] is False
 
 
 def test_two_cookies_of_our_name_are_none(gateway: Gateway, cookie: str) -> None:
     """Another page of this machine can put one beside ours, and must not decide which counts."""
     planted = f"{cookie.partition('=')[0]}=planted"
     for both in (f"{planted}; {cookie}", f"{cookie}; {planted}"):
-        assert ask(gateway.admin_url, "/api/about", headers={"Cookie": both}).status == 401
+        assert fetch(gateway.admin_url, "/api/about", headers={"Cookie": both}).status == 401
 
 
 def test_nothing_of_it_stands_in_the_log(gateway: Gateway, cookie: str) -> None:
-    ask(gateway.admin_url, "/login?token=sesame-from-a-query")
-    ask(gateway.admin_url, "/api/about", headers={"Authorization": "Bearer sesame-as-a-guess"})
-    ask(gateway.admin_url, "/api/login", "POST", body={"token": "sesame-in-a-body"})
+    fetch(gateway.admin_url, "/login?token=sesame-from-a-query")
+    fetch(gateway.admin_url, "/api/about", headers={"Authorization": "Bearer sesame-as-a-guess"})
+    fetch(gateway.admin_url, "/api/login", "POST", body={"token": "sesame-in-a-body"})
     said = gateway.stderr()
     assert "sesame" not in said and gateway.admin_token not in said and cookie.partition("=")[2] not in said
     assert "a wrong token from 127.0.0.1" in said

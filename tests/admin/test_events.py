@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from behaviour.raw import Session, raw_server
 from fixtures.admin import Api
 from fixtures.events import WAIT, Events
-from fixtures.web import ask
+from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.servers import raw_server
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def watched() -> Iterator[Gateway]:
 
 
 def read(gateway: Gateway, path: str) -> Any:
-    answer = ask(gateway.admin_url, path, headers=gateway.admin_headers)
+    answer = fetch(gateway.admin_url, path, headers=gateway.admin_headers)
     assert answer.status == 200, answer.body
     return answer.json
 
@@ -218,12 +219,12 @@ def test_a_reader_that_never_reads_holds_nobody_up_and_costs_nothing() -> None:
 
 def test_logging_out_ends_the_streams_of_that_session_only(watched: Gateway) -> None:
     """ADM-6"""
-    login = ask(watched.admin_url, "/api/login", "POST", body={"token": watched.admin_token})
+    login = fetch(watched.admin_url, "/api/login", "POST", body={"token": watched.admin_token})
     cookie = login.headers["Set-Cookie"].partition(";")[0]
     with Events(watched, headers={"Cookie": cookie, "Authorization": None}) as mine, Events(watched) as other:
         mine.wait_for("hello")
         other.wait_for("hello")
-        out = ask(watched.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, "X-Mcpx-Csrf": "1"})
+        out = fetch(watched.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, "X-Mcpx-Csrf": "1"})
         assert out.status == 204
         mine.wait_for_end()
         assert not other.ended

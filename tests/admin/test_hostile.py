@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from behaviour.raw import Session, stdio_server
 from fixtures.events import Events
-from fixtures.web import ask
+from kit.client import Session
 from kit.gateway import Gateway
+from kit.http_client import fetch
 from kit.process import stdio_command
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 SCRIPT = "<img src=x onerror=alert(1)>"
@@ -38,7 +39,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def read(gateway: Gateway, path: str) -> Any:
-    answer = ask(gateway.admin_url, path, headers=gateway.admin_headers)
+    answer = fetch(gateway.admin_url, path, headers=gateway.admin_headers)
     assert answer.status == 200, (path, answer.body)
     return answer.json
 
@@ -99,5 +100,5 @@ def test_hostile_errors_clients_and_arguments_stay_data(hostile: Gateway) -> Non
     ],
 )
 def test_odd_requests_get_a_clear_answer(hostile: Gateway, path: str) -> None:
-    answer = ask(hostile.admin_url, f"/api/{path}", headers=hostile.admin_headers)
+    answer = fetch(hostile.admin_url, f"/api/{path}", headers=hostile.admin_headers)
     assert answer.status in (200, 404, 422) and (answer.status == 200 or answer.code)

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from fixtures.control import control, reloaded
-from fixtures.web import Answer, ask, cookie_of
 from kit.command import mcpx
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import Reply, fetch
 
 CSRF = {"X-Mcpx-Csrf": "1"}
 
 
-def follow(gateway: Gateway, url: str, **headers: str) -> Answer:
-    return ask(gateway.admin_url, url.removeprefix(gateway.admin_url), headers=headers)
+def follow(gateway: Gateway, url: str, **headers: str) -> Reply:
+    return fetch(gateway.admin_url, url.removeprefix(gateway.admin_url), headers=headers)
 
 
 def new_url(gateway: Gateway) -> str:
@@ -22,7 +22,7 @@ def new_url(gateway: Gateway) -> str:
 
 
 def signed_in(gateway: Gateway, cookie: str) -> bool:
-    return bool(ask(gateway.admin_url, "/api/session", headers={"Cookie": cookie}).json["signed_in"])
+    return bool(fetch(gateway.admin_url, "/api/session", headers={"Cookie": cookie}).json["signed_in"])
 
 
 def test_the_printed_url_logs_a_browser_in_once_and_leaves_no_token_behind() -> None:
@@ -33,7 +33,7 @@ def test_the_printed_url_logs_a_browser_in_once_and_leaves_no_token_behind() -> 
         said = first.headers["set-cookie"]
         assert "HttpOnly" in said and "SameSite=Strict" in said and "Path=/" in said and "Secure" not in said
         assert gateway.admin_token not in said and gateway.login_url.rpartition("=")[2] not in said
-        cookie = cookie_of(first)
+        cookie = first.cookie
         assert signed_in(gateway, cookie)
 
         again = follow(gateway, gateway.login_url)
@@ -46,47 +46,47 @@ def test_looking_at_a_login_url_does_not_spend_it(gateway: Gateway) -> None:
     """A browser that looks ahead, a program that shows what is behind a link."""
     url = new_url(gateway)
     path = url.removeprefix(gateway.admin_url)
-    assert ask(gateway.admin_url, path, "HEAD").status == 204
-    assert ask(gateway.admin_url, path, "POST").status == 405
+    assert fetch(gateway.admin_url, path, "HEAD").status == 204
+    assert fetch(gateway.admin_url, path, "POST").status == 405
     assert follow(gateway, url, **{"Sec-Purpose": "prefetch;prerender"}).status == 204
-    assert ask(gateway.admin_url, path + "&" + path.partition("?")[2]).headers["set-cookie"] is None
-    assert cookie_of(follow(gateway, url))
+    assert fetch(gateway.admin_url, path + "&" + path.partition("?")[2]).headers["set-cookie"] is None
+    assert follow(gateway, url).cookie
 
 
 def test_a_script_may_go_on_with_the_token_of_a_login_url_that_nobody_used(gateway: Gateway) -> None:
     url = new_url(gateway)
     bearer = {"Authorization": f"Bearer {url.rpartition('=')[2]}"}
     for _ in range(3):
-        assert ask(gateway.admin_url, "/api/session", headers=bearer).json["by"] == "token"
+        assert fetch(gateway.admin_url, "/api/session", headers=bearer).json["by"] == "token"
     assert follow(gateway, url).headers["location"] == "/#/login?expired=1"
     spent = new_url(gateway)
     follow(gateway, spent)
     bearer = {"Authorization": f"Bearer {spent.rpartition('=')[2]}"}
-    assert ask(gateway.admin_url, "/api/session", headers=bearer).status == 401
+    assert fetch(gateway.admin_url, "/api/session", headers=bearer).status == 401
 
 
 def test_only_so_many_login_urls_are_good_at_a_time(gateway: Gateway) -> None:
     urls = [new_url(gateway) for _ in range(17)]
     assert follow(gateway, urls[0]).headers["location"] == "/#/login?expired=1"
-    assert cookie_of(follow(gateway, urls[1]))
+    assert follow(gateway, urls[1]).cookie
 
 
 def test_a_browser_logs_in_with_the_token_and_out_again(gateway: Gateway) -> None:
-    login = ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token})
+    login = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token})
     assert login.json == {"signed_in": True, "by": "cookie", "version": login.json["version"]}
-    cookie = cookie_of(login)
+    cookie = login.cookie
     assert signed_in(gateway, cookie)
-    assert ask(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": cookie}).code == "csrf"
-    out = ask(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, **CSRF})
+    assert fetch(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": cookie}).code == "csrf"
+    out = fetch(gateway.admin_url, "/api/logout", "POST", headers={"Cookie": cookie, **CSRF})
     assert (out.status, out.body) == (204, b"") and "Max-Age=0" in out.headers["set-cookie"]
     assert not signed_in(gateway, cookie)
-    assert ask(gateway.admin_url, "/api/about", headers={"Cookie": cookie}).status == 401
+    assert fetch(gateway.admin_url, "/api/about", headers={"Cookie": cookie}).status == 401
 
 
 def test_logging_in_again_ends_the_session_before(gateway: Gateway, cookie: str) -> None:
     body = {"token": gateway.admin_token}
-    login = ask(gateway.admin_url, "/api/login", "POST", headers={"Cookie": cookie}, body=body)
-    assert signed_in(gateway, cookie_of(login)) and not signed_in(gateway, cookie)
+    login = fetch(gateway.admin_url, "/api/login", "POST", headers={"Cookie": cookie}, body=body)
+    assert signed_in(gateway, login.cookie) and not signed_in(gateway, cookie)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_logging_in_again_ends_the_session_before(gateway: Gateway, cookie: str)
     ],
 )
 def test_a_login_that_is_wrong_is_told_how(gateway: Gateway, body: Any, status: int, path: str | None) -> None:
-    answer = ask(gateway.admin_url, "/api/login", "POST", body=body)
+    answer = fetch(gateway.admin_url, "/api/login", "POST", body=body)
     error = answer.json["error"]
     assert (answer.status, error["path"]) == (status, path) and error["message"]
     assert "xxxx" not in answer.body.decode()
@@ -112,7 +112,7 @@ def test_a_login_that_is_wrong_is_told_how(gateway: Gateway, body: Any, status: 
 @pytest.mark.parametrize("body", [b"{", b'{"token": "\xff"}', b'{"token": "\\ud800"}', b"[" * 3000, b'{"token": NaN}'])
 def test_what_is_not_json_is_told_so(gateway: Gateway, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
-    answer = ask(gateway.admin_url, "/api/login", "POST", headers=headers, body=body)
+    answer = fetch(gateway.admin_url, "/api/login", "POST", headers=headers, body=body)
     assert (answer.status, answer.code) == (400, "bad_json")
 
 
@@ -120,17 +120,17 @@ def test_another_token_in_the_file_counts_at_once_and_ends_what_came_from_the_on
     config = {"mcp_servers": [], "server": {"admin_token": "the-first-token-of-them-all"}}
     with Gateway(config, admin=True, env={"MCPX_ADMIN_TOKEN": ""}) as gateway:
         first = {"Authorization": "Bearer the-first-token-of-them-all"}
-        cookie = cookie_of(follow(gateway, gateway.login_url))
+        cookie = follow(gateway, gateway.login_url).cookie
         url = new_url(gateway)
-        assert ask(gateway.admin_url, "/api/session", headers=first).json["by"] == "token"
+        assert fetch(gateway.admin_url, "/api/session", headers=first).json["by"] == "token"
 
         config["server"] = {"admin_token": "the-second-token-of-them-all"}
         assert "server.admin_token" in reloaded(gateway, config)["plan"]
-        assert ask(gateway.admin_url, "/api/session", headers=first).status == 401
+        assert fetch(gateway.admin_url, "/api/session", headers=first).status == 401
         assert not signed_in(gateway, cookie)
         assert follow(gateway, url).headers["location"] == "/#/login?expired=1"
         second = {"Authorization": "Bearer the-second-token-of-them-all"}
-        assert ask(gateway.admin_url, "/api/session", headers=second).json["by"] == "token"
+        assert fetch(gateway.admin_url, "/api/session", headers=second).json["by"] == "token"
         assert "of-them-all" not in gateway.stderr()
 
 
@@ -138,42 +138,42 @@ def test_the_token_of_the_environment_wins_and_is_not_shown_to_servers(gateway: 
     config = {"mcp_servers": [], "server": {"admin_token": "only-in-the-file-of-it"}}
     with Gateway(config, admin=True) as other:
         bearer = {"Authorization": "Bearer only-in-the-file-of-it"}
-        assert ask(other.admin_url, "/api/session", headers=bearer).status == 401
-        assert ask(other.admin_url, "/api/session", headers=other.admin_headers).json["by"] == "token"
+        assert fetch(other.admin_url, "/api/session", headers=bearer).status == 401
+        assert fetch(other.admin_url, "/api/session", headers=other.admin_headers).json["by"] == "token"
 
 
 def test_many_wrong_tokens_are_put_off_and_the_right_one_is_not_shut_out() -> None:
     with Gateway({"mcp_servers": []}, admin=True) as gateway:
         wrong = [
-            ask(gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer guess-{number}"}).status
+            fetch(gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer guess-{number}"}).status
             for number in range(13)
         ]
         assert wrong[:10] == [401] * 10 and wrong[11:] == [429] * 2
-        put_off = ask(gateway.admin_url, "/api/login", "POST", body={"token": "guess"})
+        put_off = fetch(gateway.admin_url, "/api/login", "POST", body={"token": "guess"})
         assert (put_off.status, put_off.code) == (429, "too_many_attempts")
         assert 1 <= int(put_off.headers["retry-after"]) <= 60
-        assert ask(gateway.admin_url, "/api/session", headers=gateway.admin_headers).json["by"] == "token"
-        assert cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
-        assert cookie_of(follow(gateway, gateway.login_url))
+        assert fetch(gateway.admin_url, "/api/session", headers=gateway.admin_headers).json["by"] == "token"
+        assert fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
+        assert follow(gateway, gateway.login_url).cookie
 
 
 def test_a_short_token_cannot_be_tried_on_and_its_owner_still_gets_in() -> None:
     """Whoever guesses must not find it in the end; a session and `mcpx admin` need no guess."""
     with Gateway({"mcp_servers": []}, admin=True, env={"MCPX_ADMIN_TOKEN": "sesame"}) as gateway:
         bearer = {"Authorization": "Bearer sesame"}
-        cookie = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": "sesame"}))
+        cookie = fetch(gateway.admin_url, "/api/login", "POST", body={"token": "sesame"}).cookie
         for number in range(11):
-            ask(gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer {number}"})
-        assert ask(gateway.admin_url, "/api/session", headers=bearer).status == 429
+            fetch(gateway.admin_url, "/api/about", headers={"Authorization": f"Bearer {number}"})
+        assert fetch(gateway.admin_url, "/api/session", headers=bearer).status == 429
         assert signed_in(gateway, cookie)
-        assert cookie_of(follow(gateway, new_url(gateway)))
+        assert follow(gateway, new_url(gateway)).cookie
         assert "is short" in gateway.stderr()
 
 
 def test_mcpx_admin_prints_a_new_login_url(gateway: Gateway) -> None:
     done = mcpx(gateway.folder, "admin", str(gateway.file))
     assert (done.returncode, done.stderr) == (0, "")
-    assert cookie_of(follow(gateway, done.stdout.strip()))
+    assert follow(gateway, done.stdout.strip()).cookie
 
 
 def test_mcpx_admin_says_what_is_missing(gateway: Gateway) -> None:

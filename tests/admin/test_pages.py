@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.web import Answer, ask
+from kit.http_client import Reply, fetch
 from mcpx.admin.pages import Pages
 from mcpx.admin.server import AdminServer
 from mcpx.config import Config
 
-Get = Callable[..., Answer]
+Get = Callable[..., Reply]
 
 SCRIPT = b"export const x = 1\n" * 200
 PAGE = b'<!doctype html><meta name="csp-nonce" content="__CSP_NONCE__"><script src="/assets/a-1.js"></script>'
@@ -33,15 +33,15 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def get(site: Path) -> Get:
-    def one(path: str, method: str = "GET", **headers: str) -> Answer:
-        async def ask_it() -> Answer:
+    def one(path: str, method: str = "GET", **headers: str) -> Reply:
+        async def ask_it() -> Reply:
             server = AdminServer("127.0.0.1", 0, "token", Config())
             server.bind()
             try:
                 await server.start(lambda: None)  # type: ignore[arg-type, return-value]
                 vars(server)["_served"].door.pages = Pages(site)
                 named = {name.replace("_", "-"): value for name, value in headers.items()}
-                return await asyncio.to_thread(ask, server.url, path, method, named)
+                return await asyncio.to_thread(fetch, server.url, path, method, named)
             finally:
                 await server.close()
 

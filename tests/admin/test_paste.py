@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from behaviour.raw import Json
 from fixtures.admin import Api
 from kit.gateway import Gateway
+from kit.messages import Json
 from mcpx.admin.desk import About, Desk
 from mcpx.admin.pasting import recognise
 from mcpx.admin.shapes.servers import PasteResult

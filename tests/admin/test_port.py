@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.web import ask, cookie_of
 from kit.command import mcpx
 from kit.gateway import Gateway, GatewayProcess, admin_login
+from kit.http_client import fetch
 from kit.process import START, Child, Output
 
 FRAMEWORK = ("mcpx.admin", "fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "anyio", "click")
@@ -72,8 +72,8 @@ def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
         try:
             login = admin_login(stderr)
             url, _, path = login.partition("/login")
-            cookie = cookie_of(ask(url, f"/login{path}"))
-            assert ask(url, "/api/session", headers={"Cookie": cookie}).json["signed_in"] is True
+            cookie = fetch(url, f"/login{path}").cookie
+            assert fetch(url, "/api/session", headers={"Cookie": cookie}).json["signed_in"] is True
             child.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
             child.stdin.flush()
             first = json.loads(child.stdout.readline())
@@ -82,7 +82,7 @@ def test_it_runs_beside_stdio_and_writes_no_byte_to_stdout() -> None:
             assert child.stdout.read() == b""
             assert child.wait(START) == 0
             with pytest.raises(OSError):
-                ask(url, "/api/session")
+                fetch(url, "/api/session")
         finally:
             child.kill()
             child.wait()
@@ -143,7 +143,7 @@ def test_flags_and_variables_say_the_same(tmp_path: Path, args: list[str], envir
     command = [sys.executable, "-m", "mcpx", written(tmp_path), "--transport", "http", "--port", "0", *args]
     with Child(command, {"MCPX_STATE_DIR": str(tmp_path / "state"), "HOME": str(tmp_path), **environ}) as child:
         url = admin_login(child.stderr).partition("/login")[0]
-        assert ask(url, "/api/session").json["signed_in"] is False
+        assert fetch(url, "/api/session").json["signed_in"] is False
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_file_that_takes_the_token_away_is_refused_while_others_can_reach_it()
         answer = reloaded(gateway, {"mcp_servers": [], "server": {"admin": {"host": "0.0.0.0"}}})
         assert answer["ok"] is False and "MCPX_ADMIN_TOKEN" in answer["problems"][0]
         bearer = {"Authorization": "Bearer of-sufficient-length-for-it"}
-        assert ask(gateway.admin_url, "/api/session", headers=bearer).json["by"] == "token"
+        assert fetch(gateway.admin_url, "/api/session", headers=bearer).json["by"] == "token"
         assert "without TLS" in gateway.stderr()
 
 
@@ -199,7 +199,7 @@ def test_it_ends_with_the_gateway_whatever_is_open() -> None:
         opened = [socket.create_connection(address) for _ in sent]
         for sock, text in zip(opened, sent, strict=True):
             sock.sendall(text.encode())
-        assert ask(ending.admin_url, "/api/session").status == 200  # all of that has arrived
+        assert fetch(ending.admin_url, "/api/session").status == 200  # all of that has arrived
     for sock in opened:
         sock.close()
     assert "Traceback" not in ending.stderr() and "ERROR" not in ending.stderr()
@@ -231,5 +231,5 @@ def resident(pid: int) -> float:
 def test_it_takes_at_most_45_megabytes() -> None:
     plain, gateway = GatewayProcess({"mcp_servers": []}), GatewayProcess({"mcp_servers": []}, admin=True, counted=False)
     with plain, gateway:
-        assert ask(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).status == 200
+        assert fetch(gateway.admin_url, "/api/openapi.json", headers=gateway.admin_headers).status == 200
         assert resident(gateway.process.pid) - resident(plain.process.pid) <= 45

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 from kit.waiting import wait_until
 from mcpx.admin.sentences import LONGEST, Sentence, recognised, said, templates
 from mcpx.clients.catalogue import clients
@@ -213,14 +213,14 @@ def test_the_api_tells_codes_beside_english_sentences() -> None:
     with Gateway({"mcp_servers": [server]}, admin=True) as gateway:
 
         def told() -> dict[str, Any]:
-            return ask(gateway.admin_url, "/api/mcp-servers/broken", headers=gateway.admin_headers).json
+            return fetch(gateway.admin_url, "/api/mcp-servers/broken", headers=gateway.admin_headers).json
 
         wait_until(lambda: told()["cause"] is not None)
         detail = told()
         assert detail["fix"].startswith("install no-such-program-of-mcpx")
         assert detail["said"]["fix"] == {"code": "fix.install", "values": {"command": "no-such-program-of-mcpx"}}
         assert detail["said"]["cause"]["code"].startswith("cause.not_found")
-        error = ask(gateway.admin_url, "/api/mcp-servers/brokn", headers=gateway.admin_headers).json["error"]
+        error = fetch(gateway.admin_url, "/api/mcp-servers/brokn", headers=gateway.admin_headers).json["error"]
         assert error["message"] == "there is no server named 'brokn'"
         noun = {"code": "noun.server", "values": {}}
         assert error["said"]["message"] == {"code": "error.none_named", "values": {"noun_said": noun, "name": "brokn"}}

@@ -11,10 +11,12 @@ from urllib.parse import quote
 
 import pytest
 
-from behaviour.raw import Session, Watch, descendants, raw_server
 from fixtures.admin import Api, Json
-from fixtures.web import Answer
+from kit.client import Session
 from kit.gateway import GatewayProcess
+from kit.http_client import Reply
+from kit.process_tree import ProcessWatch, descendants
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 SECRET = "a-secret-of-the-file-42"
@@ -118,7 +120,7 @@ def test_a_change_needs_to_know_what_it_changes(api: Api, gateway: GatewayProces
 def test_two_that_write_at_once_are_both_told_the_truth(api: Api) -> None:
     etag = api.etag
     entry = api.server("second")["entry"]
-    answers: list[Answer] = []
+    answers: list[Reply] = []
 
     def write(number: int) -> None:
         body = {**entry, "description": f"number {number}"}
@@ -179,7 +181,7 @@ def test_a_trial_connects_beside_what_runs_and_leaves_nothing(api: Api, gateway:
     assert tried["ok"] and tried["protocol"] and tried["tools"] and tried["seconds"] > 0
     entry = {**raw_server("unsaved"), "enabled": False}
     assert api.ask("POST", "/api/mcp-servers/test", {"entry": entry}).json["ok"]
-    with Watch(descendants(gateway.process.pid) - children) as watch:
+    with ProcessWatch(descendants(gateway.process.pid) - children) as watch:
         assert watch.left(5.0) == []
     assert api.status("first") == "connected"
     assert api.ask("GET", "/api/mcp-servers/unsaved").status == 404

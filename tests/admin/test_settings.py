@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.admin import Api
 from fixtures.control import reloaded
-from fixtures.web import Answer, ask, cookie_of
 from kit.command import mcpx
 from kit.gateway import Gateway
+from kit.http_client import Reply, fetch
 
 PAGE = "https://app.example"
 
@@ -24,12 +24,12 @@ def config(**admin: Any) -> dict[str, Any]:
 def test_only_the_addresses_that_are_named_come_in_and_a_change_counts_at_once() -> None:
     with Gateway(config(allowed_ips=["192.0.2.0/24", "2001:db8::/32"]), admin=True) as gateway:
         for path in ("/", "/login", "/api/session", "/api/about"):
-            answer = ask(gateway.admin_url, path, headers=gateway.admin_headers)
+            answer = fetch(gateway.admin_url, path, headers=gateway.admin_headers)
             assert (answer.status, answer.code) == (403, "forbidden_address")
         forged = {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1"}
-        assert ask(gateway.admin_url, "/api/session", headers=forged).status == 403
+        assert fetch(gateway.admin_url, "/api/session", headers=forged).status == 403
         assert "server.admin.allowed_ips" in reloaded(gateway, config(allowed_ips=["127.0.0.0/8"]))["plan"]
-        assert ask(gateway.admin_url, "/api/session").status == 200
+        assert fetch(gateway.admin_url, "/api/session").status == 200
 
 
 def test_a_change_that_would_shut_out_whoever_makes_it_is_refused_unless_it_is_meant() -> None:
@@ -38,7 +38,7 @@ def test_a_change_that_would_shut_out_whoever_makes_it_is_refused_unless_it_is_m
     with Gateway(hosts, admin=True) as gateway:
         api = Api(gateway)
 
-        def write(wanted: Any, query: str = "", **headers: str) -> Answer:
+        def write(wanted: Any, query: str = "", **headers: str) -> Reply:
             return api.ask("POST", f"/api/config{query}", {"text": json.dumps(wanted)}, if_match="*", **headers)
 
         for wanted, headers, path in (
@@ -57,7 +57,7 @@ def test_a_change_that_would_shut_out_whoever_makes_it_is_refused_unless_it_is_m
             assert json.loads(gateway.file.read_text()) == hosts
         assert write(config(allowed_ips=["127.0.0.1"])).status == 200
         assert write(config(allowed_ips=["192.0.2.0/24"]), "?force=true").status == 200
-        assert ask(gateway.admin_url, "/api/session").status == 403
+        assert fetch(gateway.admin_url, "/api/session").status == 403
 
 
 def test_a_token_that_is_taken_away_or_changed_is_told_before_it_is_saved() -> None:
@@ -83,36 +83,36 @@ def test_names_it_is_called_by_are_told_and_a_proxy_before_it_may_speak_tls() ->
         for host in ("mcpx.example", "MCPX.example:8443", "a.lan.example", "a.b.lan.example:1"):
             for scheme in ("http", "https"):
                 headers = {"Host": host, "Origin": f"{scheme}://{host.lower()}"}
-                assert ask(gateway.admin_url, "/api/session", headers=headers).status == 200
+                assert fetch(gateway.admin_url, "/api/session", headers=headers).status == 200
         for host in ("lan.example", ".lan.example", "xlan.example", "mcpx.example.evil.example"):
-            assert ask(gateway.admin_url, "/api/session", headers={"Host": host}).status in (400, 403)
+            assert fetch(gateway.admin_url, "/api/session", headers={"Host": host}).status in (400, 403)
         mixed = {"Host": "mcpx.example", "Origin": "https://a.lan.example"}
-        assert ask(gateway.admin_url, "/api/session", headers=mixed).code == "forbidden_origin"
+        assert fetch(gateway.admin_url, "/api/session", headers=mixed).code == "forbidden_origin"
 
 
 def test_another_page_that_is_named_uses_the_api_with_the_token_and_never_with_a_session() -> None:
     with Gateway(config(cors_origins=[PAGE]), admin=True) as gateway:
         asked = {"Origin": PAGE, "Access-Control-Request-Method": "PUT", "Sec-Fetch-Site": "cross-site"}
-        before = ask(gateway.admin_url, "/api/config", "OPTIONS", headers=asked)
+        before = fetch(gateway.admin_url, "/api/config", "OPTIONS", headers=asked)
         assert (before.status, before.headers["access-control-allow-origin"]) == (204, PAGE)
         assert "PUT" in before.headers["access-control-allow-methods"]
         assert "authorization" in before.headers["access-control-allow-headers"]
         assert before.headers["access-control-allow-credentials"] is None and before.headers["vary"] == "origin"
 
         page = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}
-        told = ask(gateway.admin_url, "/api/session", headers={**page, **gateway.admin_headers})
+        told = fetch(gateway.admin_url, "/api/session", headers={**page, **gateway.admin_headers})
         assert told.json["by"] == "token" and told.headers["access-control-allow-origin"] == PAGE
-        assert ask(gateway.admin_url, "/api/about", headers=page).headers["access-control-allow-origin"] == PAGE
+        assert fetch(gateway.admin_url, "/api/about", headers=page).headers["access-control-allow-origin"] == PAGE
 
-        cookie = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
+        cookie = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
         with_cookie = {**page, "Cookie": cookie, "X-Mcpx-Csrf": "1"}
-        assert ask(gateway.admin_url, "/api/about", headers=with_cookie).status == 401
-        assert ask(gateway.admin_url, "/api/config/reload", "POST", headers=with_cookie).status == 401
+        assert fetch(gateway.admin_url, "/api/about", headers=with_cookie).status == 401
+        assert fetch(gateway.admin_url, "/api/config/reload", "POST", headers=with_cookie).status == 401
         for other in ("https://app.example:444", "http://app.example", "https://evil.example", "null"):
-            answer = ask(gateway.admin_url, "/api/session", headers={**page, "Origin": other})
+            answer = fetch(gateway.admin_url, "/api/session", headers={**page, "Origin": other})
             assert answer.status == 403 and answer.headers["access-control-allow-origin"] is None
         login = gateway.login_url.removeprefix(gateway.admin_url)
-        assert ask(gateway.admin_url, login, headers=page).headers["set-cookie"] is None
+        assert fetch(gateway.admin_url, login, headers=page).headers["set-cookie"] is None
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -133,13 +133,13 @@ def test_over_tls_the_cookie_is_for_tls_only(tmp_path: Path) -> None:
         context = ssl.create_default_context(cafile=str(cert))
         origin = {"Origin": gateway.admin_url}
         body = {"token": gateway.admin_token}
-        login = ask(gateway.admin_url, "/api/login", "POST", headers=origin, body=body, context=context)
+        login = fetch(gateway.admin_url, "/api/login", "POST", headers=origin, body=body, context=context)
         assert login.headers["set-cookie"].startswith("__Host-mcpx-admin-")
         assert "; Secure" in login.headers["set-cookie"]
-        cookie = {"Cookie": cookie_of(login)}
-        assert ask(gateway.admin_url, "/api/session", headers=cookie, context=context).json["by"] == "cookie"
+        cookie = {"Cookie": login.cookie}
+        assert fetch(gateway.admin_url, "/api/session", headers=cookie, context=context).json["by"] == "cookie"
         plain = {"Origin": gateway.admin_url.replace("https", "http")}
-        assert ask(gateway.admin_url, "/api/session", headers=plain, context=context).status == 403
+        assert fetch(gateway.admin_url, "/api/session", headers=plain, context=context).status == 403
 
 
 @pytest.mark.parametrize("made", [{}, {"cert": "", "key": ""}, {"cert": "no certificate", "key": "no key"}])

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, Session, everything
 from fixtures.admin import Api
+from kit.client import Session
 from kit.gateway import Gateway
+from kit.messages import Json
+from kit.servers import everything_server
 from kit.waiting import wait_until
 
 CONFIG: Json = {
     "global": {"hot_reload": False},
     "server": {"auth": {"tokens": [{"name": "ada", "token": "t-ada-1", "profile": "team"}]}},
-    "mcp_servers": [everything("box"), {"name": "down", "connection": {"type": "stdio", "command": "/nowhere/at/all"}}],
+    "mcp_servers": [
+        everything_server("box"),
+        {"name": "down", "connection": {"type": "stdio", "command": "/nowhere/at/all"}},
+    ],
     "profiles": [{"name": "team", "tools": ["box.*", "down.*"]}, {"name": "none", "servers": []}],
     "policy": {
         "rules": [

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from behaviour.raw import Json, Session
 from fixtures.admin import Api
+from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import Json
 from kit.waiting import wait_until
 
 FIXED: Json = {"name": "fixed", "token": "canary-71ab99", "expires": "2020-01-31"}

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from behaviour.load import cpu_of
-from behaviour.raw import Session, everything, raw_server
 from fixtures.admin import Api
 from fixtures.events import Events
-from fixtures.web import Answer, ask
+from kit.client import Session
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.servers import everything_server, raw_server
 from kit.waiting import wait_until
 
 SECRET = "hunter2-but-much-longer"
@@ -26,7 +27,7 @@ def desk() -> Iterator[Gateway]:
         "mode": "direct",
         "mcp_servers": [
             raw_server("raw", connection={"env": {"API_KEY": SECRET}}),
-            everything("all", "--era", "older"),
+            everything_server("all", "--era", "older"),
         ],
         "profiles": [{"name": "some", "servers": ["raw"]}],
         "policy": {"rules": [{"effect": "ask", "tools": ["raw.die"]}]},
@@ -38,8 +39,8 @@ def desk() -> Iterator[Gateway]:
         yield started
 
 
-def get(gateway: Gateway, path: str) -> Answer:
-    return ask(gateway.admin_url, path, headers=gateway.admin_headers)
+def get(gateway: Gateway, path: str) -> Reply:
+    return fetch(gateway.admin_url, path, headers=gateway.admin_headers)
 
 
 def read(gateway: Gateway, path: str) -> Any:
@@ -48,8 +49,8 @@ def read(gateway: Gateway, path: str) -> Any:
     return answer.json
 
 
-def call(gateway: Gateway, tool: str, **given: Any) -> Answer:
-    return ask(gateway.admin_url, f"/api/tools/{tool}/call", "POST", gateway.admin_headers, body=given)
+def call(gateway: Gateway, tool: str, **given: Any) -> Reply:
+    return fetch(gateway.admin_url, f"/api/tools/{tool}/call", "POST", gateway.admin_headers, body=given)
 
 
 def test_every_tool_is_listed_with_what_it_costs(desk: Gateway) -> None:
@@ -164,11 +165,11 @@ def test_a_call_is_cancelled_by_its_id(desk: Gateway) -> None:
     with Events(desk, "/api/tools/all_slow/call", method="POST", body=body) as events:
         events.wait_for("progress")
         assert call(desk, "raw_echo", call_id="mine").status == 409
-        gone = ask(desk.admin_url, "/api/calls/mine", "DELETE", desk.admin_headers)
+        gone = fetch(desk.admin_url, "/api/calls/mine", "DELETE", desk.admin_headers)
         assert gone.status == 200
         result = events.wait_for("result")
         assert not result.data["ok"] and result.data["error"]["message"] == "the call was cancelled"
-    assert ask(desk.admin_url, "/api/calls/mine", "DELETE", desk.admin_headers).status == 404
+    assert fetch(desk.admin_url, "/api/calls/mine", "DELETE", desk.admin_headers).status == 404
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
@@ -193,7 +194,7 @@ def test_a_call_ends_with_the_connection_it_was_asked_for_on(desk: Gateway, acce
 
 def test_no_more_calls_at_a_time_than_a_bound(desk: Gateway) -> None:
     """ADM-5"""
-    answers: list[Answer] = []
+    answers: list[Reply] = []
     until = desk.folder / "until"
 
     def slow() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Stream, Watch, descendants
-from fixtures.web import ask, cookie_of
+from kit.client import Stream
 from kit.gateway import GatewayProcess
+from kit.http_client import fetch
+from kit.process_tree import ProcessWatch, descendants
 from kit.waiting import wait_until
 
 MUTE = ["-c", "import time; time.sleep(300)"]
@@ -45,17 +46,17 @@ def sleeps(pid: int) -> bool:
 @pytest.mark.parametrize("path", TRIALS)
 def test_a_trial_ends_with_the_connection_it_was_asked_for_on(gateway: GatewayProcess, path: str) -> None:
     stream, processes = begin(gateway, path, gateway.admin_headers)
-    with Watch(processes) as watch:
+    with ProcessWatch(processes) as watch:
         stream.cut()
         assert watch.left(15) == []
 
 
 def test_a_trial_ends_with_the_session_that_asked_for_it(gateway: GatewayProcess) -> None:
     """Nobody runs programs here after a logout."""
-    cookie = cookie_of(ask(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}))
+    cookie = fetch(gateway.admin_url, "/api/login", "POST", body={"token": gateway.admin_token}).cookie
     session: dict[str, Any] = {"Cookie": cookie, "X-Mcpx-Csrf": "1"}
     stream, processes = begin(gateway, "/api/mcp-servers/test", session)
-    with stream, Watch(processes) as watch:
-        assert ask(gateway.admin_url, "/api/logout", "POST", session).status == 204
+    with stream, ProcessWatch(processes) as watch:
+        assert fetch(gateway.admin_url, "/api/logout", "POST", session).status == 204
         assert watch.left(15) == []
         assert stream.status == 408

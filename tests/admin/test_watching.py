@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Session, initialize, modern, modern_headers, post, raw_server
-from behaviour.raw import ask as ask_front
-from fixtures.web import Answer, ask
+from kit.client import Session, post
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.messages import initialize_request, modern_headers, modern_request
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 SECRET = "hunter2-but-much-longer"
@@ -34,8 +35,8 @@ def watched() -> Iterator[Gateway]:
         yield started
 
 
-def get(gateway: Gateway, path: str) -> Answer:
-    return ask(gateway.admin_url, path, headers=gateway.admin_headers)
+def get(gateway: Gateway, path: str) -> Reply:
+    return fetch(gateway.admin_url, path, headers=gateway.admin_headers)
 
 
 def read(gateway: Gateway, path: str) -> Any:
@@ -88,7 +89,7 @@ def test_who_is_shown_what_and_why_is_told(watched: Gateway) -> None:
 
 def test_a_modern_client_is_told_of_by_its_calls(watched: Gateway) -> None:
     """ADM-4: it has no session."""
-    message = modern("tools/call", {"name": "one_echo", "arguments": {"text": "x"}})
+    message = modern_request("tools/call", {"name": "one_echo", "arguments": {"text": "x"}})
     message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] = {"name": "modern-one", "version": "7"}
     assert post(watched.port, message, modern_headers(message)).status == 200
     told = read(watched, "/api/overview")["clients"]
@@ -141,13 +142,13 @@ def test_what_was_said_is_kept_without_secrets_and_short(watched: Gateway) -> No
 def test_a_call_that_is_not_known_is_not_found(watched: Gateway) -> None:
     assert get(watched, "/api/activity/99999").code == "not_found"
     assert get(watched, "/api/activity/x").status == 422
-    replayed = ask(watched.admin_url, "/api/activity/99999/replay", "POST", watched.admin_headers)
+    replayed = fetch(watched.admin_url, "/api/activity/99999/replay", "POST", watched.admin_headers)
     assert replayed.status == 404
 
 
 def test_a_call_is_made_again_with_the_very_same_arguments_by_the_owner(watched: Gateway) -> None:
     """ADM-5"""
-    answer = ask(watched.admin_url, "/api/activity/1/replay", "POST", watched.admin_headers)
+    answer = fetch(watched.admin_url, "/api/activity/1/replay", "POST", watched.admin_headers)
     assert answer.status == 200 and answer.json["ok"], answer.body
     assert answer.json["result"]["content"][0]["text"] == "hello"
     wait_until(lambda: read(watched, "/api/activity?client=mcpx%20admin")["calls"])
@@ -180,7 +181,7 @@ def test_about_and_diagnostics_tell_everything_but_secrets(watched: Gateway) -> 
     about = read(watched, "/api/about")
     assert about["url"] == watched.url and about["admin_url"] == watched.admin_url and about["auth"] == "none"
     assert about["config"] == str(watched.file) and about["pid"] == watched.process.pid and about["memory_mb"] > 10
-    assert ask_front(watched.port, "GET", "/health").status == 200 and about["links"]["health"].endswith("/health")
+    assert fetch(watched.port, "/health").status == 200 and about["links"]["health"].endswith("/health")
     told = get(watched, "/api/diagnostics")
     assert told.json["status"]["servers"][0]["name"] == "one" and told.json["packages"]["fastapi"]
     assert SECRET not in told.body.decode() and watched.admin_token not in told.body.decode()
@@ -202,7 +203,7 @@ def test_each_client_program_is_told_what_to_paste(watched: Gateway) -> None:
 
 
 def test_a_client_program_that_has_come_is_marked(watched: Gateway) -> None:
-    message = initialize()
+    message = initialize_request()
     message["params"]["clientInfo"]["name"] = "claude-code"
     assert post(watched.port, message).status == 200
     seen = {one["id"] for one in read(watched, "/api/clients")["clients"] if one["seen"]}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import raw_server
 from kit.gateway import Gateway
+from kit.servers import raw_server
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 BOUND = 300.0

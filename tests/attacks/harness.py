@@ -38,8 +38,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from behaviour.raw import raw_server, settled, stdio_server
+from kit.client import wait_until_settled
 from kit.process import START, Child
+from kit.servers import raw_server, stdio_server
 
 Json = dict[str, Any]
 
@@ -329,7 +330,7 @@ class Siege(Program):
         super().__enter__()
         try:
             if self._wait and not self._token:
-                self.states = settled(self.port)
+                self.states = wait_until_settled(self.port)
             self.healthy = self._stack.enter_context(HealthyClient(self.port, token=self._token))
         except BaseException:
             self._stack.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from attacks.harness import Hostile, Siege
-from behaviour.raw import Session
+from kit.client import Session
 
 CLIENTS, CALLS = 20, 25
 

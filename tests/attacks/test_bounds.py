@@ -24,7 +24,8 @@ from attacks.harness import (
     http_request,
     read_head,
 )
-from behaviour.raw import Session, Stream, initialize, notification, request
+from kit.client import Session, Stream
+from kit.messages import initialize_request, notification, request
 from kit.waiting import wait_until
 
 MUCH = 64.0
@@ -119,7 +120,7 @@ BIG = 200_000
 """Bytes of each answer that is asked for and not read."""
 
 
-GREETING = initialize("2024-11-05")
+GREETING = initialize_request("2024-11-05")
 
 
 def big_call(number: int) -> bytes:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import Json, Visitor
-from behaviour.raw import peak_memory
 from fixtures.api import Api, Asked, Said
 from kit.gateway import GatewayProcess
+from kit.process_tree import peak_memory
 
 MIB = 2**20
 CANARY = "canary-0ddba11"

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from attacks.harness import Program
-from behaviour.raw import WAIT, Session, Watch, health
+from kit.client import WAIT_SECONDS, Session, health
 from kit.gateway import GatewayProcess
+from kit.process_tree import ProcessWatch
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -244,11 +245,11 @@ def test_what_a_script_leaves_in_the_background_goes_with_it() -> None:
     ) as it:
         began = time.monotonic()
         result = it.call("daemons")
-        assert time.monotonic() - began < WAIT / 2
+        assert time.monotonic() - began < WAIT_SECONDS / 2
         assert result["content"][0]["text"] == "done"
         names = ("held", "closed", "session", "bare")
-        with Watch(int((it.program.folder / name).read_text()) for name in names) as watch:
-            assert watch.left(WAIT) == []
+        with ProcessWatch(int((it.program.folder / name).read_text()) for name in names) as watch:
+            assert watch.left(WAIT_SECONDS) == []
 
 
 RESPAWNS = """

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attacks.harness import Hostile, Program, Siege, WebSocket, connected, frame, http_request, read_head
-from behaviour.raw import Session, raw_server, request
+from kit.client import Session
+from kit.messages import request
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 FEW = 256

@@ -13,24 +13,14 @@ from typing import Any, cast
 
 import pytest
 
-from behaviour.raw import (
-    WAIT,
-    Json,
-    Session,
-    Stream,
-    ask,
-    initialize,
-    modern,
-    modern_headers,
-    odd_server,
-    post,
-    raw_server,
-    recorded,
-)
 from fixtures.issuer import Issuer, published
 from fixtures.parts import run
 from front.test_guard import asked
+from kit.client import WAIT_SECONDS, Session, Stream, post
 from kit.gateway import GatewayProcess
+from kit.http_client import fetch
+from kit.messages import Json, initialize_request, modern_headers, modern_request
+from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.config import Token
 from mcpx.front.admission import Admission
@@ -212,7 +202,7 @@ def test_an_issuer_s_token_without_end_is_refused_and_not_a_failure() -> None:
     """SEC-1."""
     with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE, exp=10**400)}"}
-        assert post(gateway.port, initialize(), shown).status == 401
+        assert post(gateway.port, initialize_request(), shown).status == 401
         assert "Traceback" not in gateway.stderr()
 
 
@@ -224,7 +214,7 @@ def test_the_trail_says_whom_a_trusted_proxy_was_asked_for(tmp_path: Path) -> No
     trail = tmp_path / "trail.jsonl"
     server = {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}, "trusted_proxies": ["127.0.0.1"]}
     with GatewayProcess({"server": server, "global": {"audit": {"file": str(trail)}}}) as gateway:
-        assert ask(gateway.port, "GET", "/mcp", [("X-Forwarded-For", "203.0.113.9")]).status == 401
+        assert fetch(gateway.port, "/mcp", "GET", [("X-Forwarded-For", "203.0.113.9")]).status == 401
         wait_until(lambda: trail.exists() and "refused" in trail.read_text())
     [row] = [row for row in map(json.loads, trail.read_text().splitlines()) if row["event"] == "refused"]
     assert row["address"] == "203.0.113.9"
@@ -257,12 +247,12 @@ def test_a_stranger_s_large_bodies_take_no_room() -> None:
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: 4000000\r\n\r\n"
     with GatewayProcess({"server": {"auth": {"tokens": [{"name": "ann", "token": "ann-s-own"}]}}}) as gateway:
         for shown in ("", "Authorization: Bearer wrong\r\n"):
-            with socket.create_connection(("127.0.0.1", gateway.port), WAIT) as stranger:
+            with socket.create_connection(("127.0.0.1", gateway.port), WAIT_SECONDS) as stranger:
                 with contextlib.suppress(ConnectionError):
                     stranger.sendall((head % shown).encode() + large)
                 assert stranger.recv(4096).startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         known = {"Authorization": "Bearer ann-s-own"}
-        greeting = initialize()
+        greeting = initialize_request()
         greeting["params"]["more"] = "x" * 1_000_000
         assert post(gateway.port, greeting, known).status == 200
 
@@ -271,7 +261,7 @@ def test_a_large_request_whose_key_is_not_known_yet_may_come_again() -> None:
     """SEC-1: it has the key fetched."""
     with Issuer() as issuer, GatewayProcess({"server": {"auth": auth_of(issuer)}}) as gateway:
         shown = {"Authorization": f"Bearer {issuer.token('ann', aud=AUDIENCE)}"}
-        greeting = initialize()
+        greeting = initialize_request()
         greeting["params"]["more"] = "x" * 1_000_000
         assert post(gateway.port, greeting, shown).status == 503
         wait_until(lambda: "/keys" in issuer.asked)
@@ -306,7 +296,7 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
     record = tmp_path / "record"
     config = {
         "server": {"auth": {"type": "bearer"}},
-        "global": {"hot_reload": False, "first_start_wait": WAIT},
+        "global": {"hot_reload": False, "first_start_wait": WAIT_SECONDS},
         "mcp_servers": [odd_server("odd", record)],
     }
     with GatewayProcess(config) as gateway:
@@ -314,20 +304,20 @@ def test_a_call_that_waits_for_an_answer_ends_with_the_token_of_whoever_made_it(
 
         def call(token: str, **more: Any) -> Json:
             params = {"name": "odd_roots", "arguments": {}, **more}
-            message = modern("tools/call", params, capabilities={"roots": {}})
+            message = modern_request("tools/call", params, capabilities={"roots": {}})
             headers = {**modern_headers(message), "Authorization": f"Bearer {token}"}
             return post(gateway.port, message, headers).message
 
         def token_of(name: str) -> str:
             token = store.add(name)
             shown = {"Authorization": f"Bearer {token}"}
-            wait_until(lambda: post(gateway.port, initialize(), shown).status == 200)
+            wait_until(lambda: post(gateway.port, initialize_request(), shown).status == 200)
             return token
 
         ann, bob = token_of("ann"), token_of("bob")
         waiting, other = call(ann)["result"], call(bob)["result"]
         store.revoke("ann")
-        wait_until(lambda: len(recorded(record, "notifications/cancelled")) == 1)
+        wait_until(lambda: len(recorded_messages(record, "notifications/cancelled")) == 1)
         answers = {"inputResponses": {"q1": {"roots": []}}}
         again = call(token_of("ann"), requestState=waiting["requestState"], **answers)
         assert "unknown or has expired" in again["error"]["message"]
@@ -343,8 +333,8 @@ def test_a_token_for_the_stream_of_2024_is_good_for_its_way_back() -> None:
         with Stream(gateway.port, "GET", "/sse", accepted) as stream:
             told = stream.event()
             assert told is not None
-            assert post(gateway.port, initialize("2024-11-05"), shown, told["data"]).status == 202
-        assert post(gateway.port, initialize(), shown).status == 401
+            assert post(gateway.port, initialize_request("2024-11-05"), shown, told["data"]).status == 202
+        assert post(gateway.port, initialize_request(), shown).status == 401
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from attacks.harness import MIB, Siege, WebSocket, connected, drained, http_request
-from behaviour.raw import Session, initialize, post
+from kit.client import Session, post
+from kit.messages import initialize_request
 
 UPGRADES = {
     "without a key": {"upgrade": "websocket", "connection": "Upgrade"},
@@ -62,5 +63,5 @@ def test_a_page_on_another_port_of_this_machine_is_a_stranger() -> None:
             with WebSocket(siege.port, origin=origin) as websocket:
                 assert websocket.status == status, origin
         for origin, status in ((other, 403), (own, 200), (allowed, 200)):
-            assert post(siege.port, initialize(), {"Origin": origin}).status == status, origin
+            assert post(siege.port, initialize_request(), {"Origin": origin}).status == status, origin
         assert Session(siege.port).call("well_echo", text="no origin at all")["result"]

@@ -27,7 +27,8 @@ from attacks.harness import (
     frame,
     http_request,
 )
-from behaviour.raw import Session, notification, request
+from kit.client import Session
+from kit.messages import notification, request
 
 POURED = [
     ("http", "stream", "newlines"),

@@ -16,8 +16,11 @@ from attacks.hiding import Json, World
 from behaviour.clients import AnsweringUser, Door, Front, raw_client
 from behaviour.compact import Compact, Visitor, config, meta_call, told
 from behaviour.compact import replace as change
-from behaviour.raw import META, MODERN, Session, ask, modern_headers, post, request, settled, stdio_server
+from kit.client import Session, post, wait_until_settled
 from kit.gateway import GatewayProcess
+from kit.http_client import fetch
+from kit.messages import META, MODERN, modern_headers, request
+from kit.servers import stdio_server
 from kit.waiting import until, wait_until
 from mcpx.catalog.naming import spellings, wrap_uri
 
@@ -39,7 +42,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     servers = [told(name, folder, holding(name)) for name in ("shown", "unseen")]
     profiles = [{"name": "tools", "tools": ["shown.*"]}, {"name": "open", "resources": ["*://open/*"]}]
     with GatewayProcess(config(*servers, profiles=profiles)) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
 
 
@@ -110,7 +113,7 @@ def test_a_server_in_quarantine_says_and_asks_nothing(tmp_path: Path, front: Fro
         if front == "stdio":
             place = Door("stdio", command=running.stdio_command, env=running.env, stderr=tmp_path / "stderr")
         else:
-            settled(running.port)
+            wait_until_settled(running.port)
             scheme, path = {"http": ("http", "mcp"), "websocket": ("ws", "ws")}[front]
             place = Door(front, f"{scheme}://127.0.0.1:{running.port}/{path}")
         anyio.run(bounded, place)
@@ -132,7 +135,7 @@ def test_a_call_that_waits_for_an_answer_is_not_resumed_under_another_name(tmp_p
         return config(entry, profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
 
     with GatewayProcess(serving("ask", "echo")) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
 
         def call(tool: str, **more: Any) -> Json:
             name, arguments = meta_call(way, "asking", tool, {})
@@ -158,7 +161,7 @@ def test_a_result_that_was_kept_is_gone_when_its_tool_is_hidden(tmp_path: Path) 
         return config(told("one", tmp_path), profiles=profiles, **{"global": {"hot_reload_interval": 0.1}})
 
     with GatewayProcess(serving("give")) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         visitor = Visitor(running.port, "inspect", path="/p/p/mcp/inspect")
         handle = visitor.run("one", "give", {"result": large})["structuredContent"]["handle"]
         row = {"handle": handle, "jmespath": "[4000]"}
@@ -181,13 +184,13 @@ def test_a_call_that_waits_for_its_turn_is_not_made_once_its_tool_is_hidden(tmp_
         return f'"name": "{tool}"' in record.read_text(encoding="utf-8")
 
     with GatewayProcess(serving("wait", "echo")) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         one, two, three = (Session(running.port, path="/p/p/mcp") for _ in range(3))
         first = one.start_call("asking_wait", until=str(go))
         wait_until(lambda: recorded("wait"))
         second = two.start_call("asking_echo", text="too late")
         queued = re.compile(rb'^mcpx_[a-z_]*queue[a-z_]*\{.*"server".*\} 1', re.M)
-        wait_until(lambda: queued.search(ask(running.port, "GET", "/metrics").body))
+        wait_until(lambda: queued.search(fetch(running.port, "/metrics").body))
         change(running, serving("wait"))
         wait_until(lambda: three.tools() == ["asking_wait"])
         go.touch()
@@ -208,7 +211,7 @@ def test_a_hidden_server_is_not_named_when_it_has_nothing_left_to_offer(tmp_path
     narrow = {"name": "p", "tools": ["*", f"!{hidden.name}.*"]}
     settings = {"mcp_servers": [server.entry(tmp_path) for server in (hidden, seen)], "profiles": [narrow]}
     with GatewayProcess(settings) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         assert hidden.name not in json.dumps(Session(running.port, path="/p/p/mcp").greeting)
         left = [] if trust == "open" else [replace(one, words=(one.words[0], "changed")) for one in tools]
         hidden.tell(tmp_path, left)

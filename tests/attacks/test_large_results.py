@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import Json, Visitor, config, meta_call, text, told
-from behaviour.raw import notification, request, stdio_server
 from kit.gateway import GatewayProcess
+from kit.messages import notification, request
+from kit.servers import stdio_server
 
 SERVER = Path(__file__).with_name("large_server.py")
 WORKER = b"mcpx.surfaces.large.jobs"

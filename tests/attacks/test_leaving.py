@@ -8,17 +8,9 @@ import time
 from pathlib import Path
 
 from attacks.harness import Hostile, Siege, connected, http_request, read_head
-from behaviour.raw import (
-    Session,
-    health,
-    initialize,
-    modern,
-    modern_headers,
-    odd_server,
-    recorded,
-    settled,
-    stdio_server,
-)
+from kit.client import Session, health, wait_until_settled
+from kit.messages import initialize_request, modern_headers, modern_request
+from kit.servers import odd_server, recorded_messages, stdio_server
 from kit.waiting import wait_until
 
 
@@ -27,7 +19,9 @@ def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_onc
     record = tmp_path / "record"
     with Siege([odd_server("slow", record)]) as siege:
         given = {"seconds": 600, "times": 2}
-        call = modern("tools/call", {"name": "slow_tick", "arguments": given, "_meta": {"progressToken": "p"}}, 1)
+        call = modern_request(
+            "tools/call", {"name": "slow_tick", "arguments": given, "_meta": {"progressToken": "p"}}, 1
+        )
         one = http_request(siege.port, body=json.dumps(call).encode(), **modern_headers(call))
         with contextlib.closing(connected(siege.port, 10)) as connection:
             connection.sendall(one)
@@ -35,7 +29,7 @@ def test_a_client_that_leaves_with_a_request_behind_its_stream_is_noticed_at_onc
             connection.sendall(http_request(siege.port, "GET", "/health", None))
             connection.shutdown(socket.SHUT_WR)
         began = time.monotonic()
-        wait_until(lambda: recorded(record, "notifications/cancelled"))
+        wait_until(lambda: recorded_messages(record, "notifications/cancelled"))
         assert time.monotonic() - began < 2.0
 
 
@@ -44,7 +38,7 @@ def test_strangers_who_greet_ten_thousand_times_do_not_put_out_who_is_in_use() -
     with Siege() as siege:
         thinking, listening, calling = (Session(siege.port) for _ in range(3))
         assert thinking.call("well_echo", text="and now I think about it")["result"]
-        greeting = http_request(siege.port, body=json.dumps(initialize()).encode())
+        greeting = http_request(siege.port, body=json.dumps(initialize_request()).encode())
         with contextlib.ExitStack() as stack:
             stack.enter_context(listening.listen())
             stack.enter_context(calling.start_call("well_hang"))
@@ -103,7 +97,7 @@ def test_a_server_that_reads_nothing_is_not_called_connected() -> None:
     keys = {"timeout": 1.5, "max_retries": 0}
     servers = [stdio_server(name, [sys.executable, "-I", "-S", "-c", text], **keys) for name, text in PROGRAMS.items()]
     with Siege(servers, config={"global": {"startup_wait": 0.1, "first_start_wait": 0.1}}, wait=False) as siege:
-        states = settled(siege.port)
+        states = wait_until_settled(siege.port)
         for name in PROGRAMS:
             assert states[name]["status"] != "connected", states[name]
             assert states[name]["last_error"], states[name]

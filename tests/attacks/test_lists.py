@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from behaviour.load import cpu_of
-from behaviour.raw import raw_server, stdio_server
 from kit.gateway import GatewayProcess
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 Json = dict[str, Any]
@@ -35,8 +35,8 @@ def config(*servers: Json) -> Json:
     return {"global": {"startup_wait": 1, "first_start_wait": 1}, "mcp_servers": list(servers)}
 
 
-class Client:
-    """One session over HTTP, one request after the other."""
+class KeepAliveSession:
+    """A session over one HTTP connection. Large results are not parsed unless a test needs them."""
 
     def __init__(self, port: int, capabilities: Json | None = None) -> None:
         self._port = port
@@ -88,7 +88,7 @@ class Healthy:
     work meanwhile, for what the machine had to do besides is not its delay."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
-        self._client = Client(gateway.port)
+        self._client = KeepAliveSession(gateway.port)
         self._gateway = gateway.process.pid
         self._stop = threading.Event()
         self.took: list[float] = []
@@ -121,7 +121,7 @@ class Healthy:
 @contextmanager
 def healthy(gateway: GatewayProcess) -> Iterator[Healthy]:
     """A client that must not pay for what is done meanwhile."""
-    ready = Client(gateway.port)
+    ready = KeepAliveSession(gateway.port)
     wait_until(lambda: "well_echo" in ready.tools())
     ready.close()
     client = Healthy(gateway)
@@ -159,7 +159,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory 
 def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept() -> None:
     """NAM-6, SEC-6: 2 GB in 14 s, once."""
     with GatewayProcess(config(raw_server("well"), hostile("endless", "endless", 4, 250_000))) as gateway:
-        client = Client(gateway.port)
+        client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "endless_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("endless_begin")
@@ -177,7 +177,7 @@ def test_a_server_that_pages_for_ever_is_cut_in_bytes_and_what_it_listed_is_kept
 def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> None:
     """LIF-1, NAM-1: lists are read, named, kept and announced beside everything else."""
     with GatewayProcess(config(raw_server("well"), hostile("many", "many", 9_999, 1_000))) as gateway:
-        client = Client(gateway.port)
+        client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "many_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("many_begin")
@@ -191,9 +191,9 @@ def test_ten_thousand_tools_and_a_storm_of_changes_cost_nobody_else_a_turn() -> 
 def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
     """SEC-6."""
     with GatewayProcess(config(raw_server("well"), hostile("large", "large", 0, 2_000_000))) as gateway:
-        client = Client(gateway.port)
+        client = KeepAliveSession(gateway.port)
         wait_until(lambda: {"well_echo", "large_begin"} <= set(client.tools()))
-        late = Client(gateway.port)
+        late = KeepAliveSession(gateway.port)
         assert "word word" in json.dumps(late.greeting) and len(json.dumps(late.greeting)) < 20_000
         folder = gateway.folder / "state" / "snapshots"
         wait_until(lambda: len(list(folder.glob("*.json"))) == 2)
@@ -205,7 +205,7 @@ def test_a_server_that_says_no_end_about_itself_is_taken_in_measure() -> None:
 def test_a_flood_of_questions_is_refused_beyond_a_measure_and_nobody_else_pays() -> None:
     """SEC-6, PRO-5."""
     with GatewayProcess(config(raw_server("well"), hostile("asks", "questions", 3_000, 20_000))) as gateway:
-        client = Client(gateway.port, {"elicitation": {}})
+        client = KeepAliveSession(gateway.port, {"elicitation": {}})
         wait_until(lambda: {"well_echo", "asks_begin"} <= set(client.tools()))
         with healthy(gateway):
             client.call("asks_begin")
@@ -218,7 +218,7 @@ def test_a_flood_of_questions_is_refused_beyond_a_measure_and_nobody_else_pays()
 def test_names_that_nobody_has_are_not_kept() -> None:
     """SEC-6: 4,000 requests once left 190 MB behind."""
     with GatewayProcess(config(raw_server("well"))) as gateway:
-        client = Client(gateway.port)
+        client = KeepAliveSession(gateway.port)
         wait_until(lambda: "well_echo" in client.tools())
         before = resident(gateway)
         http = HTTPConnection("127.0.0.1", gateway.port, timeout=60)

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from attacks.hiding import Json, Sees, Thing, World
 from behaviour.clients import FRONTS, AnsweringUser, Door, RawClient, RefusedError, raw_client
 from behaviour.compact import MODES, Compact, meta_call
-from behaviour.raw import ask
 from kit.gateway import GatewayProcess
+from kit.http_client import fetch
 from kit.waiting import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
@@ -371,7 +371,7 @@ async def one_client(world: World, gateway: GatewayProcess, folder: Path, front:
 
 def check_pages(gateway: GatewayProcess, all_seen: Sees) -> None:
     """Nobody is asked who they are here: what policy hides from them is hidden on pages too."""
-    metrics, state = ask(gateway.port, "GET", "/metrics"), ask(gateway.port, "GET", "/health")
+    metrics, state = fetch(gateway.port, "/metrics"), fetch(gateway.port, "/health")
     for word in all_seen.canaries - {all_seen.world.quarantined.name}:  # that page is for who looks after it all
         assert word.encode() not in metrics.body, word
         assert word.encode() not in state.body, word

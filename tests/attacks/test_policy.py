@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from attacks.harness import WebSocket
-from behaviour.raw import Json, Session, raw_server, stdio_server
 from behaviour.test_pins import QUICK, Changing, lists, reload, tool
+from kit.client import Session
 from kit.gateway import GatewayProcess
+from kit.messages import Json
+from kit.servers import raw_server, stdio_server
 
 DENIED = -33008
 ASK: Json = {"effect": "ask", "tools": ["box.echo"]}

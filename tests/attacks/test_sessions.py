@@ -13,21 +13,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from behaviour.raw import (
-    BOTH,
-    WAIT,
-    Json,
-    Session,
-    initialize,
-    notification,
-    post,
-    raw_server,
-    request,
-    settled,
-    stdio_server,
-    text_of,
-)
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, post, wait_until_settled
 from kit.gateway import GatewayProcess
+from kit.messages import Json, initialize_request, notification, request, text_of
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 MIB = 1 << 20
@@ -45,7 +34,7 @@ def memory(gateway: GatewayProcess) -> int:
 def gateway() -> Iterator[GatewayProcess]:
     servers = [raw_server("good"), stdio_server("chatty", CHATTY)]
     with GatewayProcess({"global": {"log_level": "ERROR"}, "mcp_servers": servers}) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
         assert "Traceback" not in running.stderr()
 
@@ -109,9 +98,9 @@ def leave_running(client: Session, id: int) -> None:
     """A call that hangs, and a client that goes away: no cancellation in the older era."""
     message = request("tools/call", {"name": "good_hang", "arguments": {}}, id)
     body = json.dumps(message).encode()
-    fields = {"Host": "127.0.0.1", "Content-Type": "application/json", "Accept": BOTH, **client.headers}
+    fields = {"Host": "127.0.0.1", "Content-Type": "application/json", "Accept": ACCEPT_BOTH, **client.headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    with socket.create_connection(("127.0.0.1", client.port), WAIT) as raw:
+    with socket.create_connection(("127.0.0.1", client.port), WAIT_SECONDS) as raw:
         raw.sendall(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
@@ -140,14 +129,16 @@ def test_a_flood_of_initialize_ends_no_session_in_use(gateway: GatewayProcess) -
     """SEC-6: 10,500 of them without a token; those that said no more go first, the oldest of them."""
     busy, silent = Session(gateway.port), Session(gateway.port)
     assert is_well(silent)
-    body = json.dumps(initialize()).encode()
-    fields = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: {BOTH}\r\nContent-Length: {len(body)}"
+    body = json.dumps(initialize_request()).encode()
+    fields = (
+        f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: {ACCEPT_BOTH}\r\nContent-Length: {len(body)}"
+    )
     piece = f"POST /mcp HTTP/1.1\r\n{fields}\r\n\r\n".encode() + body
     last = piece.replace(b"Host:", b"Connection: close\r\nHost:", 1)
     before = memory(gateway)
-    first = post(gateway.port, initialize()).get("mcp-session-id") or ""
+    first = post(gateway.port, initialize_request()).get("mcp-session-id") or ""
     for _ in range(50):
-        with socket.create_connection(("127.0.0.1", gateway.port), WAIT) as raw:
+        with socket.create_connection(("127.0.0.1", gateway.port), WAIT_SECONDS) as raw:
             raw.sendall(piece * 209 + last)
             answer = b"".join(iter(lambda raw=raw: raw.recv(1 << 16), b""))
         assert answer.count(b"HTTP/1.1 200") == 210
@@ -160,11 +151,11 @@ def test_a_flood_of_initialize_ends_no_session_in_use(gateway: GatewayProcess) -
 def test_large_greetings_cannot_fill_the_memory(gateway: GatewayProcess) -> None:
     """SEC-6: what a client says of itself is kept with its session, so it may not be much; nor for all together."""
     healthy = Session(gateway.port)
-    huge = initialize(capabilities={"experimental": {"x": "y" * 3 * MIB}})
+    huge = initialize_request(capabilities={"experimental": {"x": "y" * 3 * MIB}})
     before = memory(gateway)
     for _ in range(30):
         assert post(gateway.port, huge).json["error"]["code"] == -32602
-    heavy = json.dumps(initialize(capabilities={"experimental": {"x": [{}] * 15_000}})).encode()
+    heavy = json.dumps(initialize_request(capabilities={"experimental": {"x": [{}] * 15_000}})).encode()
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(lambda _: post(gateway.port, heavy).status, range(300))) == {200}
     assert is_well(healthy)
@@ -201,7 +192,7 @@ def test_web_pages_come_in_only_from_our_own_port_or_by_name() -> None:
                 return 101
 
         def over_http(origin: str) -> int:
-            return post(port, initialize(), {"Origin": origin}).status
+            return post(port, initialize_request(), {"Origin": origin}).status
 
         for origin in (f"http://127.0.0.1:{port}", f"http://localhost:{port}", "https://app.example:8443"):
             assert (over_websocket(origin), over_http(origin)) == (101, 200)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from behaviour.raw import Session, health, settled
+from kit.client import Session, health, wait_until_settled
 from kit.gateway import GatewayProcess
 from kit.waiting import wait_until
 
@@ -160,7 +160,7 @@ def test_twenty_clients_never_get_each_others_answers(habit: Callable[[_Connecti
                 right.append(text)
 
     with Upstream(habit) as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         clients = [threading.Thread(target=client, args=(gateway.port, number)) for number in range(20)]
         for thread in clients:
             thread.start()
@@ -180,7 +180,7 @@ def test_hanging_calls_take_a_share_of_the_connections_and_leave_room_for_their_
         connection.server.ending.wait(60)
 
     with Upstream(hang, "s") as odd, GatewayProcess({"global": CALM, "mcp_servers": [odd.entry()]}) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         session = Session(gateway.port)
         with contextlib.ExitStack() as stack:
             streams = [session.start_call("odd_echo", id=number) for number in range(400)]
@@ -203,7 +203,7 @@ def test_a_session_id_that_no_client_could_send_back_is_refused_and_said() -> No
         Upstream(twice, "x" * 5000) as odd,
         GatewayProcess({"global": CALM, "mcp_servers": [odd.entry(max_retries=0)]}) as gateway,
     ):
-        server = settled(gateway.port)["odd"]
+        server = wait_until_settled(gateway.port)["odd"]
         assert server["status"] == "disconnected"
         assert "session id" in server["last_error"]
         assert health(gateway.port)["status"]
@@ -217,6 +217,6 @@ def test_a_server_that_only_connects_is_told_as_one_that_does_not_answer() -> No
         with GatewayProcess(
             {"global": {**CALM, "startup_wait": 1, "first_start_wait": 1}, "mcp_servers": [entry]}
         ) as gateway:
-            server = settled(gateway.port)["mute"]
+            server = wait_until_settled(gateway.port)["mute"]
             assert server["status"] == "disconnected"
             assert "handshake" in server["last_error"]

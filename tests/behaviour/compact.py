@@ -17,22 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from behaviour.raw import (
-    BOTH,
-    MCPX,
-    META,
-    MODERN,
-    WAIT,
-    Json,
-    Stream,
-    modern_headers,
-    notification,
-    post,
-    request,
-    stdio_server,
-)
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Stream, post
+from kit.command import MCPX
 from kit.gateway import Gateway
+from kit.messages import META, MODERN, Json, modern_headers, notification, request
 from kit.process import FIXTURES
+from kit.servers import stdio_server
 
 Compact = Literal["inspect", "describe", "search"]
 MODES: tuple[Compact, ...] = ("inspect", "describe", "search")
@@ -163,7 +153,7 @@ class Visitor:
         """The stream on which this client hears of changed tools; it is open."""
         if self.modern:
             message = self._message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
-            headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
+            headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
             with Stream(self.port, "POST", self.path, headers, json.dumps(message).encode()) as stream:
                 assert next_notice(stream) == "notifications/subscriptions/acknowledged"
                 yield stream
@@ -192,7 +182,7 @@ class Visitor:
 
 def next_notice(stream: Stream) -> str:
     """The method of the next notification."""
-    too_late = threading.Timer(WAIT, stream.cut)  # signs of life keep a stream from ever timing out
+    too_late = threading.Timer(WAIT_SECONDS, stream.cut)  # signs of life keep a stream from ever timing out
     too_late.start()
     try:
         while (event := stream.event()) is not None:
@@ -202,7 +192,7 @@ def next_notice(stream: Stream) -> str:
         pass
     finally:
         too_late.cancel()
-    raise AssertionError(f"no notification within {WAIT:g} s")
+    raise AssertionError(f"no notification within {WAIT_SECONDS:g} s")
 
 
 def replace(gateway: Gateway, to: Json) -> None:
@@ -217,7 +207,13 @@ def command(gateway: Gateway, *words: str) -> str:
     """What a command of mcpx says about the gateway that runs on this config."""
     line = [*MCPX, *words, str(gateway.file)]
     done = subprocess.run(
-        line, env=gateway.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT, check=False
+        line,
+        env=gateway.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert done.returncode in (0, 4), done.stderr
     return done.stdout

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import BOTH, Json, initialize, modern, modern_headers, notification, request
+from kit.client import ACCEPT_BOTH
+from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request
 
 LENGTH = re.compile(rb"content-length: (\d+)")
 SESSION = re.compile(rb"mcp-session-id: (\S+)")
@@ -57,7 +58,7 @@ async def connected(port: int) -> Wire:
 
 def encoded(port: int, message: Json, headers: Json, method: str = "POST") -> bytes:
     body = json.dumps(message).encode() if message else b""
-    fields = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json", "Accept": BOTH, **headers}
+    fields = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json", "Accept": ACCEPT_BOTH, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"{method} /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -65,14 +66,14 @@ def encoded(port: int, message: Json, headers: Json, method: str = "POST") -> by
 def call_of(port: int, era: str, session: str, tool: str, text: str, **arguments: Any) -> bytes:
     params = {"name": tool, "arguments": {"text": text, **arguments}}
     if era == "modern":
-        message = modern("tools/call", params)
+        message = modern_request("tools/call", params)
         return encoded(port, message, modern_headers(message))
     return encoded(port, request("tools/call", params), {"Mcp-Session-Id": session})
 
 
 async def greeted(port: int, wire: Wire) -> str:
     """A session of the older era."""
-    answer = await wire.send(encoded(port, initialize(), {}))
+    answer = await wire.send(encoded(port, initialize_request(), {}))
     found = SESSION.search(answer)
     assert found is not None, answer
     session = found[1].decode()

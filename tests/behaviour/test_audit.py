@@ -5,9 +5,13 @@ import stat
 import subprocess
 from typing import Any
 
-from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, ask, modern, post_modern, raw_server
 from fixtures.control import reloaded
+from kit.client import WAIT_SECONDS, Session, StdioClient, post_modern
+from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.messages import Json, modern_request
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 CALM: Json = {"startup_wait": 10, "first_start_wait": 10, "hot_reload": False}
@@ -42,7 +46,7 @@ def mcpx(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
         env=gateway.env,
         capture_output=True,
         text=True,
-        timeout=WAIT,
+        timeout=WAIT_SECONDS,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -61,7 +65,7 @@ def test_every_call_has_a_row_that_says_who_and_what() -> None:
         )
         post_modern(
             gateway.port,
-            modern("tools/call", {"name": "one_echo", "arguments": {"text": "s3cr3t"}}),
+            modern_request("tools/call", {"name": "one_echo", "arguments": {"text": "s3cr3t"}}),
             Authorization=bearer["Authorization"],
         )
         rows = calls(gateway, 4)
@@ -92,7 +96,7 @@ def test_who_is_not_let_in_and_what_is_reloaded_is_in_the_trail() -> None:
     auth = {"auth": {"type": "bearer", "tokens": [{"name": "alice", "token": TOKEN}]}}
     with Gateway(config({}, server=auth)) as gateway:
         for _ in range(20):
-            assert ask(gateway.port, "GET", "/mcp", [("Authorization", "Bearer wr0ng")]).status == 401
+            assert fetch(gateway.port, "/mcp", "GET", [("Authorization", "Bearer wr0ng")]).status == 401
         assert reloaded(gateway)["ok"]
 
         def look() -> list[Json] | None:
@@ -114,7 +118,7 @@ def test_a_call_that_is_cut_off_by_the_end_is_in_the_trail() -> None:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
         hanging = session.start_call("one_hang")
-        wait_until(lambda: 'mcpx_calls_in_flight{server="one"} 1' in ask(gateway.port, "GET", "/metrics").body.decode())
+        wait_until(lambda: 'mcpx_calls_in_flight{server="one"} 1' in fetch(gateway.port, "/metrics").body.decode())
         gateway._end(excused=False)
         hanging.cut()
         rows = [json.loads(line) for line in (gateway.folder / "trail.jsonl").read_text().splitlines()]
@@ -162,7 +166,7 @@ def test_a_disk_that_takes_nothing_breaks_no_call() -> None:
             assert session.call("one_echo", text="x")["result"]
 
         def lost() -> bool:
-            return "mcpx_audit_lost_total 3" in ask(gateway.port, "GET", "/metrics").body.decode()
+            return "mcpx_audit_lost_total 3" in fetch(gateway.port, "/metrics").body.decode()
 
         wait_until(lost)
         assert gateway.stderr().count("cannot be written") == 1
@@ -170,7 +174,10 @@ def test_a_disk_that_takes_nothing_breaks_no_call() -> None:
 
 def test_also_over_stdio() -> None:
     """OBS-1: whoever starts it, and whatever is counted."""
-    with GatewayProcess(config({}), transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
+    with (
+        GatewayProcess(config({}), transport="stdio") as gateway,
+        StdioClient(gateway.stdio_command, gateway.env) as pipe,
+    ):
         pipe.greet()
         assert pipe.call("one_echo", text="x")["result"]
         assert pipe.finish() == 0
@@ -204,5 +211,5 @@ def test_people_read_it_with_mcpx_audit() -> None:
             assert json.loads(follow.stdout.readline())["name"] == "whoami"
         finally:
             follow.terminate()
-            follow.wait(WAIT)
+            follow.wait(WAIT_SECONDS)
             follow.stdout.close()

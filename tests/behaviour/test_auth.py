@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, descendants, health, modern, post_modern, raw_server, text_of
 from fixtures.guarded import Guarded
+from kit.client import health, post_modern
 from kit.command import run_command
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import Json, modern_request, text_of
+from kit.process_tree import descendants
+from kit.servers import raw_server
 from kit.waiting import wait_until
 from mcpx.config import load
 
@@ -80,7 +83,7 @@ def state(gateway: Gateway, name: str = "http") -> str:
 
 
 def echo(gateway: Gateway, text: str, name: str = "http") -> Json:
-    call = modern("tools/call", {"name": f"{name}_echo", "arguments": {"text": text}})
+    call = modern_request("tools/call", {"name": f"{name}_echo", "arguments": {"text": text}})
     return post_modern(gateway.port, call).message
 
 
@@ -246,7 +249,10 @@ def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_
     before["commands"] = [{"name": "ask", "type": "http", "http": request}]
     with GatewayProcess(before) as gateway:
         assert text_of(echo(gateway, "old")) == "old"
-        assert "result" in post_modern(gateway.port, modern("tools/call", {"name": "ask", "arguments": {}})).message
+        assert (
+            "result"
+            in post_modern(gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})).message
+        )
         children = descendants(gateway.process.pid)
         given["value"] = "another value"
         after = json.loads(json.dumps(before).replace(CANARY, "another value"))
@@ -254,6 +260,6 @@ def test_a_changed_auth_config_is_taken_up_by_the_servers_and_commands_that_use_
         assert "1 restarted (http)" in run(gateway, "reload")
         assert text_of(echo(gateway, "new")) == "new"
         assert guarded.calls()[-1].headers["x-key"] == "another value"
-        asked = post_modern(gateway.port, modern("tools/call", {"name": "ask", "arguments": {}})).message
+        asked = post_modern(gateway.port, modern_request("tools/call", {"name": "ask", "arguments": {}})).message
         assert not asked["result"].get("isError") and guarded.seen[-1].headers["x-key"] == "another value"
         assert descendants(gateway.process.pid) == children

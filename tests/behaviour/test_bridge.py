@@ -16,23 +16,14 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    MCPX,
-    META,
-    MODERN,
-    WAIT,
-    Json,
-    Pipe,
-    Watch,
-    initialize,
-    notification,
-    odd_server,
-    recorded,
-    request,
-)
 from fixtures.terminal import Terminal
+from kit.client import WAIT_SECONDS, StdioClient
+from kit.command import MCPX
 from kit.gateway import measured
+from kit.messages import META, MODERN, Json, initialize_request, notification, request
 from kit.process import Child
+from kit.process_tree import ProcessWatch
+from kit.servers import odd_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.model.errors import GATEWAY_ENDING, SERVER_DOWN
 from mcpx.wire import channels
@@ -65,13 +56,13 @@ class Shared:
     def place(self) -> Path:
         return channels.socket_path(self.state, self.file, None)
 
-    def begin(self, *args: str, framing: str = "newline", counted: bool = True, **env: str) -> Pipe:
+    def begin(self, *args: str, framing: str = "newline", counted: bool = True, **env: str) -> StdioClient:
         """A client, which has said nothing yet. The lines of its bridge are `counted` where lines are."""
         program = [sys.executable, *measured(), "-m", "mcpx"] if counted else MCPX
         command = [*program, str(self.file), "--transport", "stdio", *args]
-        return self.stack.enter_context(Pipe(command, {**self.env, **env}, framing=framing))
+        return self.stack.enter_context(StdioClient(command, {**self.env, **env}, framing=framing))
 
-    def client(self, *args: str, framing: str = "newline", **env: str) -> Pipe:
+    def client(self, *args: str, framing: str = "newline", **env: str) -> StdioClient:
         pipe = self.begin(*args, framing=framing, **env)
         pipe.greet()
         return pipe
@@ -80,7 +71,7 @@ class Shared:
         before = os.environ.get("MCPX_CHANNEL")
         os.environ.update({"MCPX_CHANNEL": self.env["MCPX_CHANNEL"]} if "MCPX_CHANNEL" in self.env else {})
         try:
-            with channels.dial(self.place, WAIT) as connected, connected.makefile("rwb") as lines:
+            with channels.dial(self.place, WAIT_SECONDS) as connected, connected.makefile("rwb") as lines:
                 lines.write(json.dumps({"do": verb}).encode() + b"\n")
                 lines.flush()
                 return json.loads(lines.readline())
@@ -103,15 +94,15 @@ class Shared:
     def terminal(self) -> Child:
         """A gateway that somebody started in a terminal."""
         child = self.stack.enter_context(Child([*MCPX, str(self.file), "--port", "0"], self.env))
-        assert child.stderr.wait_for(r"http://127\.0\.0\.1:(\d+)/mcp", WAIT) is not None, child.stderr.text
+        assert child.stderr.wait_for(r"http://127\.0\.0\.1:(\d+)/mcp", WAIT_SECONDS) is not None, child.stderr.text
         return child
 
     def close(self) -> None:
         try:
             self.stack.close()
         finally:
-            with Watch(self.started) as gateways:
-                left = gateways.left(WAIT)
+            with ProcessWatch(self.started) as gateways:
+                left = gateways.left(WAIT_SECONDS)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
         assert left == [], self.log
@@ -137,10 +128,10 @@ def begun(shared: Shared, tool: str, times: int = 1) -> None:
 
 
 def calls(shared: Shared, tool: str) -> list[Json]:
-    return [call for call in recorded(shared.record, "tools/call") if call["params"]["name"] == tool]
+    return [call for call in recorded_messages(shared.record, "tools/call") if call["params"]["name"] == tool]
 
 
-def heard(pipe: Pipe, after: int = 0) -> list[str]:
+def heard(pipe: StdioClient, after: int = 0) -> list[str]:
     """Notifications so far, up to the answer of a ping."""
     pipe.request("ping")
     return [message["method"] for message in pipe._others[after:]]  # pyright: ignore[reportPrivateUsage]
@@ -162,7 +153,7 @@ def test_five_clients_that_come_at_once_share_one_gateway_and_one_server(shared:
         assert said(pipe.call("odd_echo", text=f"client {number}")) == f"client {number}"
     assert len(shared.started) == 1
     assert sorted(shared.attached()) == sorted(pipe.process.pid for pipe in pipes)
-    assert len(recorded(shared.record, "initialize")) == 1
+    assert len(recorded_messages(shared.record, "initialize")) == 1
     for pipe in pipes[1:]:
         assert pipe.finish() == 0
     wait_until(lambda: len(shared.attached()) == 1)
@@ -175,10 +166,10 @@ def test_the_gateway_ends_some_time_after_its_last_client_and_leaves_nothing(sha
     pipe = shared.client()
     assert said(pipe.call("odd_echo", text="x")) == "x"
     server = json.loads(said(pipe.call("odd_whoami")))["pid"]
-    with Watch([*shared.started, server]) as processes:
+    with ProcessWatch([*shared.started, server]) as processes:
         assert len(processes) == 2
         assert pipe.finish() == 0
-        assert processes.left(WAIT) == []
+        assert processes.left(WAIT_SECONDS) == []
     assert not channels.is_taken(shared.place)
     assert "no client is left" in shared.log
 
@@ -200,10 +191,10 @@ def test_a_config_is_one_by_whatever_name_its_folder_is_reached(shared: Shared) 
     link = shared.folder / "link"
     link.symlink_to(real)
     for name, folder in ((real / "mcpx.json", None), ("../link/mcpx.json", real), ("mcpx.json", link)):
-        pipe = shared.stack.enter_context(Pipe([*MCPX, str(name)], shared.env, cwd=folder))
+        pipe = shared.stack.enter_context(StdioClient([*MCPX, str(name)], shared.env, cwd=folder))
         pipe.greet()
         told = [*MCPX, "status", "--json", "--config", str(name)]
-        status = subprocess.run(told, env=shared.env, cwd=folder, capture_output=True, check=True, timeout=WAIT)
+        status = subprocess.run(told, env=shared.env, cwd=folder, capture_output=True, check=True, timeout=WAIT_SECONDS)
         assert json.loads(status.stdout)["pid"] == shared.started[0]
     assert len(shared.started) == 1
 
@@ -276,7 +267,7 @@ def test_what_no_gateway_can_give_any_more_is_told_and_comes_back_with_the_confi
         good = shared.file.read_text()
         shared.write(mcp_servers=[odd_server("odd", shared.record)])
         os.kill(shared.started[0], signal.SIGKILL)
-        assert pipe.stderr.wait_for("no gateway: no profile is named 'p'", WAIT), pipe.stderr.text
+        assert pipe.stderr.wait_for("no gateway: no profile is named 'p'", WAIT_SECONDS), pipe.stderr.text
         waits = pipe.start_call("odd_echo", text="waits")
         shared.file.write_text(good)
         assert said(pipe.reply(waits, 30)) == "waits"
@@ -294,14 +285,14 @@ def test_a_gateway_of_its_own_that_cannot_start_gets_no_request(shared: Shared) 
     pipe = shared.client(THE_MODE="direct")
     shared.env["THE_MODE"] = "search"
     shared.terminal()
-    assert pipe.stderr.wait_for("THE_MODE; this client gets a gateway of its own", WAIT), pipe.stderr.text
+    assert pipe.stderr.wait_for("THE_MODE; this client gets a gateway of its own", WAIT_SECONDS), pipe.stderr.text
     assert said(pipe.call("odd_echo", text="by its own")) == "by its own"
     shared.file.write_text("{")
     bridge = pipe.process.pid
     own = [int(pid) for pid in Path(f"/proc/{bridge}/task/{bridge}/children").read_text().split()]
     for pid in own:
         os.kill(pid, signal.SIGKILL)
-    assert pipe.stderr.wait_for("no gateway: a gateway of its own could not be started", WAIT), pipe.stderr.text
+    assert pipe.stderr.wait_for("no gateway: a gateway of its own could not be started", WAIT_SECONDS), pipe.stderr.text
     waits = pipe.start_call("odd_echo", text="waits")
     shared.file.write_text(good)
     assert said(pipe.reply(waits, 30)) == "waits"
@@ -313,7 +304,7 @@ def test_a_call_that_was_never_sent_is_not_said_to_have_run(shared: Shared) -> N
     pipe = shared.client()
     shared.file.write_text("{")
     os.kill(shared.started[0], signal.SIGKILL)
-    assert pipe.stderr.wait_for("no gateway", WAIT)
+    assert pipe.stderr.wait_for("no gateway", WAIT_SECONDS)
     call = pipe.start_call("odd_echo", text="x")
     pipe.end_input()
     error = pipe.reply(call)["error"]
@@ -379,14 +370,14 @@ def test_a_gateway_in_a_terminal_takes_over_and_what_runs_finishes(shared: Share
     running = one.start_call("odd_sleep", seconds=60, until=str(shared.folder / "go"))
     begun(shared, "sleep")
     terminal = shared.terminal()
-    with Watch(shared.started) as background:
+    with ProcessWatch(shared.started) as background:
         for pipe in (one, other):
             assert said(pipe.call("odd_echo", text="moved")) == "moved"
         assert shared.ask("status")["role"] == "http"
         assert sorted(shared.attached()) == sorted((one.process.pid, other.process.pid))
         (shared.folder / "go").touch()
         assert said(one.reply(running)) == "slept"
-        assert background.left(WAIT) == []
+        assert background.left(WAIT_SECONDS) == []
     assert terminal.end() == 0
     assert said(one.call("odd_echo", text="and back")) == "and back"
     assert len(shared.started) == 2
@@ -432,7 +423,7 @@ def test_a_request_that_waits_for_a_gateway_can_be_cancelled(shared: Shared) -> 
     good = shared.file.read_text()
     shared.file.write_text("{")  # no gateway can be started
     os.kill(shared.started[0], signal.SIGKILL)
-    assert pipe.stderr.wait_for("no gateway", WAIT)
+    assert pipe.stderr.wait_for("no gateway", WAIT_SECONDS)
     doomed, wanted = pipe.start_call("odd_echo", text="doomed"), pipe.start_call("odd_echo", text="wanted")
     pipe.send(notification("notifications/cancelled", {"requestId": doomed}))
     shared.file.write_text(good)
@@ -459,11 +450,11 @@ def test_a_config_whose_folder_is_gone_is_waited_for(shared: Shared) -> None:
     shared.file = shared.file.rename(project / "mcpx.json")
     pipe = shared.client()
     project.rename(shared.folder / "aside")
-    with Watch(shared.started) as gateway:
+    with ProcessWatch(shared.started) as gateway:
         os.kill(shared.started[0], signal.SIGKILL)
-        assert gateway.left(WAIT) == []
+        assert gateway.left(WAIT_SECONDS) == []
     # A call that is written before the bridge has noticed may have been read, and is not repeated.
-    assert pipe.stderr.wait_for(f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT)
+    assert pipe.stderr.wait_for(f"no gateway: it cannot be started: {re.escape(str(project))}: ", WAIT_SECONDS)
     waits = pipe.start_call("odd_echo", text="waits")
     (shared.folder / "aside").rename(project)
     answer = pipe.reply(waits, 30)
@@ -480,9 +471,9 @@ def test_a_state_folder_that_is_deleted_costs_no_call(shared: Shared) -> None:
     assert said(pipe.call("odd_echo", text="x")) == "x"
     other = shared.client()
     assert said(other.call("odd_echo", text="y")) == "y"
-    with Watch([gateway]) as first:
+    with ProcessWatch([gateway]) as first:
         assert pipe.finish() == other.finish() == 0
-        assert first.left(WAIT) == []
+        assert first.left(WAIT_SECONDS) == []
 
 
 # ---- what cannot be shared
@@ -545,7 +536,7 @@ def test_another_version_is_left_alone(shared: Shared) -> None:
     os.chmod(shared.state, 0o700)
     answer = {"ok": False, "reason": "version", "error": "this gateway is mcpx 99", "role": "http", "clients": 0}
     with channels.listen(shared.place).listening as other:
-        other.settimeout(WAIT)
+        other.settimeout(WAIT_SECONDS)
         pipe = shared.begin()
         connected, _ = other.accept()
         with connected, connected.makefile("rwb") as lines:
@@ -587,7 +578,7 @@ def test_ids_batches_and_what_comes_before_the_greeting_are_treated_as_ever(shar
 
 def test_a_terminal_is_both_input_and_output_and_gets_all_of_a_large_answer(shared: Shared) -> None:
     """RUN-2: it takes a few kilobytes at a time, and says so only to who does not block."""
-    said_to = [initialize(), *(request("tools/list", None, number) for number in range(1, 21))]
+    said_to = [initialize_request(), *(request("tools/list", None, number) for number in range(1, 21))]
     with Terminal([*MCPX, str(shared.file), "--transport", "stdio"], shared.folder, shared.env) as terminal:
         for message in said_to:
             terminal.type(json.dumps(message) + "\n")
@@ -708,7 +699,7 @@ def test_what_does_not_finish_is_answered_and_cancelled(shared: Shared) -> None:
     pipe.end_input()
     assert [answer["id"] for answer in pipe.rest()] == [running]
     assert pipe.wait() == 0
-    wait_until(lambda: len(recorded(shared.record, "notifications/cancelled")) == 1)
+    wait_until(lambda: len(recorded_messages(shared.record, "notifications/cancelled")) == 1)
 
 
 # ---- without Unix sockets
@@ -726,19 +717,19 @@ def test_where_there_are_no_unix_sockets_it_is_a_port_on_loopback(tmp_path: Path
         assert file.stat().st_mode & 0o777 == 0o600 and not shared.place.exists()
         port = int(file.read_text().split()[0])
         for word in (b"guessed\n", b"x" * 10_000, b'{"do":"status"}\n'):
-            with socket.create_connection(("127.0.0.1", port), WAIT) as stranger:
+            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as stranger:
                 stranger.sendall(word)
                 try:
                     assert stranger.recv(100) == b""
                 except ConnectionError:
                     pass
-        with Watch(shared.started) as gateway:
+        with ProcessWatch(shared.started) as gateway:
             os.kill(shared.started[0], signal.SIGKILL)
-            assert gateway.left(WAIT) == []
+            assert gateway.left(WAIT_SECONDS) == []
         assert [said(pipe.call("odd_echo", text="y")) for pipe in (one, other)] == ["y", "y"]
         assert one.finish() == other.finish() == 0
-        with Watch(shared.started) as gateways:
-            assert gateways.left(WAIT) == []
+        with ProcessWatch(shared.started) as gateways:
+            assert gateways.left(WAIT_SECONDS) == []
         assert not file.exists()
     finally:
         shared.close()
@@ -748,7 +739,7 @@ def test_where_pipes_cannot_be_watched_threads_carry_them(shared: Shared) -> Non
     """RUN-2: as on Windows; nothing is lost at the end."""
     forced = "import sys; from mcpx.bridge import standard; standard.CARRIED = True\nfrom mcpx.cli.main import main\n"
     command = [sys.executable, "-c", forced + "sys.exit(main())", str(shared.file), "--transport", "stdio"]
-    pipe = shared.stack.enter_context(Pipe(command, shared.env))
+    pipe = shared.stack.enter_context(StdioClient(command, shared.env))
     pipe.greet()
     big = pipe.start_call("odd_big", bytes=2_000_000)
     assert pipe.finish() == 0

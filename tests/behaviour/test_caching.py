@@ -10,19 +10,10 @@ from typing import Any
 import pytest
 
 from behaviour.compact import MODES, Compact, Visitor, config, replace
-from behaviour.raw import (
-    BOTH,
-    Json,
-    Session,
-    Stream,
-    modern,
-    modern_headers,
-    notification,
-    recorded,
-    stdio_server,
-    text_of,
-)
+from kit.client import ACCEPT_BOTH, Session, Stream
 from kit.gateway import Gateway
+from kit.messages import Json, modern_headers, modern_request, notification, text_of
+from kit.servers import recorded_messages, stdio_server
 from kit.waiting import wait_until
 
 ERAS = ("older", "modern")
@@ -53,7 +44,7 @@ class Place:
 
     def calls(self, server: str, arguments: Json) -> int:
         """How often a server was called with these."""
-        sent = recorded(self.records[server], "tools/call")
+        sent = recorded_messages(self.records[server], "tools/call")
         return sum(message["params"].get("arguments") == arguments for message in sent)
 
 
@@ -157,7 +148,7 @@ def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Pl
     go = place.folder / "go-cancelled"
     given = {"until": str(go)}
     first, second = Session(gateway.port), Session(gateway.port)
-    began = len(recorded(place.records["older"], "notifications/cancelled"))
+    began = len(recorded_messages(place.records["older"], "notifications/cancelled"))
     with first.start_call("older_read", id="c", **given), second.start_call("older_read", **given) as other:
         wait_until(lambda: place.calls("older", given))
         call(Visitor(gateway.port, "direct"), "older", "write", place.fresh())
@@ -165,21 +156,21 @@ def test_the_first_of_several_is_cancelled_and_the_others_are_answered(place: Pl
         call(Visitor(gateway.port, "direct"), "older", "write", place.fresh())
         go.touch()
         assert text_of(other.reply().message).startswith("read ")
-    assert len(recorded(place.records["older"], "notifications/cancelled")) == began
+    assert len(recorded_messages(place.records["older"], "notifications/cancelled")) == began
     assert place.calls("older", given) == 1
 
 
 def test_when_the_last_one_leaves_the_call_is_cancelled(place: Place, gateway: Gateway) -> None:
     given = {"until": str(place.folder / "never")}
-    message = modern("tools/call", {"name": "modern_read", "arguments": given})
-    headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
+    message = modern_request("tools/call", {"name": "modern_read", "arguments": given})
+    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
     body = json.dumps(message).encode()
     with Stream(gateway.port, "POST", "/mcp", headers, body):
         wait_until(lambda: place.calls("modern", given))
         with Stream(gateway.port, "POST", "/mcp", headers, body):
             assert Visitor(gateway.port, "direct", "modern").names()  # asked later: the other one was read before it
-            began = len(recorded(place.records["modern"], "notifications/cancelled"))
-    wait_until(lambda: len(recorded(place.records["modern"], "notifications/cancelled")) == began + 1)
+            began = len(recorded_messages(place.records["modern"], "notifications/cancelled"))
+    wait_until(lambda: len(recorded_messages(place.records["modern"], "notifications/cancelled")) == began + 1)
     assert place.calls("modern", given) == 1
 
 

@@ -19,11 +19,15 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, Json, Reply, ask, descendants, modern, modern_headers, post
 from fixtures.guarded import Guarded
 from fixtures.replicas import Store, ready
+from kit.client import post
+from kit.command import MCPX
 from kit.gateway import GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.messages import Json, modern_headers, modern_request
 from kit.process import FIXTURES
+from kit.process_tree import descendants
 from kit.waiting import wait_until
 from mcpx.auth import sealing
 from mcpx.auth.flow.clients import Client
@@ -78,7 +82,7 @@ class Scene:
     """What was in the store before it went away."""
 
     def ask(self, method: str, params: Json | None = None, token: str = CANARIES["client_token"]) -> Json:
-        message = modern(method, params or {})
+        message = modern_request(method, params or {})
         reply = post(self.gateway.port, message, {**modern_headers(message), "Authorization": f"Bearer {token}"})
         self.told.append(f"{reply}")
         return reply.json if reply.status == 200 else {}
@@ -87,7 +91,7 @@ class Scene:
         return self.ask("tools/call", {"name": tool, "arguments": arguments})
 
     def page(self, path: str) -> Reply:
-        return ask(self.gateway.port, "GET", path, [("Authorization", f"Bearer {CANARIES['client_token']}")])
+        return fetch(self.gateway.port, path, "GET", [("Authorization", f"Bearer {CANARIES['client_token']}")])
 
     def run(self, *words: str) -> str:
         """What a command says to whoever types it."""

@@ -4,9 +4,10 @@ import json
 import sys
 from pathlib import Path
 
-from behaviour.raw import Json, health
+from kit.client import health
 from kit.command import run_command
 from kit.gateway import GatewayProcess
+from kit.messages import Json
 from kit.process import FIXTURES
 from kit.waiting import wait_until
 from mcpx.auth import sealing

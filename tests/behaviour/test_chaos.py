@@ -23,24 +23,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    BOTH,
-    WAIT,
-    Json,
-    Reply,
-    Session,
-    Watch,
-    descendants,
-    health,
-    modern,
-    modern_headers,
-    raw_server,
-    request,
-    text_of,
-    told,
-)
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, health
 from kit.gateway import GatewayProcess
+from kit.http_client import Reply
+from kit.messages import Json, modern_headers, modern_request, request, structured_content, text_of
 from kit.process import START, Child
+from kit.process_tree import ProcessWatch, descendants
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 SECONDS = float(os.environ.get("MCPX_CHAOS_SECONDS", "20"))
@@ -180,12 +169,12 @@ def pids_of(gateway: GatewayProcess, name: str) -> list[int]:
 def post_aside(port: int, message: Json, headers: Mapping[str, str]) -> Json:
     """The answer to one POST. `raw.post` would make clients of several threads wait for each other: up to Python
     3.11 a `cached_property`, as `Stream.response` is one, holds one lock for all of them."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * WAIT_SECONDS)
     try:
-        usual = {"Content-Type": "application/json", "Accept": BOTH}
+        usual = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH}
         connection.request("POST", "/mcp", json.dumps(message), {**usual, **headers})
         response = connection.getresponse()
-        return Reply(response.status, response.getheaders(), response.read()).message
+        return Reply(response.status, response.headers, response.read()).message
     finally:
         connection.close()
 
@@ -244,7 +233,7 @@ class Load:
         if number % 3 == 2:
 
             def ask(tool: str, text: str) -> Json:
-                message = modern("tools/call", {"name": tool, "arguments": {"text": text}})
+                message = modern_request("tools/call", {"name": tool, "arguments": {"text": text}})
                 return post_aside(self.port, message, modern_headers(message))
 
             return ask
@@ -405,9 +394,9 @@ def test_chaos_harms_nobody_who_is_not_hit_and_leaves_nothing_behind() -> None:
         assert descriptors(pid) <= open_before + 8 * len(names) * CLIENTS
         assert resident(pid) <= held_before + 96 * 2**20
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
-        watch = Watch(descendants(pid))
+        watch = ProcessWatch(descendants(pid))
     with watch:
-        assert watch.left(WAIT) == []
+        assert watch.left(WAIT_SECONDS) == []
 
 
 def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memory() -> None:
@@ -419,10 +408,10 @@ def test_restarts_without_number_cost_neither_descriptors_nor_processes_nor_memo
         pid = gateway.process.pid
         marks: list[tuple[int, int, int]] = []
         for turn in range(RESTARTS):
-            victim = told(session.call("mortal_whoami"))["pid"]
-            with Watch([victim]) as watch:
+            victim = structured_content(session.call("mortal_whoami"))["pid"]
+            with ProcessWatch([victim]) as watch:
                 os.kill(victim, signal.SIGKILL)
-                assert watch.left(WAIT) == []
+                assert watch.left(WAIT_SECONDS) == []
             assert text_of(session.call("mortal_echo", text=str(turn))) == str(turn)
             if turn in (RESTARTS // 5, RESTARTS - 1):
                 wait_until(lambda: zombies(pid) == [] and len(descendants(pid)) == 2)  # the server and the keeper

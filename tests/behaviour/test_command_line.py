@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, WAIT, Pipe, Session, ask, initialize, modern, post_modern, raw_server, request, text_of
-from kit.command import run_command
+from kit.client import WAIT_SECONDS, Session, StdioClient, post_modern
+from kit.command import MCPX, run_command
 from kit.gateway import LISTENS
+from kit.http_client import fetch
+from kit.messages import initialize_request, modern_request, request, text_of
 from kit.process import START, Child
+from kit.servers import raw_server
 from mcpx import __version__
 
 SCRIPT = str(Path(sys.executable).with_name("mcpx"))
@@ -55,7 +58,7 @@ def run(folder: Path, env: dict[str, str], *args: str, command: list[str] = MCPX
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=WAIT,
+            timeout=WAIT_SECONDS,
             check=False,
         )
     assert "Traceback" not in done.stderr, done.stderr
@@ -79,7 +82,7 @@ def listening(folder: Path, env: dict[str, str], *args: str) -> Iterator[tuple[s
         assert listens is not None, child.stderr.text
         yield listens[1], int(listens[2]), child
         child.process.send_signal(signal.SIGTERM)
-        assert child.process.wait(WAIT) == 0
+        assert child.process.wait(WAIT_SECONDS) == 0
     assert "Traceback" not in child.stderr.text
     assert child.stdout.text == ""
 
@@ -121,7 +124,7 @@ def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(folder: P
 
 def test_without_a_config_the_demo_serves_a_client_on_a_pipe(folder: Path, env: dict[str, str]) -> None:
     """RUN-3: three tools, a resource, a prompt; all of them work."""
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         client.greet()
         assert len(client.request("tools/list")["result"]["tools"]) == 3
         assert text_of(client.call("demo_calculate", expression="(3 + 4) * 2")) == "14"
@@ -139,13 +142,13 @@ def test_without_a_config_the_demo_serves_over_http(folder: Path, env: dict[str,
         assert host == "127.0.0.1"
         assert len(Session(port).tools()) == 3
         assert text_of(
-            post_modern(port, modern("tools/call", {"name": "demo_echo", "arguments": {"text": "x"}})).message
+            post_modern(port, modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "x"}})).message
         )
 
 
 def test_the_demo_calculates_numbers_and_nothing_else(folder: Path, env: dict[str, str]) -> None:
     """RUN-3: it is the first thing anybody attacks."""
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         client.greet()
         for expression in ("9**9**9", "__import__('os')", "1/0", "(" * 500, "'a' * 10", "1" * 201, ""):
             answer = client.call("demo_calculate", expression=expression)
@@ -154,7 +157,7 @@ def test_the_demo_calculates_numbers_and_nothing_else(folder: Path, env: dict[st
 
 def test_the_demo_writes_nothing(tmp_path: Path, folder: Path, env: dict[str, str]) -> None:
     """RUN-3: not in the working folder, not in the home, no state."""
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         client.greet()
         client.request("tools/list")
         assert client.finish() == 0
@@ -290,8 +293,8 @@ def test_an_open_address_with_auth_is_served(folder: Path, env: dict[str, str]) 
     auth = {"type": "bearer", "tokens": [{"name": "me", "token": "s3cret"}]}
     write(folder / "open.json", {**GOOD, "server": {"host": "0.0.0.0", "port": 0, "auth": auth}})
     with listening(folder, env, "open.json") as (_, port, child):
-        assert ask(port, "GET", "/ready").status == 200
-        assert ask(port, "POST", "/mcp").status == 401
+        assert fetch(port, "/ready").status == 200
+        assert fetch(port, "/mcp", "POST").status == 401
         assert "good_echo" in Session(port, headers={"Authorization": "Bearer s3cret"}).tools()
         assert "s3cret" not in child.stderr.text
 
@@ -299,7 +302,7 @@ def test_an_open_address_with_auth_is_served(folder: Path, env: dict[str, str]) 
 def test_an_open_address_matters_to_nobody_over_stdio(folder: Path, env: dict[str, str]) -> None:
     """SEC-1: nothing is bound."""
     write(folder / "open.json", {**GOOD, "server": {"host": "0.0.0.0"}})
-    with Pipe([*MCPX, "open.json"], env, folder) as client:
+    with StdioClient([*MCPX, "open.json"], env, folder) as client:
         client.greet()
         assert client.finish() == 0
 
@@ -329,7 +332,7 @@ def test_a_config_is_named_by_word_option_or_environment(folder: Path, env: dict
         (["good.json"], {"MCPX_CONFIG": "other.json"}),
     ]
     for args, more in ways:
-        with Pipe([*MCPX, *args], {**env, **more}, folder) as client:
+        with StdioClient([*MCPX, *args], {**env, **more}, folder) as client:
             assert "good" in client.greet()["instructions"], (args, more)
             assert client.finish() == 0
 
@@ -338,7 +341,7 @@ def test_a_config_is_named_by_word_option_or_environment(folder: Path, env: dict
 def test_a_config_in_the_working_folder_is_found(folder: Path, env: dict[str, str], name: str) -> None:
     """RUN-2: JSON is YAML too."""
     write(folder / name, GOOD)
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         assert "good" in client.greet()["instructions"]
         assert client.finish() == 0
 
@@ -348,12 +351,12 @@ def test_a_config_in_the_users_folder_is_found_and_other_programs_files_are_not(
 ) -> None:
     """RUN-2: a `config.json` with none of our keys is somebody else's."""
     write(folder / "config.json", {"compilerOptions": {"strict": True}})
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         assert "demo" in client.greet()["instructions"]
     own = Path(env["HOME"]) / ".config" / "mcpx"
     own.mkdir(parents=True)
     write(own / "config.yaml", GOOD)
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         assert "good" in client.greet()["instructions"]
 
 
@@ -376,7 +379,7 @@ def test_check_without_a_config_is_an_error(folder: Path, env: dict[str, str]) -
 def test_every_mode_is_taken_by_flag_and_by_environment(folder: Path, env: dict[str, str], mode: str) -> None:
     """RUN-2, SUR-6: the flag wins, so that what the environment says does not matter then."""
     for args, more in (([], {"MCPX_MODE": mode}), (["--mode", mode], {"MCPX_MODE": "nonsense"})):
-        with Pipe([*MCPX, *args], {**env, **more}, folder) as client:
+        with StdioClient([*MCPX, *args], {**env, **more}, folder) as client:
             assert client.greet()["serverInfo"]["name"] == "mcpx"
 
 
@@ -404,7 +407,7 @@ def test_a_pipe_means_stdio(folder: Path, env: dict[str, str], more: dict[str, s
     """RUN-2: a port in the environment or in the file only says where."""
     write(folder / "port.json", {**GOOD, "server": {"port": 0}})
     for args in ([], ["port.json"]):
-        with Pipe([*MCPX, *args], {**env, **more}, folder) as client:
+        with StdioClient([*MCPX, *args], {**env, **more}, folder) as client:
             client.send(PING)
             assert client.message()["result"] == {}
             assert client.finish() == 0
@@ -413,7 +416,7 @@ def test_a_pipe_means_stdio(folder: Path, env: dict[str, str], more: dict[str, s
 def test_a_socket_means_stdio(folder: Path, env: dict[str, str]) -> None:
     """RUN-2: Node programs give their children sockets for pipes."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, Pipe(MCPX, env, folder, stdin=theirs) as client:
+    with ours, theirs, StdioClient(MCPX, env, folder, stdin=theirs) as client:
         theirs.close()
         ours.sendall(PING)
         assert client.message()["result"] == {}
@@ -425,13 +428,13 @@ def test_one_socket_for_both_directions_works_as_well(folder: Path, env: dict[st
     """RUN-2: as inetd and systemd give it."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(WAIT)
+        ours.settimeout(WAIT_SECONDS)
         with subprocess.Popen(MCPX, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env, cwd=folder) as it:
             theirs.close()
             ours.sendall(PING)
             assert ours.recv(1000) == PONG
             ours.shutdown(socket.SHUT_WR)
-            assert it.wait(WAIT) == 0
+            assert it.wait(WAIT_SECONDS) == 0
 
 
 @pytest.mark.parametrize("output", ["pipe", "file"])
@@ -440,7 +443,9 @@ def test_a_file_means_stdio(folder: Path, env: dict[str, str], output: str) -> N
     write(folder / "good.json", GOOD)
     call = {"name": "good_sleep", "arguments": {"seconds": 0.3}}
     script = folder / "requests"
-    script.write_text("\n".join(map(json.dumps, [initialize(), request("tools/call", call, 1), request("ping", id=2)])))
+    script.write_text(
+        "\n".join(map(json.dumps, [initialize_request(), request("tools/call", call, 1), request("ping", id=2)]))
+    )
     with script.open() as source, (folder / "answers").open("w+b") as sink:
         done = subprocess.run(
             [*MCPX, "good.json"],
@@ -449,7 +454,7 @@ def test_a_file_means_stdio(folder: Path, env: dict[str, str], output: str) -> N
             stderr=subprocess.PIPE,
             env=env,
             cwd=folder,
-            timeout=WAIT,
+            timeout=WAIT_SECONDS,
             check=False,
         )
     answers = (folder / "answers").read_bytes() if output == "file" else done.stdout
@@ -462,7 +467,7 @@ def test_a_file_means_stdio(folder: Path, env: dict[str, str], output: str) -> N
 @pytest.mark.parametrize("args", [["--port", "0"], ["--host", "127.0.0.1", "--port", "0"], ["--transport", "http"]])
 def test_a_host_or_port_on_the_command_line_means_http(folder: Path, env: dict[str, str], args: list[str]) -> None:
     """RUN-2: although standard input is a pipe; what comes on it is not read."""
-    with Pipe([*MCPX, *args], {**env, "MCPX_PORT": "0"}, folder) as client:
+    with StdioClient([*MCPX, *args], {**env, "MCPX_PORT": "0"}, folder) as client:
         client.send(PING)
         listens = client.stderr.wait_for(LISTENS, START)
         assert listens is not None, client.stderr.text
@@ -475,11 +480,11 @@ def test_a_host_or_port_on_the_command_line_means_http(folder: Path, env: dict[s
 def test_the_environment_can_choose_the_transport(folder: Path, env: dict[str, str]) -> None:
     """RUN-2: and the flag wins over it."""
     more = {"MCPX_TRANSPORT": "http", "MCPX_PORT": "0"}
-    with Pipe(MCPX, {**env, **more}, folder) as client:
+    with StdioClient(MCPX, {**env, **more}, folder) as client:
         assert client.stderr.wait_for(LISTENS, START)
         client.process.send_signal(signal.SIGTERM)
         assert client.wait() == 0
-    with Pipe([*MCPX, "--transport", "stdio"], {**env, **more}, folder) as client:
+    with StdioClient([*MCPX, "--transport", "stdio"], {**env, **more}, folder) as client:
         client.send(PING)
         assert client.message()["result"] == {}
 
@@ -488,7 +493,7 @@ def test_a_terminal_means_http(folder: Path, env: dict[str, str]) -> None:
     """RUN-2."""
     ours, theirs = pty.openpty()
     try:
-        with Pipe(MCPX, {**env, "MCPX_PORT": "0"}, folder, stdin=theirs) as client:
+        with StdioClient(MCPX, {**env, "MCPX_PORT": "0"}, folder, stdin=theirs) as client:
             assert client.stderr.wait_for(LISTENS, START), client.stderr.text
             client.process.send_signal(signal.SIGINT)
             assert client.wait() == 0
@@ -500,7 +505,7 @@ def test_a_terminal_means_http(folder: Path, env: dict[str, str]) -> None:
 def test_a_closed_standard_input_means_http(folder: Path, env: dict[str, str]) -> None:
     """RUN-2: as some service managers do it."""
     command = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *MCPX]
-    with Pipe(command, {**env, "MCPX_PORT": "0"}, folder) as client:
+    with StdioClient(command, {**env, "MCPX_PORT": "0"}, folder) as client:
         assert client.stderr.wait_for(LISTENS, START), client.stderr.text
         client.process.send_signal(signal.SIGTERM)
         assert client.wait() == 0
@@ -524,7 +529,7 @@ def test_stdio_by_name_serves_a_person_at_a_terminal(folder: Path, env: dict[str
             while b'"result":{}' not in seen:
                 seen += os.read(ours, 1000)
             os.write(ours, b"\x04")
-            assert it.wait(WAIT) == 0
+            assert it.wait(WAIT_SECONDS) == 0
             assert b"Traceback" not in it.stderr.read()
     finally:
         os.close(ours)
@@ -539,7 +544,9 @@ def test_a_standard_stream_that_is_closed_or_full_breaks_nothing(
 ) -> None:
     """RUN-2, LIF-8: the end is clean all the same."""
     command = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *MCPX]
-    done = subprocess.run(command, input=PING, env=env, cwd=folder, capture_output=True, timeout=WAIT, check=False)
+    done = subprocess.run(
+        command, input=PING, env=env, cwd=folder, capture_output=True, timeout=WAIT_SECONDS, check=False
+    )
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
     assert done.stdout == (PONG if redirection.startswith("2") else b"")

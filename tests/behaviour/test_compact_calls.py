@@ -4,7 +4,6 @@ Every kind of client, in every mode, to an upstream of each era; behaviours are 
 """
 
 import itertools
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ import pytest
 
 from behaviour.clients import BOUND, KINDS, AnsweringUser, Client, Door, Json, Kind, Question, RefusedError, connected
 from behaviour.compact import MODES, Compact, Visitor, config, meta_call, text
-from behaviour.raw import everything, raw_server
 from fixtures.everything import PNG, STATIC, URL
 from kit.gateway import Gateway, GatewayProcess
-from kit.process import FIXTURES, START, Child
+from kit.process import START, Child, stdio_command
+from kit.servers import everything_server, raw_server
 from mcpx.catalog.naming import wrap_uri
 
 # The SDK warns about sampling and roots, which are what is tested here.
@@ -31,7 +30,7 @@ SERVERS = ("older", "modern")
 def gateway() -> Iterator[Gateway]:
     """Upstreams over HTTP, so that no client needs a process of its own; and one that dies on demand."""
     with ExitStack() as stack:
-        program = [sys.executable, str(FIXTURES / "everything.py"), "--transport", "http", "--era"]
+        program = stdio_command("everything_server.py", "--transport", "http", "--era")
         started = {era: stack.enter_context(Child([*program, era])) for era in SERVERS}
         servers: list[Json] = []
         for era, child in started.items():
@@ -191,7 +190,7 @@ def test_a_client_on_stdio_finds_the_same(kind: Kind, mode: Compact, subtests: p
 
     async def check() -> None:
         user = AnsweringUser(kind)
-        with GatewayProcess(config(everything("both"), mode=mode), transport="stdio") as alone:
+        with GatewayProcess(config(everything_server("both"), mode=mode), transport="stdio") as alone:
             stderr = alone.folder / "stderr.txt"
             door = Door("stdio", command=alone.stdio_command, env=alone.env, stderr=stderr)
             async with connected(kind, door, user) as client:

@@ -23,8 +23,10 @@ from behaviour.compact import (
     text,
     told,
 )
-from behaviour.raw import Stream, descendants, everything, health, raw_server
+from kit.client import Stream, health
 from kit.gateway import Gateway, GatewayProcess
+from kit.process_tree import descendants
+from kit.servers import everything_server, raw_server
 from kit.waiting import wait_until
 
 QUICK = {"hot_reload_interval": 0.05}
@@ -55,7 +57,7 @@ def shows(client: Visitor, server: str, tool: str) -> bool:
 
 @pytest.fixture(scope="module")
 def changing() -> Iterator[Gateway]:
-    with Gateway(config(*(everything(era, "--era", era) for era in ERAS))) as gateway:
+    with Gateway(config(*(everything_server(era, "--era", era) for era in ERAS))) as gateway:
         yield gateway
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 

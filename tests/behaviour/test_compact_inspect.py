@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, text, told
-from behaviour.raw import Pipe, everything, modern
 from fixtures.told_server import NOTE
+from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_request
+from kit.servers import everything_server
 
 SHORT = "Reads the complete contents of a file"
 LONG = "Lists every commit of a repository. " + "It goes back to the very first one. " * 20
@@ -124,30 +126,30 @@ def test_exec_calls_the_tool_of_that_server(client: Visitor) -> None:
     assert text(client.use("exec", server_name="exact", tool_name="calls")).isdecimal()
 
 
-def stdio_tools(pipe: Pipe, era: str) -> tuple[list[Json], Any]:
+def stdio_tools(pipe: StdioClient, era: str) -> tuple[list[Json], Any]:
     """The list, and what `exec` of an addition gives."""
     call = {"name": "exec", "arguments": {"server_name": "every", "tool_name": "add", "arguments": {"a": 1, "b": 2}}}
     if era == "older":
         pipe.greet()
         listed = pipe.request("tools/list")
         return listed["result"]["tools"], pipe.request("tools/call", call)["result"]["structuredContent"]
-    pipe.send(modern("tools/list", id="list"))
+    pipe.send(modern_request("tools/list", id="list"))
     listed = pipe.reply("list")
-    pipe.send(modern("tools/call", call, id="call"))
+    pipe.send(modern_request("tools/call", call, id="call"))
     return listed["result"]["tools"], pipe.reply("call")["result"]["structuredContent"]
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_stdio_and_http_show_the_same(era: str) -> None:
     """SUR-2, SUR-6: `mode:` in the config counts on every front; both ways are the same to the last byte."""
-    every = everything("every")
+    every = everything_server("every")
     with (
         GatewayProcess(config(every, mode="inspect")) as served,
         GatewayProcess(served.config, transport="stdio") as alone,
     ):
         over_http = Visitor(served.port, era=era)
         assert over_http.names() == ["inspect", "exec"]
-        with Pipe(alone.stdio_command, alone.env) as pipe:
+        with StdioClient(alone.stdio_command, alone.env) as pipe:
             tools, added = stdio_tools(pipe, era)
         assert tools == over_http.tools()
         assert added == {"sum": 3}

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, MODES, Json, Visitor, config, meta_call, text, texts, told
-from behaviour.raw import BOTH, Stream, request
+from kit.client import ACCEPT_BOTH, Stream
 from kit.gateway import Gateway
+from kit.messages import request
 
 LIMIT = 16_000
 ROWS = [{"id": number, "name": f"row number {number}", "odd": bool(number % 2)} for number in range(900)]
@@ -401,7 +402,7 @@ def test_an_expression_without_end_holds_up_nobody(gateway: Gateway) -> None:
     asked = {"handle": handle, "jmespath": "[@, @][]" + " | [@, @][]" * 50}
     call = request("tools/call", {"name": "mcp_execute_tool", "arguments": {"tool_name": "mcpx.result"}}, 99)
     call["params"]["arguments"]["arguments"] = asked
-    headers = [*client.headers.items(), ("Content-Type", "application/json"), ("Accept", BOTH)]
+    headers = [*client.headers.items(), ("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH)]
     with Stream(gateway.port, "POST", "/mcp/search", headers, json.dumps(call).encode()) as endless:
         for _ in range(50):
             other.tools()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, held_up, next_notice, replace, text, tokens, told
-from behaviour.raw import Pipe, raw_server
+from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 MENUS = ("inspect", "describe")
@@ -151,7 +152,7 @@ def test_a_menu_is_the_same_to_the_byte_whoever_is_up_first(tmp_path: Path) -> N
     lines = seen[0]["inspect older"][0]["description"].splitlines()
     assert [line.split()[1] for line in lines if line.startswith("  Server: ")] == ["b", "files", "a", "c"]
     shown = {**shape("0", "0", "0"), "mode": "inspect"}
-    with GatewayProcess(shown, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shown, transport="stdio") as alone, StdioClient(alone.stdio_command, alone.env) as pipe:
         pipe.greet()
         assert pipe.request("tools/list")["result"]["tools"] == seen[0]["inspect older"]
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from behaviour.compact import CALLER, ERAS, MODES, Json, Visitor, config, told
-from behaviour.raw import post, request, settled
+from kit.client import post, wait_until_settled
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import request
 
 JUNK = "j" * 1_000_000
 SIGNATURE = {
@@ -26,7 +27,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     }
     folder = tmp_path_factory.mktemp("offers")
     with GatewayProcess(config(told("told"), told("weather.api"), told("other", folder, offers))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         yield gateway
         assert gateway.process.poll() is None
         assert "Traceback" not in gateway.stderr(), gateway.stderr()

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, command, config, next_notice, replace, text, told
-from behaviour.raw import Pipe, raw_server
+from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import FIXTURES
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 SHOWN = {
@@ -71,7 +72,7 @@ def test_the_command_line_wins_over_the_config_also_after_a_reload(mode: str) ->
         assert mode_of(Visitor(gateway.port).names()) == shown
     with (
         GatewayProcess(shape, "--mode", mode, transport="stdio") as alone,
-        Pipe(alone.stdio_command, alone.env) as pipe,
+        StdioClient(alone.stdio_command, alone.env) as pipe,
     ):
         pipe.greet()
         assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == shown
@@ -129,7 +130,7 @@ def test_a_changed_mode_is_announced_and_shown_to_a_live_client(era: str) -> Non
 def test_a_changed_mode_is_announced_on_stdio() -> None:
     """SUR-6, CFG-5."""
     shape = config(told("told"), mode="direct", **{"global": QUICK})
-    with GatewayProcess(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shape, transport="stdio") as alone, StdioClient(alone.stdio_command, alone.env) as pipe:
         pipe.greet()
         assert mode_of([tool["name"] for tool in pipe.request("tools/list")["result"]["tools"]]) == "direct"
         replace(alone, {**shape, "mode": "inspect"})

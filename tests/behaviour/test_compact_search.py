@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Json, Visitor, config, text, told
-from behaviour.raw import raw_server
 from kit.gateway import Gateway
+from kit.servers import raw_server
 
 TOOLS = ["mcp_search_tools", "mcp_execute_tool", "mcp_list_services"]
 READ = {

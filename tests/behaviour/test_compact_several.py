@@ -9,8 +9,10 @@ import pytest
 
 from behaviour.clients import BOUND, KINDS, AnsweringUser, Door, Kind, connected
 from behaviour.compact import CALLER, ERAS, MODES, Compact, Json, Visitor, config, meta_call, text, told
-from behaviour.raw import Pipe, everything, modern
+from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_request
+from kit.servers import everything_server
 
 FETCH = {
     "name": "fetch_page",
@@ -189,8 +191,8 @@ def test_each_of_several_calls_fails_on_its_own(caller: Visitor) -> None:
     assert first["content"][0]["text"] == "[mcpx: 0 of 3 calls ok]"
     assert first["content"][2]["text"] == caller.error(caller.run(*wrong[0]))
     assert first["content"][3]["text"].endswith("not run: call 1 failed]")
-    everything = calls(caller, *wrong, **{"continue": True})
-    texts = [block["text"] for block in everything["content"]]
+    result = calls(caller, *wrong, **{"continue": True})
+    texts = [block["text"] for block in result["content"]]
     assert texts[0] == "[mcpx: 1 of 3 calls ok]"
     assert texts[4] == caller.error(caller.run(*wrong[1])) and texts[5].endswith("give: ok]")
 
@@ -239,7 +241,7 @@ def test_progress_and_cancellation_of_several_calls(kind: Kind, mode: Compact) -
                 while (now := await count()) != before + 1:
                     assert now == before
 
-    with Gateway(config(everything("every"), naming={"prefix": "always"})) as gateway:
+    with Gateway(config(everything_server("every"), naming={"prefix": "always"})) as gateway:
         anyio.run(check, Door("http", f"http://127.0.0.1:{gateway.port}/mcp/{mode}"))
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -251,12 +253,12 @@ def test_several_calls_on_stdio(mode: Compact, era: str) -> None:
     items = [call_of(mode, "git", "note", {"path": path}) for path in ("a", "b")]
     call = {"name": CALLER[mode], "arguments": {"calls": items}}
     shape = config(told("git"), mode=mode, naming={"prefix": "always"})
-    with GatewayProcess(shape, transport="stdio") as alone, Pipe(alone.stdio_command, alone.env) as pipe:
+    with GatewayProcess(shape, transport="stdio") as alone, StdioClient(alone.stdio_command, alone.env) as pipe:
         if era == "older":
             pipe.greet()
             result = pipe.request("tools/call", call)["result"]
         else:
-            pipe.send(modern("tools/call", call, id="call"))
+            pipe.send(modern_request("tools/call", call, id="call"))
             result = pipe.reply("call")["result"]
     texts = [block["text"] for block in result["content"]]
     assert texts[1::2] == ['note {"path": "a"}', 'note {"path": "b"}']

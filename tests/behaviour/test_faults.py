@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,25 +14,13 @@ from typing import Any
 import pytest
 
 from behaviour.odd_http_server import OddHttpServer
-from behaviour.raw import (
-    MCPX,
-    WAIT,
-    Json,
-    Pipe,
-    Session,
-    Watch,
-    health,
-    odd_server,
-    peak_memory,
-    raw_server,
-    recorded,
-    settled,
-    stdio_server,
-    text_of,
-    told,
-)
+from kit.client import WAIT_SECONDS, Session, StdioClient, health, wait_until_settled
+from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
-from kit.process import FIXTURES, START, Child
+from kit.messages import Json, structured_content, text_of
+from kit.process import START, Child, stdio_command
+from kit.process_tree import ProcessWatch, peak_memory
+from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
 from kit.waiting import wait_until
 
 AT_ONCE = 10.0
@@ -81,7 +68,7 @@ def gateway(record: Path) -> Iterator[Gateway]:
         raw_server("small", max_message=MIB),
     ]
     with GatewayProcess({"mcp_servers": servers}) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
 
 
@@ -109,7 +96,7 @@ def test_a_server_that_hangs_in_its_handshake_delays_nobody_over_stdio() -> None
     servers = [raw_server("hung", "--hang-initialize"), raw_server("good")]
     with (
         GatewayProcess({"mcp_servers": servers}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.start("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
         listing = client.start("tools/list")
@@ -219,59 +206,59 @@ def test_a_call_whose_server_dies_fails_at_once_with_its_name(client: Session) -
 
 def test_a_call_to_a_server_that_died_starts_it_again(client: Session) -> None:
     """LIF-4: it does not wait for a timer, here of a minute."""
-    first = told(client.call("mortal_whoami"))["pid"]
+    first = structured_content(client.call("mortal_whoami"))["pid"]
     assert refused_for("mortal", DIED, client.call("mortal_die"))
     with at_once():
-        assert told(client.call("mortal_whoami"))["pid"] != first
+        assert structured_content(client.call("mortal_whoami"))["pid"] != first
 
 
 def test_a_server_killed_between_two_calls_is_started_by_the_next(gateway: Gateway, client: Session) -> None:
     """LIF-4, SRC-8."""
-    first = told(client.call("mortal_whoami"))["pid"]
+    first = structured_content(client.call("mortal_whoami"))["pid"]
     before = health(gateway.port)["servers"]["mortal"]
 
     def noticed() -> bool:
         now = health(gateway.port)["servers"]["mortal"]
         return now["status"] != "connected" or now["restarts"] > before["restarts"]
 
-    with Watch([first]) as watch:
+    with ProcessWatch([first]) as watch:
         os.kill(first, signal.SIGKILL)
-        assert watch.left(WAIT) == []
+        assert watch.left(WAIT_SECONDS) == []
     wait_until(noticed)
-    assert told(client.call("mortal_whoami"))["pid"] != first
+    assert structured_content(client.call("mortal_whoami"))["pid"] != first
 
 
 def test_many_calls_to_a_server_that_died_share_one_start(client: Session, record: Path) -> None:
     """LIF-4: and its tools stay listed meanwhile."""
     assert text_of(client.call("odd_echo", text="up")) == "up"
-    before = len(recorded(record, "initialize"))
+    before = len(recorded_messages(record, "initialize"))
     assert refused_for("odd", DIED, client.call("odd_die"))
     assert "odd_echo" in client.tools()
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(client.start_call("odd_whoami")) for _ in range(10)]
-        pids = {told(one.reply().message)["pid"] for one in started}
+        pids = {structured_content(one.reply().message)["pid"] for one in started}
     assert len(pids) == 1
-    assert len(recorded(record, "initialize")) == before + 1
+    assert len(recorded_messages(record, "initialize")) == before + 1
 
 
 def test_a_call_that_died_is_not_sent_again(client: Session, record: Path) -> None:
     """SRC-8: `die` reaches its server once, though the next call starts that server anew."""
-    before = len([m for m in recorded(record, "tools/call") if m["params"]["name"] == "die"])
+    before = len([m for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "die"])
     assert refused_for("odd", DIED, client.call("odd_die"))
     assert text_of(client.call("odd_echo", text="back")) == "back"
     assert text_of(client.call("good_echo", text="too")) == "too"
-    died = [m for m in recorded(record, "tools/call") if m["params"]["name"] == "die"]
+    died = [m for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "die"]
     assert len(died) == before + 1
 
 
 def test_a_call_without_an_answer_times_out_and_is_cancelled(client: Session, record: Path) -> None:
     """LIF-6: after `call_timeout`, under the id the server knows; nothing else on the connection is disturbed."""
-    process = told(client.call("odd_whoami"))["pid"]
+    process = structured_content(client.call("odd_whoami"))["pid"]
     assert refused_for("odd", TIMEOUT, client.call("odd_hang"))
-    sent = [m["id"] for m in recorded(record, "tools/call") if m["params"]["name"] == "hang"]
-    cancelled = wait_until(lambda: recorded(record, "notifications/cancelled"))
+    sent = [m["id"] for m in recorded_messages(record, "tools/call") if m["params"]["name"] == "hang"]
+    cancelled = wait_until(lambda: recorded_messages(record, "notifications/cancelled"))
     assert [m["params"]["requestId"] for m in cancelled if m["params"]["requestId"] in sent] == sent[-1:]
-    assert told(client.call("odd_whoami"))["pid"] == process
+    assert structured_content(client.call("odd_whoami"))["pid"] == process
 
 
 def test_progress_keeps_a_slow_call_alive(client: Session) -> None:
@@ -297,7 +284,7 @@ def test_wrong_ids_second_answers_and_late_ones_reach_nobody(client: Session, re
     assert text_of(client.call("odd_twice")) == "first"
     assert text_of(client.call("odd_stranger")) == "for you"
     assert refused_for("odd", TIMEOUT, client.call("odd_stubborn"))
-    wait_until(lambda: recorded(record, "said too late"))
+    wait_until(lambda: recorded_messages(record, "said too late"))
     for number in range(20):
         assert text_of(client.call("odd_echo", text=str(number))) == str(number)
 
@@ -365,7 +352,7 @@ def remote_gateway(remote: OddHttpServer) -> Iterator[Gateway]:
     connection = {"type": "http", "url": remote.url}
     server = {"name": "remote", "prefix": "remote", "connection": connection, "max_message": MIB, "call_timeout": 5}
     with GatewayProcess({"mcp_servers": [server, raw_server("good")]}) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
 
 
@@ -453,7 +440,7 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
         client = Session(gateway.port)
         with at_once():
             assert text_of(client.call("good_echo", text="here")) == "here"
-        states = settled(gateway.port)
+        states = wait_until_settled(gateway.port)
         for server in servers[:-1]:
             assert states[server["name"]]["status"] == "disconnected"
             assert states[server["name"]]["last_error"].startswith(f"{server['name']}: ")
@@ -462,7 +449,7 @@ def test_a_server_over_http_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
 def test_a_remote_server_that_says_too_much_or_dies_fails_its_calls_at_once(transport: str) -> None:
     """SEC-6, SRC-8: over every transport; after too large an answer the next call works, after a death it says so."""
-    command = [sys.executable, str(FIXTURES / "everything.py"), "--transport", transport]
+    command = stdio_command("everything_server.py", "--transport", transport)
     with Child(command) as child:
         ready = child.stdout.wait_for(r"^ready (\S+)$", START)
         assert ready is not None, child.stderr.text
@@ -512,23 +499,23 @@ values = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
 @values
 def test_values_arrive_intact_both_ways_over_http(client: Session, value: Any) -> None:
     """PRO-6: to the server as arguments and back from it as a result."""
-    assert told(client.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+    assert structured_content(client.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
 
 
 @values
-def test_values_arrive_intact_both_ways_over_stdio(stdio: Pipe, value: Any) -> None:
+def test_values_arrive_intact_both_ways_over_stdio(stdio: StdioClient, value: Any) -> None:
     """PRO-6."""
-    assert told(stdio.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
+    assert structured_content(stdio.call("good_whoami", value=value))["params"]["arguments"] == {"value": value}
 
 
 # ---- mcpx's own standard input
 
 
 @pytest.fixture(scope="module")
-def stdio() -> Iterator[Pipe]:
+def stdio() -> Iterator[StdioClient]:
     with (
         GatewayProcess({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
         yield client
@@ -566,7 +553,9 @@ ATTACKS: dict[str, tuple[bytes, list[int]]] = {
 
 
 @pytest.mark.parametrize(("attack", "codes"), ATTACKS.values(), ids=ATTACKS.keys())
-def test_whatever_comes_on_standard_input_the_next_message_works(stdio: Pipe, attack: bytes, codes: list[int]) -> None:
+def test_whatever_comes_on_standard_input_the_next_message_works(
+    stdio: StdioClient, attack: bytes, codes: list[int]
+) -> None:
     """SRC-8, PRO-1: what can be told apart is answered with its code, and nothing is answered twice."""
     stdio.send(attack + PING)
     answers = []
@@ -576,7 +565,7 @@ def test_whatever_comes_on_standard_input_the_next_message_works(stdio: Pipe, at
     assert [answer["error"]["code"] for answer in answers] == codes
 
 
-def test_a_message_in_single_bytes_is_still_one_message(stdio: Pipe) -> None:
+def test_a_message_in_single_bytes_is_still_one_message(stdio: StdioClient) -> None:
     """PRO-1."""
     for byte in PING:
         stdio.send(bytes([byte]))
@@ -608,7 +597,7 @@ def test_odd_params_are_answered_and_nobody_notices(request: pytest.FixtureReque
 def test_the_demo_survives_a_stream_of_noise(tmp_path: Path) -> None:
     """PRO-1, LIF-8: a megabyte of random bytes, then EOF: answers are messages, the end is clean."""
     env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    with Pipe([*MCPX], env, tmp_path) as client:
+    with StdioClient([*MCPX], env, tmp_path) as client:
         client.send(os.urandom(MIB) + b"\n")
         client.greet()
         assert text_of(client.call("demo_echo", text="alive")) == "alive"

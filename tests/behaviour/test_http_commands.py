@@ -14,8 +14,8 @@ import pytest
 
 from behaviour.clients import KINDS, AnsweringUser, Door, Front, Kind, connected
 from behaviour.compact import ERAS, MODES, Compact, Json, Visitor, config, next_notice, replace, text, told
-from behaviour.raw import Pipe
 from fixtures.api import Api, Asked, Said
+from kit.client import StdioClient
 from kit.gateway import Gateway, GatewayProcess
 from kit.waiting import wait_until
 
@@ -433,7 +433,7 @@ def test_a_command_alone_serves_on_stdio(api: Api) -> None:
     """SRC-3: with no server at all."""
     with (
         GatewayProcess({"commands": commands(api.url)}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as pipe,
+        StdioClient(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()
         said = pipe.call("get_weather", city="{days} ${HOME}")

@@ -15,39 +15,28 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from behaviour.raw import (
-    BOTH,
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, health, post, post_modern, wait_until_settled
+from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.messages import (
     META,
     MODERN,
-    WAIT,
     Json,
-    Reply,
-    Session,
-    Stream,
-    ask,
-    health,
-    initialize,
-    modern,
+    initialize_request,
     modern_headers,
+    modern_request,
     notification,
-    odd_server,
-    peak_memory,
-    post,
-    post_modern,
-    raw_server,
-    recorded,
     request,
-    settled,
-    stdio_server,
+    structured_content,
     text_of,
-    told,
 )
-from kit.gateway import Gateway, GatewayProcess
+from kit.process_tree import peak_memory
+from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
 from kit.waiting import wait_until
 
 MIB = 1024 * 1024
 ROUTES = ["/mcp", "/mcp/direct", "/sse", "/messages", "/ws", "/health", "/ready"]
-JSON_HEADERS = [("Content-Type", "application/json"), ("Accept", BOTH)]
+JSON_HEADERS = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH)]
 EVENTS = [("Accept", "text/event-stream")]
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
@@ -60,7 +49,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gateway(record: Path) -> Iterator[Gateway]:
     with GatewayProcess({"mcp_servers": [raw_server("good"), odd_server("odd", record)]}) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
 
 
@@ -72,7 +61,7 @@ def port(gateway: Gateway) -> int:
 @pytest.fixture(scope="module", autouse=True)
 def slow_sender(port: int) -> Iterator[socket.socket]:
     """Half a head, sent before all other tests of this module and looked at after them."""
-    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as sender:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as sender:
         sender.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-")
         yield sender
 
@@ -84,12 +73,12 @@ def client(port: int) -> Session:
 
 def running(record: Path, tool: str) -> list[Json]:
     """The calls of a tool that have reached the odd server so far."""
-    return [message for message in recorded(record, "tools/call") if message["params"]["name"] == tool]
+    return [message for message in recorded_messages(record, "tools/call") if message["params"]["name"] == tool]
 
 
 def speak(port: int, data: bytes) -> bytes:
     """Bytes as they are, and all that comes back until the other side closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as raw:
         with contextlib.suppress(OSError):
             raw.sendall(data)
         answer = b""
@@ -109,7 +98,7 @@ def status_of(answer: bytes) -> int:
 
 def test_initialize_makes_a_session_with_an_unguessable_id(port: int) -> None:
     """PRO-1: visible ASCII, never the same, and only `initialize` gives one."""
-    replies = [post(port, initialize()) for _ in range(20)]
+    replies = [post(port, initialize_request()) for _ in range(20)]
     ids = [reply.get("mcp-session-id") or "" for reply in replies]
     assert len(set(ids)) == 20
     assert all(len(one) >= 22 and one.isascii() and one.isprintable() and " " not in one for one in ids)
@@ -130,7 +119,7 @@ def test_initialize_makes_a_session_with_an_unguessable_id(port: int) -> None:
 )
 def test_initialize_answers_with_a_version_of_its_era(port: int, asked: str, answered: str) -> None:
     """SRC-2: a modern date in the body alone is still a handshake."""
-    assert post(port, initialize(asked)).json["result"]["protocolVersion"] == answered
+    assert post(port, initialize_request(asked)).json["result"]["protocolVersion"] == answered
 
 
 def test_a_request_in_a_session_is_200_and_so_is_its_error(client: Session) -> None:
@@ -166,14 +155,14 @@ def without_session(port: int, headers: dict[str, str]) -> Iterator[Reply]:
         {"jsonrpc": "2.0", "id": 1, "result": {}},
     ):
         yield post(port, message, headers)
-    yield ask(port, "GET", "/mcp", [*EVENTS, *headers.items()])
-    yield ask(port, "DELETE", "/mcp", headers.items())
+    yield fetch(port, "/mcp", "GET", [*EVENTS, *headers.items()])
+    yield fetch(port, "/mcp", "DELETE", headers.items())
 
 
 def test_no_session_id_is_400(port: int) -> None:
     """PRO-1: -32600 with id null, and no session id on the reply."""
     for reply in without_session(port, {}):
-        assert reply.error == (400, None, -32600)
+        assert reply.rpc_error == (400, None, -32600)
         assert reply.get("mcp-session-id") is None
 
 
@@ -181,7 +170,7 @@ def test_no_session_id_is_400(port: int) -> None:
 def test_an_unknown_session_id_is_404(port: int, unknown: str) -> None:
     """PRO-1: it tells the client to initialise again."""
     for reply in without_session(port, {"Mcp-Session-Id": unknown}):
-        assert reply.error == (404, None, -32600)
+        assert reply.rpc_error == (404, None, -32600)
         assert reply.get("mcp-session-id") is None
 
 
@@ -190,7 +179,7 @@ def test_a_deleted_session_is_404(client: Session) -> None:
     other = Session(client.port)
     assert client.delete().status == 200
     for reply in without_session(client.port, {"Mcp-Session-Id": client.id}):
-        assert reply.error == (404, None, -32600)
+        assert reply.rpc_error == (404, None, -32600)
     assert other.request("ping")["result"] == {}
 
 
@@ -204,8 +193,8 @@ def test_shutdown_over_http_ends_its_own_session_only(client: Session) -> None:
 
 def test_a_second_initialize_in_a_session_is_refused(client: Session) -> None:
     """PRO-1."""
-    reply = client.post(initialize(id="again"))
-    assert reply.error == (200, "again", -32600)
+    reply = client.post(initialize_request(id="again"))
+    assert reply.rpc_error == (200, "again", -32600)
     assert reply.get("mcp-session-id") is None
 
 
@@ -237,7 +226,7 @@ def test_a_second_initialize_in_a_session_is_refused(client: Session) -> None:
 def test_a_body_that_is_not_one_message_is_400_with_id_null(client: Session, era: str, body: bytes, code: int) -> None:
     """PRO-1: batches too, in every revision; the session goes on."""
     headers = client.headers if era == "older" else {"MCP-Protocol-Version": MODERN}
-    assert post(client.port, body, headers).error == (400, None, code)
+    assert post(client.port, body, headers).rpc_error == (400, None, code)
     assert client.request("ping")["result"] == {}
 
 
@@ -251,7 +240,7 @@ def test_params_that_are_no_object_are_400(client: Session, params: Any) -> None
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
-        (BOTH, 200),
+        (ACCEPT_BOTH, 200),
         ("text/event-stream, application/json", 200),
         ("application/json;q=0.5,text/event-stream; charset=utf-8", 200),
         ("*/*", 200),
@@ -267,14 +256,14 @@ def test_accept_must_allow_both_kinds_of_answer(client: Session, accept: str, st
     """PRO-1: its absence harms nobody."""
     reply = post(client.port, request("ping"), {**client.headers, "Accept": accept})
     assert reply.status == status
-    assert status == 200 or reply.error == (406, None, -32600)
+    assert status == 200 or reply.rpc_error == (406, None, -32600)
 
 
 @pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/html", 406)])
 def test_get_must_accept_events(client: Session, accept: str, status: int) -> None:
     """PRO-1."""
-    reply = ask(client.port, "GET", "/mcp", [*client.headers.items(), ("Accept", accept)])
-    assert reply.error == (status, None, -32600)
+    reply = fetch(client.port, "/mcp", "GET", [*client.headers.items(), ("Accept", accept)])
+    assert reply.rpc_error == (status, None, -32600)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +301,7 @@ def test_a_body_must_say_that_it_is_json(client: Session, kind: str, status: int
 )
 def test_another_verb_is_405_with_what_is_allowed(port: int, method: str, path: str, allow: set[str]) -> None:
     """PRO-1."""
-    reply = ask(port, method, path)
+    reply = fetch(port, path, method)
     assert reply.status == 405
     assert set((reply.get("allow") or "").split(", ")) == allow
 
@@ -322,7 +311,7 @@ def test_another_verb_is_405_with_what_is_allowed(port: int, method: str, path: 
 )
 def test_an_unknown_path_is_404(port: int, path: str) -> None:
     """PRO-1."""
-    assert ask(port, "POST", path, JSON_HEADERS, json.dumps(initialize()).encode()).status == 404
+    assert fetch(port, path, "POST", JSON_HEADERS, json.dumps(initialize_request()).encode()).status == 404
 
 
 def test_the_direct_path_serves_the_same(port: int) -> None:
@@ -336,7 +325,7 @@ def test_the_direct_path_serves_the_same(port: int) -> None:
 
 def everywhere(port: int, headers: list[tuple[str, str]]) -> dict[str, int]:
     """The status of an otherwise good request on every route."""
-    opening = json.dumps(initialize()).encode()
+    opening = json.dumps(initialize_request()).encode()
     upgrade = [
         ("Connection", "Upgrade"),
         ("Upgrade", "websocket"),
@@ -345,10 +334,10 @@ def everywhere(port: int, headers: list[tuple[str, str]]) -> dict[str, int]:
         ("Sec-WebSocket-Protocol", "mcp"),
     ]
     found = {
-        path: ask(port, "POST", path, [*JSON_HEADERS, *headers], opening).status
+        path: fetch(port, path, "POST", [*JSON_HEADERS, *headers], opening).status
         for path in ("/mcp", "/mcp/direct", "/messages")
     }
-    found |= {path: ask(port, "GET", path, headers).status for path in ("/health", "/ready")}
+    found |= {path: fetch(port, path, "GET", headers).status for path in ("/health", "/ready")}
     for path, more in (("/sse", EVENTS), ("/ws", upgrade)):
         with Stream(port, "GET", path, [*more, *headers]) as stream:
             found[path] = stream.status
@@ -456,7 +445,7 @@ ECHO = {"name": "good_echo", "arguments": {"text": "hi"}}
 def test_a_modern_call_needs_no_session_and_gets_none(port: int) -> None:
     """SRC-2: one that comes in is ignored."""
     for more in ({}, {"Mcp-Session-Id": "whatever"}):
-        reply = post_modern(port, modern("tools/call", ECHO, "m"), **more)
+        reply = post_modern(port, modern_request("tools/call", ECHO, "m"), **more)
         assert (reply.status, reply.json["id"], text_of(reply.json)) == (200, "m", "hi")
         assert reply.json["result"]["resultType"] == "complete"
         assert reply.get("mcp-session-id") is None
@@ -464,13 +453,13 @@ def test_a_modern_call_needs_no_session_and_gets_none(port: int) -> None:
 
 def test_discover_says_what_is_supported(port: int) -> None:
     """SRC-2, PRO-3: the same versions as the refusal of an unknown one names."""
-    result = post_modern(port, modern("server/discover")).json["result"]
+    result = post_modern(port, modern_request("server/discover")).json["result"]
     assert result["supportedVersions"] == [MODERN]
     assert {"capabilities", "instructions", "ttlMs", "cacheScope"} <= set(result)
     assert result["_meta"][META + "serverInfo"]["name"] == "mcpx"
-    refused = modern("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}})
+    refused = modern_request("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}})
     reply = post(port, refused, {**modern_headers(refused), "MCP-Protocol-Version": "1900-01-01"})
-    assert reply.error == (400, 1, -32022)
+    assert reply.rpc_error == (400, 1, -32022)
     supported = {"supported": [MODERN], "requested": "1900-01-01", "request_id": reply.get("mcpx-request-id")}
     assert reply.json["error"]["data"] == supported
 
@@ -489,19 +478,19 @@ NO_VERSION = request("tools/list", {"_meta": {META + "clientCapabilities": {}}})
         (NO_CAPABILITIES, {}, -32602),
         (NO_VERSION, {}, -32602),
         (NO_VERSION, {"Mcp-Method": "wrong"}, -32602),
-        (modern("tools/list"), {"Mcp-Method": ""}, -32020),
-        (modern("tools/list"), {"Mcp-Method": "tools/call"}, -32020),
-        (modern("tools/list"), {"Mcp-Method": "Tools/List"}, -32020),
-        (modern("tools/list"), {"MCP-Protocol-Version": "1900-01-01"}, -32020),
-        (modern("tools/list"), {"MCP-Protocol-Version": "nonsense"}, -32020),
-        (modern("tools/call", ECHO), {"Mcp-Name": ""}, -32020),
-        (modern("tools/call", ECHO), {"Mcp-Name": "good_Echo"}, -32020),
-        (modern("tools/call", ECHO), {"Mcp-Name": "=?base64?!!!?="}, -32020),
-        (modern("prompts/get", {"name": "x"}), {"Mcp-Name": "y"}, -32020),
-        (modern("resources/read", {"uri": "a:b"}), {"Mcp-Name": "a:c"}, -32020),
-        (modern("tools/call", {"name": "nobody_has_this"}), {}, -32602),
-        (modern("tools/call", {}), {}, -32602),
-        (modern("resources/read", {"uri": "a:b"}), {}, -32602),
+        (modern_request("tools/list"), {"Mcp-Method": ""}, -32020),
+        (modern_request("tools/list"), {"Mcp-Method": "tools/call"}, -32020),
+        (modern_request("tools/list"), {"Mcp-Method": "Tools/List"}, -32020),
+        (modern_request("tools/list"), {"MCP-Protocol-Version": "1900-01-01"}, -32020),
+        (modern_request("tools/list"), {"MCP-Protocol-Version": "nonsense"}, -32020),
+        (modern_request("tools/call", ECHO), {"Mcp-Name": ""}, -32020),
+        (modern_request("tools/call", ECHO), {"Mcp-Name": "good_Echo"}, -32020),
+        (modern_request("tools/call", ECHO), {"Mcp-Name": "=?base64?!!!?="}, -32020),
+        (modern_request("prompts/get", {"name": "x"}), {"Mcp-Name": "y"}, -32020),
+        (modern_request("resources/read", {"uri": "a:b"}), {"Mcp-Name": "a:c"}, -32020),
+        (modern_request("tools/call", {"name": "nobody_has_this"}), {}, -32602),
+        (modern_request("tools/call", {}), {}, -32602),
+        (modern_request("resources/read", {"uri": "a:b"}), {}, -32602),
     ],
 )
 def test_the_modern_ladder_is_400_with_the_id_and_the_first_failure(
@@ -510,21 +499,21 @@ def test_the_modern_ladder_is_400_with_the_id_and_the_first_failure(
     """SRC-2: envelope, then headers, then version, then what was asked for."""
     message = {**message, "id": "rung"}
     usual = modern_headers({**message, "params": message.get("params", {})})
-    assert post(port, message, {**usual, **headers}).error == (400, "rung", code)
+    assert post(port, message, {**usual, **headers}).rpc_error == (400, "rung", code)
 
 
 @pytest.mark.parametrize("doubled", ["Mcp-Method", "MCP-Protocol-Version", "Mcp-Name"])
 def test_a_doubled_routing_header_is_a_mismatch(port: int, doubled: str) -> None:
     """SRC-2: even when both say the same."""
-    message = modern("tools/call", ECHO)
+    message = modern_request("tools/call", ECHO)
     headers = [*JSON_HEADERS, *modern_headers(message).items()]
     headers += [(name, value) for name, value in headers if name == doubled]
-    assert ask(port, "POST", "/mcp", headers, json.dumps(message).encode()).error == (400, 1, -32020)
+    assert fetch(port, "/mcp", "POST", headers, json.dumps(message).encode()).rpc_error == (400, 1, -32020)
 
 
 def test_header_values_are_trimmed_and_may_be_wrapped(port: int) -> None:
     """SRC-2: blanks at the edges, base64 for what is not plain."""
-    message = modern("tools/call", ECHO)
+    message = modern_request("tools/call", ECHO)
     for name in ("  good_echo\t", "=?base64?Z29vZF9lY2hv?="):
         assert post(port, message, {**modern_headers(message), "Mcp-Name": name}).status == 200
 
@@ -534,13 +523,13 @@ def test_header_values_are_trimmed_and_may_be_wrapped(port: int) -> None:
 )
 def test_a_method_the_modern_era_does_not_have_is_404(port: int, method: str) -> None:
     """SRC-2."""
-    assert post_modern(port, modern(method, {"level": "info"}, "m")).error == (404, "m", -32601)
+    assert post_modern(port, modern_request(method, {"level": "info"}, "m")).rpc_error == (404, "m", -32601)
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE", "PUT"])
 def test_the_modern_era_knows_post_only(port: int, verb: str) -> None:
     """SRC-2."""
-    reply = ask(port, verb, "/mcp", [*EVENTS, ("MCP-Protocol-Version", MODERN)])
+    reply = fetch(port, "/mcp", verb, [*EVENTS, ("MCP-Protocol-Version", MODERN)])
     assert (reply.status, reply.get("allow")) == (405, "POST")
 
 
@@ -549,12 +538,12 @@ def test_modern_notifications_are_202_and_responses_are_refused(port: int) -> No
     headers = {"MCP-Protocol-Version": MODERN}
     reply = post(port, notification("notifications/odd"), headers)
     assert (reply.status, reply.get("content-length")) == (202, "0")
-    assert post(port, {"jsonrpc": "2.0", "id": 1, "result": {}}, headers).error == (400, None, -32600)
+    assert post(port, {"jsonrpc": "2.0", "id": 1, "result": {}}, headers).rpc_error == (400, None, -32600)
 
 
 def test_a_modern_body_without_the_header_is_an_older_request_without_session(port: int) -> None:
     """SRC-2: the header tells the era."""
-    assert post(port, modern("tools/call", ECHO)).error == (400, None, -32600)
+    assert post(port, modern_request("tools/call", ECHO)).rpc_error == (400, None, -32600)
 
 
 @pytest.mark.parametrize(
@@ -564,15 +553,15 @@ def test_a_modern_body_without_the_header_is_an_older_request_without_session(po
 def test_an_error_of_the_server_has_the_status_of_its_code(port: int, code: int, status: int) -> None:
     """SRC-2, PRO-6: in the older era it is always 200; code, message and data are the server's own."""
     call = {"name": "good_fail", "arguments": {"code": code, "message": "on demand"}}
-    reply = post_modern(port, modern("tools/call", call, "f"))
-    assert reply.error == (status, "f", code)
+    reply = post_modern(port, modern_request("tools/call", call, "f"))
+    assert reply.rpc_error == (status, "f", code)
     assert reply.json["error"]["message"] == "on demand" and "x-unknown" in reply.json["error"]["data"]
     assert Session(port).post(request("tools/call", call)).status == 200
 
 
 def test_a_modern_listener_is_acknowledged_first(port: int) -> None:
     """PRO-4: on a stream, under the id of its request."""
-    message = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+    message = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
     headers = [*JSON_HEADERS, *modern_headers(message).items()]
     with Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()) as stream:
         event = stream.event()
@@ -621,7 +610,7 @@ def test_progress_comes_under_the_clients_own_token_with_the_servers_name(client
 @pytest.mark.parametrize("since", ["the priming event", "the first progress"])
 def test_a_call_whose_connection_was_cut_is_taken_up_again(client: Session, record: Path, since: str) -> None:
     """PRO-1: older era: the call goes on; what was missed is replayed, what is still to come follows live."""
-    began = len(recorded(record, "notifications/cancelled"))
+    began = len(recorded_messages(record, "notifications/cancelled"))
     stream = open_call(client, "tick", seconds=0.5)
     primed, ticked = stream.event(), stream.event()
     assert primed is not None and ticked is not None
@@ -633,7 +622,7 @@ def test_a_call_whose_connection_was_cut_is_taken_up_again(client: Session, reco
         "result"
     ]
     assert text_of(rest[-1]["data"]) == "ticked"
-    assert len(recorded(record, "notifications/cancelled")) == began
+    assert len(recorded_messages(record, "notifications/cancelled")) == began
 
 
 def test_a_call_that_ended_while_the_client_was_away_is_replayed(client: Session, record: Path) -> None:
@@ -678,24 +667,24 @@ def test_an_odd_last_event_id_harms_nobody(client: Session, last: str) -> None:
 def test_an_older_client_that_goes_away_cancels_nothing(client: Session, record: Path) -> None:
     """PRO-1: a broken connection is not a cancellation in that era."""
     before = len(running(record, "sleep"))
-    cancelled = len(recorded(record, "notifications/cancelled"))
+    cancelled = len(recorded_messages(record, "notifications/cancelled"))
     stream = client.start_call("odd_sleep", seconds=0.3)
     wait_until(lambda: len(running(record, "sleep")) > before)
     stream.cut()
     assert text_of(client.call("odd_sleep", seconds=0.4)) == "slept"
-    assert len(recorded(record, "notifications/cancelled")) == cancelled
+    assert len(recorded_messages(record, "notifications/cancelled")) == cancelled
 
 
 def test_a_modern_client_that_goes_away_cancels_its_call(port: int, record: Path) -> None:
     """LIF-6: in that era closing the connection is the cancellation; it reaches the server under its own id."""
     before = len(running(record, "sleep"))
-    message = modern("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})
+    message = modern_request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})
     stream = Stream(
         port, "POST", "/mcp", [*JSON_HEADERS, *modern_headers(message).items()], json.dumps(message).encode()
     )
     sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
     stream.cut()
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
 
 
 def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(client: Session, record: Path) -> None:
@@ -705,8 +694,8 @@ def test_a_cancelled_call_ends_its_post_and_is_cancelled_upstream(client: Sessio
     sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
     assert client.post(notification("notifications/cancelled", {"requestId": "c"})).status == 202
     reply = stream.reply()
-    assert reply.error == (200, "c", -32800)
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+    assert reply.rpc_error == (200, "c", -32800)
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
 
 
 def test_one_session_cannot_cancel_the_call_of_another(client: Session, record: Path) -> None:
@@ -723,7 +712,7 @@ def test_an_id_in_flight_cannot_be_used_again(client: Session, record: Path) -> 
     before = len(running(record, "sleep"))
     first = client.start_call("odd_sleep", id="same", seconds=3)
     wait_until(lambda: len(running(record, "sleep")) > before)
-    assert client.start_call("odd_sleep", id="same", seconds=0).reply().error == (200, "same", -32600)
+    assert client.start_call("odd_sleep", id="same", seconds=0).reply().rpc_error == (200, "same", -32600)
     assert Session(client.port).start_call("odd_sleep", id="same", seconds=0).reply().status == 200
     assert text_of(first.reply().message) == "slept"
     assert len(running(record, "sleep")) == before + 2
@@ -790,7 +779,7 @@ def test_a_body_over_4_mib_is_413(client: Session) -> None:
 def test_a_body_just_under_4_mib_is_taken(client: Session) -> None:
     """SEC-6."""
     size = 4 * MIB - 1000
-    assert len(told(client.call("good_whoami", text="x" * size))["params"]["arguments"]["text"]) == size
+    assert len(structured_content(client.call("good_whoami", text="x" * size))["params"]["arguments"]["text"]) == size
 
 
 def test_a_declared_length_is_refused_before_the_body_is_sent(port: int) -> None:
@@ -847,7 +836,7 @@ def test_expect_continue_is_answered_before_the_body(client: Session) -> None:
     body = json.dumps(request("ping")).encode()
     head = [f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nExpect: 100-continue"]
     head += [f"{name}: {value}" for name, value in [*JSON_HEADERS, *client.headers.items()]]
-    with socket.create_connection(("127.0.0.1", client.port), timeout=WAIT) as raw:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=WAIT_SECONDS) as raw:
         raw.sendall("\r\n".join([*head, "", ""]).encode())
         assert raw.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         raw.sendall(body)
@@ -859,7 +848,7 @@ def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
     with contextlib.ExitStack() as stack:
         closed = select.poll()
         for _ in range(300):
-            idle = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+            idle = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
             closed.register(stack.enter_context(contextlib.closing(idle)), select.POLLIN)
         assert text_of(Session(port).call("good_echo", text="in time")) == "in time"
         assert closed.poll(0) == []
@@ -868,9 +857,9 @@ def test_hundreds_of_idle_connections_hold_up_nobody(port: int) -> None:
 def test_the_sessions_are_bounded_and_those_that_nobody_used_go_first() -> None:
     """SEC-6: 10,000 of them; a client whose session went initialises again."""
     with GatewayProcess({"mcp_servers": [raw_server("good")]}) as gateway:
-        unused = post(gateway.port, initialize()).get("mcp-session-id") or ""
+        unused = post(gateway.port, initialize_request()).get("mcp-session-id") or ""
         used, kept = Session(gateway.port), Session(gateway.port)
-        body = json.dumps(initialize()).encode()
+        body = json.dumps(initialize_request()).encode()
         fields = "".join(f"{name}: {value}\r\n" for name, value in JSON_HEADERS).encode()
         head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n" % (fields, len(body))
         before = peak_memory(gateway.process.pid)
@@ -902,7 +891,7 @@ def test_the_transport_of_2024_11_05_answers_on_its_stream(port: int) -> None:
     """PRO-1: every POST is 202, every reply an event; garbage is answered there too."""
     with legacy(port) as (stream, path):
         for body in (
-            json.dumps(initialize("2024-11-05")).encode(),
+            json.dumps(initialize_request("2024-11-05")).encode(),
             b"garbage",
             b"[]",
             json.dumps(request("ping")).encode(),
@@ -918,45 +907,47 @@ def test_the_transport_of_2024_11_05_answers_on_its_stream(port: int) -> None:
 @pytest.mark.parametrize("query", ["", "?session=", "?session=unknown", "?other=1"])
 def test_a_message_for_an_unknown_stream_is_404(port: int, query: str) -> None:
     """PRO-1."""
-    assert post(port, initialize(), path=f"/messages{query}").status == 404
+    assert post(port, initialize_request(), path=f"/messages{query}").status == 404
 
 
 def test_a_stream_of_2024_11_05_that_was_cut_is_gone(port: int) -> None:
     """PRO-1: with its session."""
     with legacy(port) as (stream, path):
-        assert post(port, initialize("2024-11-05"), path=path).status == 202
+        assert post(port, initialize_request("2024-11-05"), path=path).status == 202
         assert stream.event() is not None
     wait_until(lambda: post(port, request("ping"), path=path).status == 404)
 
 
 @contextlib.contextmanager
 def websocket(port: int, **more: Any) -> Iterator[ClientConnection]:
-    with connect(f"ws://127.0.0.1:{port}/ws", subprotocols=[Subprotocol("mcp")], open_timeout=WAIT, **more) as opened:
+    with connect(
+        f"ws://127.0.0.1:{port}/ws", subprotocols=[Subprotocol("mcp")], open_timeout=WAIT_SECONDS, **more
+    ) as opened:
         assert opened.subprotocol == "mcp"
         yield opened
 
 
 def tell(opened: ClientConnection, message: Json | str) -> Json:
     opened.send(message if isinstance(message, str) else json.dumps(message))
-    return json.loads(opened.recv(WAIT))
+    return json.loads(opened.recv(WAIT_SECONDS))
 
 
 def test_websocket_rules_are_those_of_a_pipe(port: int) -> None:
     """PRO-1: order, refusals and the end of one conversation are the same on each front."""
     with websocket(port) as opened:
         assert tell(opened, request("tools/list"))["error"]["code"] == -32600
-        assert tell(opened, initialize())["result"]["protocolVersion"] == "2025-11-25"
-        assert tell(opened, initialize(id="again"))["error"]["code"] == -32600
+        assert tell(opened, initialize_request())["result"]["protocolVersion"] == "2025-11-25"
+        assert tell(opened, initialize_request(id="again"))["error"]["code"] == -32600
         assert tell(opened, "garbage")["error"]["code"] == -32700
         assert tell(opened, "[]")["error"]["code"] == -32600
         assert tell(opened, request("no/such"))["error"]["code"] == -32601
         assert text_of(tell(opened, request("tools/call", ECHO))) == "hi"
-        assert text_of(tell(opened, modern("tools/call", ECHO))) == "hi"
-        assert tell(opened, modern("ping"))["error"]["code"] == -32601
+        assert text_of(tell(opened, modern_request("tools/call", ECHO))) == "hi"
+        assert tell(opened, modern_request("ping"))["error"]["code"] == -32601
         with websocket(port) as other:
             assert tell(opened, request("shutdown"))["result"] == {}
             with pytest.raises(ConnectionClosed):
-                opened.recv(WAIT)
+                opened.recv(WAIT_SECONDS)
             assert tell(other, request("ping"))["result"] == {}
 
 
@@ -964,25 +955,25 @@ def test_a_websocket_message_over_the_limit_is_refused(port: int) -> None:
     """SEC-6: with the close code for it, and nobody else notices."""
     with websocket(port, max_size=None) as opened, pytest.raises(ConnectionClosed) as closed:
         opened.send("x" * (5 * MIB))
-        opened.recv(WAIT)
+        opened.recv(WAIT_SECONDS)
     assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
     assert health(port)["status"] == "ok"
 
 
 def test_a_plain_request_to_the_websocket_path_is_refused(port: int) -> None:
     """PRO-1."""
-    assert ask(port, "GET", "/ws").status in (400, 426)
-    assert ask(port, "POST", "/ws").status in (400, 405, 426)
+    assert fetch(port, "/ws").status in (400, 426)
+    assert fetch(port, "/ws", "POST").status in (400, 405, 426)
 
 
 def test_a_websocket_that_goes_away_takes_its_call_with_it(port: int, record: Path) -> None:
     """LIF-6: nobody could be answered."""
     before = len(running(record, "sleep"))
     with websocket(port) as opened:
-        tell(opened, initialize())
+        tell(opened, initialize_request())
         opened.send(json.dumps(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 30}})))
         sent = wait_until(lambda: running(record, "sleep")[before:])[0]["id"]
-    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded(record, "notifications/cancelled")])
+    wait_until(lambda: sent in [m["params"]["requestId"] for m in recorded_messages(record, "notifications/cancelled")])
 
 
 # ---- health and readiness
@@ -997,7 +988,7 @@ def test_health_tells_the_state_of_every_server(port: int) -> None:
         assert set(entry) == {"status", "since", "last_error", "restarts", "latency_ms", "processes", "links", "notes"}
         assert (entry["status"], entry["last_error"]) == ("connected", None)
         assert time.strptime(entry["since"], "%Y-%m-%dT%H:%M:%SZ")
-    head = ask(port, "HEAD", "/health")
+    head = fetch(port, "/health", "HEAD")
     assert (head.status, head.body) == (200, b"")
 
 
@@ -1009,15 +1000,15 @@ def test_a_server_that_is_down_degrades_health_and_leaves_us_ready() -> None:
         {**raw_server("off"), "enabled": False},
     ]
     with Gateway({"mcp_servers": servers}) as gateway:
-        assert ask(gateway.port, "GET", "/ready").status == 200
-        states = settled(gateway.port, "absent")
+        assert fetch(gateway.port, "/ready").status == 200
+        states = wait_until_settled(gateway.port, "absent")
         assert {name: entry["status"] for name, entry in states.items()} == {
             "hung": "connecting",
             "absent": "disconnected",
             "off": "disabled",
         }
         assert health(gateway.port)["status"] == "degraded"
-        assert ask(gateway.port, "GET", "/ready").status == 200
+        assert fetch(gateway.port, "/ready").status == 200
 
 
 def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path) -> None:
@@ -1025,38 +1016,38 @@ def test_while_it_ends_it_is_not_ready_and_calls_in_flight_finish(tmp_path: Path
     record = tmp_path / "record"
     with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway, contextlib.ExitStack() as stack:
         port = gateway.port
-        settled(port)
+        wait_until_settled(port)
         call = {"name": "odd_sleep", "arguments": {"seconds": 2}}  # the grace is 3 s
         older = stack.enter_context(Session(port).start("tools/call", call))
-        message = modern("tools/call", call)
+        message = modern_request("tools/call", call)
         headers = [*JSON_HEADERS, *modern_headers(message).items()]
         newer = stack.enter_context(Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()))
-        listen = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
+        listen = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear")
         headers = [*JSON_HEADERS, *modern_headers(listen).items()]
         ear = stack.enter_context(Stream(port, "POST", "/mcp", headers, json.dumps(listen).encode()))
         assert ear.event() is not None
         events, path = stack.enter_context(legacy(port))
         opened = stack.enter_context(websocket(port))
-        assert post(port, initialize(), path=path).status == 202
+        assert post(port, initialize_request(), path=path).status == 202
         assert events.event() is not None
         assert post(port, request("tools/call", call), path=path).status == 202
-        tell(opened, initialize())
+        tell(opened, initialize_request())
         opened.send(json.dumps(request("tools/call", call)))
         wait_until(lambda: len(running(record, "sleep")) == 4)
         gateway.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: ask(port, "GET", "/ready").status == 503)
+        wait_until(lambda: fetch(port, "/ready").status == 503)
         ended = ear.event()
         assert ended is not None and ended["data"]["result"]["_meta"][META + "subscriptionId"] == "ear"
         assert text_of(older.reply().message) == "slept"
         assert text_of(newer.reply().message) == "slept"
         answer = events.event()
         assert answer is not None and text_of(answer["data"]) == "slept"
-        assert text_of(json.loads(opened.recv(WAIT))) == "slept"
+        assert text_of(json.loads(opened.recv(WAIT_SECONDS))) == "slept"
         with pytest.raises(ConnectionClosed) as closed:
-            opened.recv(WAIT)
+            opened.recv(WAIT_SECONDS)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
         assert events.event() is None
-        assert gateway.process.wait(WAIT) == 0
+        assert gateway.process.wait(WAIT_SECONDS) == 0
         assert "Traceback" not in gateway.stderr()
 
 
@@ -1097,33 +1088,35 @@ def test_without_a_good_token_everything_but_health_is_401(guarded: Gateway, hea
     """SEC-1: health tells its status and no more; who looks after the process may know that."""
     found = everywhere(guarded.port, headers)
     assert found == {**dict.fromkeys(found, 401), "/health": 200, "/ready": 200}
-    assert set(ask(guarded.port, "GET", "/health", headers).json) == {"status"}
+    assert set(fetch(guarded.port, "/health", "GET", headers).json) == {"status"}
     for verb in ("GET", "DELETE", "PUT"):
-        reply = ask(guarded.port, verb, "/mcp", [*EVENTS, *headers])
+        reply = fetch(guarded.port, "/mcp", verb, [*EVENTS, *headers])
         assert (reply.status, reply.get("www-authenticate")) == (401, "Bearer")
-    assert ask(guarded.port, "GET", "/anything", headers).status == 401
+    assert fetch(guarded.port, "/anything", "GET", headers).status == 401
 
 
 def test_a_token_in_the_address_is_no_token(guarded: Gateway) -> None:
     """SEC-1: it would be in every log on the way."""
-    assert post(guarded.port, initialize(), path="/mcp?access_token=alice-s3cret&token=alice-s3cret").status == 401
+    assert (
+        post(guarded.port, initialize_request(), path="/mcp?access_token=alice-s3cret&token=alice-s3cret").status == 401
+    )
 
 
 def test_a_guard_stands_before_the_token(guarded: Gateway) -> None:
     """SEC-1: a page of another origin is refused though its browser has the token."""
-    assert post(guarded.port, initialize(), {**ALICE, "Origin": "https://evil.example"}).status == 403
-    assert post(guarded.port, initialize(), {**ALICE, "Host": "evil.example"}).status == 421
+    assert post(guarded.port, initialize_request(), {**ALICE, "Origin": "https://evil.example"}).status == 403
+    assert post(guarded.port, initialize_request(), {**ALICE, "Host": "evil.example"}).status == 421
 
 
 def test_with_a_token_every_front_serves(guarded: Gateway) -> None:
     """SEC-1: the scheme in any case."""
     client = Session(guarded.port, headers={"Authorization": "bearer  alice-s3cret "})
     assert text_of(client.call("good_echo", text="hi")) == "hi"
-    message = modern("tools/call", ECHO)
+    message = modern_request("tools/call", ECHO)
     assert post(guarded.port, message, {**modern_headers(message), **BOB}).status == 200
-    assert set(ask(guarded.port, "GET", "/health", ALICE.items()).json) == {"status", "version", "servers"}
+    assert set(fetch(guarded.port, "/health", "GET", ALICE.items()).json) == {"status", "version", "servers"}
     with websocket(guarded.port, additional_headers=ALICE) as opened:
-        assert tell(opened, initialize())["result"]
+        assert tell(opened, initialize_request())["result"]
     with pytest.raises(InvalidStatus) as refused, websocket(guarded.port):
         pass
     assert refused.value.response.status_code == 401
@@ -1135,7 +1128,7 @@ def test_a_session_belongs_to_the_token_that_made_it(guarded: Gateway) -> None:
     bob = {**BOB, "X-Request-Id": "the-same"}
     never = list(without_session(guarded.port, {**bob, "Mcp-Session-Id": "never"}))
     stolen = list(without_session(guarded.port, {**bob, "Mcp-Session-Id": alice.id}))
-    assert [reply.error for reply in stolen] == [(404, None, -32600)] * 5
+    assert [reply.rpc_error for reply in stolen] == [(404, None, -32600)] * 5
     assert [reply.body for reply in stolen] == [reply.body for reply in never]
     assert alice.request("ping")["result"] == {}
 
@@ -1143,8 +1136,8 @@ def test_a_session_belongs_to_the_token_that_made_it(guarded: Gateway) -> None:
 def test_a_stream_of_2024_11_05_belongs_to_the_token_that_opened_it(guarded: Gateway) -> None:
     """SEC-1."""
     with legacy(guarded.port, tuple(ALICE.items())) as (stream, path):
-        assert post(guarded.port, initialize(), BOB, path).status == 404
-        assert post(guarded.port, initialize(), ALICE, path).status == 202
+        assert post(guarded.port, initialize_request(), BOB, path).status == 404
+        assert post(guarded.port, initialize_request(), ALICE, path).status == 202
         assert stream.event() is not None
 
 
@@ -1158,7 +1151,7 @@ def test_the_clients_token_never_reaches_a_server(guarded: Gateway) -> None:
 
 def test_a_slow_sender_is_dropped(slow_sender: socket.socket, port: int) -> None:
     """SEC-6: half a head; ten seconds after it began it is refused, and meanwhile it held up nobody."""
-    slow_sender.settimeout(WAIT)
+    slow_sender.settimeout(WAIT_SECONDS)
     answer = b""
     while piece := slow_sender.recv(1000):
         answer += piece
@@ -1170,7 +1163,7 @@ def test_a_check_that_names_no_host_learns_what_strangers_do(guarded: Gateway) -
     """SCA-2: load balancers ask so (HTTP/1.0), no browser does; nothing else answers it."""
 
     def asked(path: str) -> bytes:
-        with socket.create_connection(("127.0.0.1", guarded.port), WAIT) as line:
+        with socket.create_connection(("127.0.0.1", guarded.port), WAIT_SECONDS) as line:
             line.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
             answer = b""
             while part := line.recv(65536):

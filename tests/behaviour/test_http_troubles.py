@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, health, modern, post_modern, text_of
+from kit.client import health, post_modern
 from kit.gateway import Gateway
+from kit.messages import Json, modern_request, text_of
 from kit.waiting import wait_until
 
 MODERN = "2026-07-28"
@@ -109,7 +110,7 @@ def state(port: int) -> str:
 
 
 def echo(port: int, text: str) -> Json:
-    call = modern("tools/call", {"name": "remote_echo", "arguments": {"text": text}})
+    call = modern_request("tools/call", {"name": "remote_echo", "arguments": {"text": text}})
     return post_modern(port, call).message
 
 

@@ -13,25 +13,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from behaviour.raw import (
-    BOTH,
-    WAIT,
-    Json,
-    Session,
-    Stream,
-    ask,
-    initialize,
-    modern,
-    modern_headers,
-    notification,
-    odd_server,
-    post,
-    recorded,
-    request,
-    text_of,
-)
 from fixtures.guarded import Guarded
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
+from kit.servers import odd_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.front.identity.store import TokenStore
 
@@ -51,7 +38,7 @@ def config(auth: Json | None, record: Path, **more: Any) -> Json:
     server = {} if auth is None else {"auth": auth}
     return {
         "server": {**server, **more.pop("server", {})},
-        "global": {"hot_reload": False, "first_start_wait": WAIT},
+        "global": {"hot_reload": False, "first_start_wait": WAIT_SECONDS},
         "mcp_servers": [odd_server("odd", record)],
         **more,
     }
@@ -71,7 +58,7 @@ class Presence:
 
     def __init__(self, port: int, token: str, stack: contextlib.ExitStack, record: Path) -> None:
         self.port, self.headers = port, bearer(token)
-        before = len(recorded(record, "tools/call"))
+        before = len(recorded_messages(record, "tools/call"))
         self.session = Session(port, headers=self.headers)
         self.listening = stack.enter_context(self.session.listen())
         self.listening.comment()
@@ -87,21 +74,21 @@ class Presence:
         event = self.legacy.event()
         assert event is not None
         self.endpoint = event["data"]
-        for message in (initialize("2024-11-05"), notification("notifications/initialized")):
+        for message in (initialize_request("2024-11-05"), notification("notifications/initialized")):
             assert post(port, message, self.headers, self.endpoint).status == 202
         assert self.legacy.event() is not None
         assert post(port, request("tools/call", HANG, 7), self.headers, self.endpoint).status == 202
         self.socket: ClientConnection = stack.enter_context(
-            connect(f"ws://127.0.0.1:{port}/ws", additional_headers=self.headers, open_timeout=WAIT)
+            connect(f"ws://127.0.0.1:{port}/ws", additional_headers=self.headers, open_timeout=WAIT_SECONDS)
         )
-        self.socket.send(json.dumps(initialize()))
-        self.socket.recv(WAIT)
+        self.socket.send(json.dumps(initialize_request()))
+        self.socket.recv(WAIT_SECONDS)
         self.socket.send(json.dumps(request("tools/call", HANG, 8)))
-        wait_until(lambda: len(recorded(record, "tools/call")) == before + 4)
+        wait_until(lambda: len(recorded_messages(record, "tools/call")) == before + 4)
 
     def _post_modern(self, method: str, params: Json) -> Stream:
-        message = modern(method, params)
-        headers = {"Content-Type": "application/json", "Accept": BOTH, **modern_headers(message), **self.headers}
+        message = modern_request(method, params)
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **modern_headers(message), **self.headers}
         return Stream(self.port, "POST", "/mcp", headers.items(), json.dumps(message).encode())
 
     def ends(self) -> None:
@@ -112,16 +99,16 @@ class Presence:
         assert all("result" not in event.get("data", {}) for event in self.listen.events())
         assert all("result" not in event.get("data", {}) for event in self.legacy.events())
         with pytest.raises(ConnectionClosed) as closed:
-            while "result" not in json.loads(self.socket.recv(WAIT)):
+            while "result" not in json.loads(self.socket.recv(WAIT_SECONDS)):
                 pass
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
         for method, path in (("POST", "/mcp"), ("GET", "/sse"), ("GET", "/mcp"), ("POST", self.endpoint)):
-            assert ask(self.port, method, path, self.headers.items(), b"{}").status == 401
+            assert fetch(self.port, path, method, self.headers.items(), b"{}").status == 401
 
     def goes_on(self) -> None:
         assert text_of(self.session.request("tools/call", ECHO)) == "hi"
         self.socket.send(json.dumps(request("ping", None, 9)))
-        assert json.loads(self.socket.recv(WAIT))["id"] == 9
+        assert json.loads(self.socket.recv(WAIT_SECONDS))["id"] == 9
         assert post(self.port, request("ping", None, 10), self.headers, self.endpoint).status == 202
         assert self.legacy.data()["id"] == 10
 
@@ -144,13 +131,13 @@ def test_a_revoked_token_ends_all_that_its_bearer_has_open_and_nobody_elses(
     gateway = stack.enter_context(GatewayProcess(config({"type": "bearer"}, record)))
     store = store_of(gateway)
     ann, bob = store.add("ann"), store.add("bob")
-    wait_until(lambda: post(gateway.port, initialize(), bearer(bob)).status == 200)
+    wait_until(lambda: post(gateway.port, initialize_request(), bearer(bob)).status == 200)
     gone, stays = Presence(gateway.port, ann, stack, record), Presence(gateway.port, bob, stack, record)
     began = time.monotonic()
     assert store.revoke("ann")
     gone.ends()
     assert time.monotonic() - began < SOON + SLACK
-    wait_until(lambda: len(recorded(record, "notifications/cancelled")) == 4)
+    wait_until(lambda: len(recorded_messages(record, "notifications/cancelled")) == 4)
     stays.goes_on()
 
 
@@ -159,7 +146,7 @@ def test_a_token_that_expires_takes_its_sessions_along(record: Path, stack: cont
     gateway = stack.enter_context(Gateway(config({"type": "bearer"}, record)))
     until = float(int(time.time()) + 5)
     ann = store_of(gateway).add("ann", None, until)
-    wait_until(lambda: post(gateway.port, initialize(), bearer(ann)).status == 200)
+    wait_until(lambda: post(gateway.port, initialize_request(), bearer(ann)).status == 200)
     gone = Presence(gateway.port, ann, stack, record)
     if time.time() >= until:
         pytest.skip("the machine took longer than the token lived")
@@ -188,7 +175,7 @@ def test_a_reload_ends_what_a_token_had_open_that_is_not_good_any_more(
     stays = Session(gateway.port, headers=bearer("bbb"))
     with gone.listen() as listening, gone.start("tools/call", HANG) as call:
         listening.comment()
-        wait_until(lambda: recorded(record, "tools/call"))
+        wait_until(lambda: recorded_messages(record, "tools/call"))
         reload(gateway, config(after[how], record, **profiles))
         assert listening.event() is None
         assert "error" in call.reply().message
@@ -215,7 +202,7 @@ def test_a_reload_does_not_open_the_tools_to_the_network(record: Path) -> None:
         gateway.file.write_text(json.dumps(config(None, record)), encoding="utf-8")
         gateway.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "nothing was changed" in gateway.stderr())
-        assert post(gateway.port, initialize()).status == 401
+        assert post(gateway.port, initialize_request()).status == 401
         session = Session(gateway.port, headers=bearer("aaa"))
         reload(gateway, config({"type": "bearer"}, record))
         assert session.post(request("ping")).status == 401
@@ -224,19 +211,19 @@ def test_a_reload_does_not_open_the_tools_to_the_network(record: Path) -> None:
 def test_a_name_in_both_places_is_the_configs(record: Path) -> None:
     with Gateway(config({"type": "bearer"}, record)) as gateway:
         kept = store_of(gateway).add("ann")
-        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
+        wait_until(lambda: post(gateway.port, initialize_request(), bearer(kept)).status == 200)
         reload(gateway, config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record))
-        assert post(gateway.port, initialize(), bearer(kept)).status == 401
-        assert post(gateway.port, initialize(), bearer("aaa")).status == 200
+        assert post(gateway.port, initialize_request(), bearer(kept)).status == 401
+        assert post(gateway.port, initialize_request(), bearer("aaa")).status == 200
 
 
 def test_a_store_that_others_could_have_written_lets_nobody_in(record: Path) -> None:
     with Gateway(config({"type": "bearer", "tokens": [{"name": "ann", "token": "aaa"}]}, record)) as gateway:
         kept = store_of(gateway).add("bob")
-        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 200)
+        wait_until(lambda: post(gateway.port, initialize_request(), bearer(kept)).status == 200)
         os.chmod(gateway.folder / "state" / "tokens" / "tokens.json", 0o666)
-        wait_until(lambda: post(gateway.port, initialize(), bearer(kept)).status == 401)
-        assert post(gateway.port, initialize(), bearer("aaa")).status == 200
+        wait_until(lambda: post(gateway.port, initialize_request(), bearer(kept)).status == 401)
+        assert post(gateway.port, initialize_request(), bearer("aaa")).status == 200
         assert "can be written by other users" in gateway.stderr()
 
 
@@ -283,8 +270,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 )
 def test_a_token_opens_its_profiles_and_no_other(shared: Gateway, token: str, path: str, opens: bool) -> None:
     """SEC-2: what is not theirs reads as a profile that does not exist."""
-    found = post(shared.port, initialize(), bearer(token), path)
-    unknown = post(shared.port, initialize(), bearer(token), "/p/no-such/mcp")
+    found = post(shared.port, initialize_request(), bearer(token), path)
+    unknown = post(shared.port, initialize_request(), bearer(token), "/p/no-such/mcp")
     assert (
         found.status == 200
         if opens
@@ -302,9 +289,9 @@ def test_a_session_is_found_by_nobody_else_and_through_no_other_door(shared: Gat
         for token, path in (("aaa", "/mcp"), ("zzz", "/mcp"), ("bbb", "/p/open/mcp"), ("bbb", "/p/p/mcp")):
             headers = {**bearer(token), **known}
             assert post(shared.port, request("ping"), headers, path).status == 404
-            assert ask(shared.port, "DELETE", path, headers.items()).status == 404
+            assert fetch(shared.port, path, "DELETE", headers.items()).status == 404
             events = [("Accept", "text/event-stream"), *headers.items()]
-            assert ask(shared.port, "GET", path, events).status == 404
+            assert fetch(shared.port, path, "GET", events).status == 404
             below = path.removesuffix("/mcp") + endpoint
             assert post(shared.port, request("ping"), bearer(token), below).status == 404
         assert session.request("ping")["result"] == {}
@@ -319,10 +306,10 @@ def test_a_session_of_a_bound_token_is_the_same_at_its_profiles_path(shared: Gat
 
 def test_health_tells_strangers_nothing_but_the_status(shared: Gateway) -> None:
     """SEC-1."""
-    assert set(ask(shared.port, "GET", "/health").json) == {"status"}
-    assert set(ask(shared.port, "GET", "/health", bearer("wrong").items()).json) == {"status"}
-    assert set(ask(shared.port, "GET", "/health", bearer("ppp").items()).json) == {"status"}
-    assert "odd" in ask(shared.port, "GET", "/health", bearer("bbb").items()).json["servers"]
+    assert set(fetch(shared.port, "/health").json) == {"status"}
+    assert set(fetch(shared.port, "/health", "GET", bearer("wrong").items()).json) == {"status"}
+    assert set(fetch(shared.port, "/health", "GET", bearer("ppp").items()).json) == {"status"}
+    assert "odd" in fetch(shared.port, "/health", "GET", bearer("bbb").items()).json["servers"]
 
 
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
@@ -332,11 +319,11 @@ def test_what_a_client_shows_is_never_sent_to_a_server(transport: str) -> None:
         servers = [{"name": "up", "connection": {"type": transport, "url": upstream.url(transport)}}]
         auth = {"type": "bearer", "tokens": [{"name": "ann", "token": "canary-secret"}]}
         with Gateway(
-            {"server": {"auth": auth}, "mcp_servers": servers, "global": {"first_start_wait": WAIT}}
+            {"server": {"auth": auth}, "mcp_servers": servers, "global": {"first_start_wait": WAIT_SECONDS}}
         ) as gateway:
             session = Session(gateway.port, headers={**bearer("canary-secret"), "Cookie": "c=canary-cookie"})
             assert text_of(session.call("echo", text="hi")) == "hi"
-            message = modern("tools/call", {"name": "echo", "arguments": {"text": "hi"}})
+            message = modern_request("tools/call", {"name": "echo", "arguments": {"text": "hi"}})
             assert (
                 text_of(post(gateway.port, message, {**modern_headers(message), **bearer("canary-secret")}).message)
                 == "hi"
@@ -362,8 +349,8 @@ def test_binding_to_the_network_wants_a_token_in_either_place(record: Path) -> N
     token = TokenStore(state).add("ann")
     env = {"MCPX_STATE_DIR": str(state)}
     with GatewayProcess(config({"type": "bearer"}, record), "--host", "0.0.0.0", listens=anywhere, env=env) as gateway:
-        assert post(gateway.port, initialize()).status == 401
-        assert post(gateway.port, initialize(), bearer(token)).status == 200
+        assert post(gateway.port, initialize_request()).status == 401
+        assert post(gateway.port, initialize_request(), bearer(token)).status == 200
 
 
 def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> None:
@@ -374,7 +361,7 @@ def test_only_named_hosts_are_answered_where_some_are_named(record: Path) -> Non
 
         def status(host: str, origin: str | None = None) -> int:
             more = {"Host": host, **({"Origin": origin} if origin else {})}
-            return post(gateway.port, initialize(), {**bearer("aaa"), **more}).status
+            return post(gateway.port, initialize_request(), {**bearer("aaa"), **more}).status
 
         assert status("anything.example") == 200
         reload(gateway, config(auth, record, **named))
@@ -391,9 +378,9 @@ def test_a_trusted_proxy_says_how_we_are_called_and_nobody_else_does(record: Pat
     proxied = {"server": {"allowed_hosts": ["gw.example"], "trusted_proxies": ["127.0.0.0/8"]}}
     forwarded = {"X-Forwarded-Host": "gw.example", "X-Forwarded-Proto": "https", "Origin": "https://gw.example"}
     with Gateway(config(None, record, **proxied)) as gateway:
-        assert post(gateway.port, initialize(), forwarded).status == 200
-        assert post(gateway.port, initialize(), {**forwarded, "Origin": "http://gw.example"}).status == 403
-        assert post(gateway.port, initialize(), {**forwarded, "X-Forwarded-Host": "evil.example"}).status == 421
-        assert post(gateway.port, initialize(), {**forwarded, "Host": "evil.example"}).status == 421
+        assert post(gateway.port, initialize_request(), forwarded).status == 200
+        assert post(gateway.port, initialize_request(), {**forwarded, "Origin": "http://gw.example"}).status == 403
+        assert post(gateway.port, initialize_request(), {**forwarded, "X-Forwarded-Host": "evil.example"}).status == 421
+        assert post(gateway.port, initialize_request(), {**forwarded, "Host": "evil.example"}).status == 421
         reload(gateway, config(None, record, server={"allowed_hosts": ["gw.example"], "trusted_proxies": ["10.0.0.1"]}))
-        assert post(gateway.port, initialize(), forwarded).status == 403
+        assert post(gateway.port, initialize_request(), forwarded).status == 403

@@ -11,9 +11,12 @@ from typing import Any
 import jwt
 import pytest
 
-from behaviour.raw import WAIT, Json, Session, ask, initialize, odd_server, post, recorded, request, text_of
 from fixtures.issuer import Issuer, make_key, published
+from kit.client import WAIT_SECONDS, Session, post
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.messages import Json, initialize_request, request, text_of
+from kit.servers import odd_server, recorded_messages
 from kit.waiting import wait_until
 
 PROFILES: list[Json] = [{"name": "p"}, {"name": "q"}, {"name": "club", "tokens": ["ann"]}]
@@ -29,7 +32,7 @@ def config(issuer: Issuer, record: Path, **auth: Any) -> Json:
     return {
         "server": {"auth": {"type": "jwt", "issuer": issuer.url, **auth}},
         "profiles": PROFILES,
-        "global": {"hot_reload": False, "first_start_wait": WAIT},
+        "global": {"hot_reload": False, "first_start_wait": WAIT_SECONDS},
         "mcp_servers": [odd_server("odd", record)],
     }
 
@@ -55,7 +58,7 @@ def gateway(issuer: Issuer, record: Path) -> Iterator[Gateway]:
 
 
 def status(gateway: Gateway, token: str, path: str = "/mcp") -> int:
-    return post(gateway.port, initialize(), bearer(token), path).status
+    return post(gateway.port, initialize_request(), bearer(token), path).status
 
 
 def test_a_token_of_the_issuer_is_let_in(gateway: Gateway, issuer: Issuer) -> None:
@@ -123,8 +126,8 @@ def test_a_forged_host_does_not_make_a_token_ours(gateway: Gateway, issuer: Issu
     """SEC-1: whom a token is meant for is not judged by what its bearer says."""
     token = issuer.token(audience=f"http://localhost.evil.example:{gateway.port}/mcp")
     host = f"localhost.evil.example:{gateway.port}"
-    assert post(gateway.port, initialize(), {**bearer(token), "Host": host}).status == 421
-    assert post(gateway.port, initialize(), {**bearer(token), "X-Forwarded-Host": host}).status == 401
+    assert post(gateway.port, initialize_request(), {**bearer(token), "Host": host}).status == 421
+    assert post(gateway.port, initialize_request(), {**bearer(token), "X-Forwarded-Host": host}).status == 401
 
 
 def test_scopes_give_profiles(gateway: Gateway, issuer: Issuer) -> None:
@@ -154,14 +157,14 @@ def test_a_token_that_ends_takes_its_calls_along_unless_it_was_renewed(
     gateway: Gateway, issuer: Issuer, record: Path
 ) -> None:
     """SEC-1: within a second; a session that was used with another token since goes on."""
-    before = len(recorded(record, "tools/call"))
+    before = len(recorded_messages(record, "tools/call"))
     until = int(time.time()) + 4
     ending, longer = issuer.token("eve", audience=gateway.url, exp=until), issuer.token("eve", audience=gateway.url)
     gone = Session(gateway.port, headers=bearer(ending))
     stays = Session(gateway.port, headers=bearer(ending))
     assert post(gateway.port, request("ping"), {"Mcp-Session-Id": stays.id, **bearer(longer)}).status == 200
     with gone.start("tools/call", HANG) as call, gone.listen() as listening:
-        wait_until(lambda: len(recorded(record, "tools/call")) > before)
+        wait_until(lambda: len(recorded_messages(record, "tools/call")) > before)
         listening.comment()
         assert listening.event() is None
         assert "error" in call.reply().message
@@ -176,14 +179,14 @@ def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: Issuer)
     not."""
     origin = f"http://127.0.0.1:{gateway.port}"
     for path in ("/mcp", "/mcp/search", "/p/p/mcp", "/p/no-such/mcp", "/sse", "/p/p/ws"):
-        refused = ask(gateway.port, "GET", path)
+        refused = fetch(gateway.port, path)
         place = f"{origin}/.well-known/oauth-protected-resource{path}"
         assert (refused.status, refused.get("www-authenticate")) == (401, f'Bearer resource_metadata="{place}"')
-        about = ask(gateway.port, "GET", place.removeprefix(origin)).json
+        about = fetch(gateway.port, place.removeprefix(origin)).json
         assert about["resource"] == origin + path
         assert about["authorization_servers"] == [issuer.url]
-    assert ask(gateway.port, "GET", "/.well-known/oauth-protected-resource").json["resource"] == origin
-    wrong = ask(gateway.port, "GET", "/mcp", bearer("wrong").items()).get("www-authenticate") or ""
+    assert fetch(gateway.port, "/.well-known/oauth-protected-resource").json["resource"] == origin
+    wrong = fetch(gateway.port, "/mcp", "GET", bearer("wrong").items()).get("www-authenticate") or ""
     assert 'error="invalid_token"' in wrong
     for path in (
         "/.well-known/oauth-authorization-server",
@@ -193,22 +196,22 @@ def test_clients_learn_whom_to_ask_for_a_token(gateway: Gateway, issuer: Issuer)
         "/.well-known/oauth-protected-resourceful",
         "/mcp/.well-known/openid-configuration",
     ):
-        assert ask(gateway.port, "GET", path).status == 404
-    assert ask(gateway.port, "POST", "/.well-known/oauth-protected-resource", body=b"{}").status == 405
+        assert fetch(gateway.port, path).status == 404
+    assert fetch(gateway.port, "/.well-known/oauth-protected-resource", "POST", body=b"{}").status == 405
 
 
 def test_a_scope_that_is_missing_is_named(issuer: Issuer, record: Path) -> None:
     """RFC 6750: with `scopes` configured nobody comes in without one; `audience` may be any name."""
     wanted = {"audience": AUDIENCE, "scopes": {"tools.read": "p", "tools.all": "q"}}
     with Gateway(config(issuer, record, **wanted)) as gateway:
-        refused = post(gateway.port, initialize(), bearer(issuer.token(audience=AUDIENCE, scope="email")))
+        refused = post(gateway.port, initialize_request(), bearer(issuer.token(audience=AUDIENCE, scope="email")))
         challenge = refused.get("www-authenticate") or ""
         assert refused.status == 403
         assert 'error="insufficient_scope"' in challenge and 'scope="tools.read tools.all"' in challenge
         token = issuer.token(audience=AUDIENCE, scp=["email", "tools.all"])
         assert [status(gateway, token, path) for path in ("/mcp", "/p/q/mcp", "/p/p/mcp")] == [200, 200, 404]
         assert status(gateway, issuer.token(audience=gateway.url, scope="tools.all")) == 401
-        about = ask(gateway.port, "GET", "/.well-known/oauth-protected-resource/mcp").json
+        about = fetch(gateway.port, "/.well-known/oauth-protected-resource/mcp").json
         assert about["scopes_supported"] == ["tools.read", "tools.all"]
 
 
@@ -253,7 +256,7 @@ def test_an_issuer_that_is_down_keeps_nobody_out_whose_key_is_known(record: Path
     """SEC-1: and where no key is known nobody is called a stranger for it."""
     with Issuer() as issuer, Gateway(config(issuer, record)) as gateway:
         issuer.down = True
-        refused = post(gateway.port, initialize(), bearer(issuer.token(audience=gateway.url)))
+        refused = post(gateway.port, initialize_request(), bearer(issuer.token(audience=gateway.url)))
         assert (refused.status, refused.get("retry-after")) == (503, "5")
         issuer.down = False
         wait_until(lambda: status(gateway, issuer.token(audience=gateway.url)) == 200)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from behaviour.raw import Session, text_of
 from fixtures.api import Api, Asked
 from fixtures.node import NPM, NotInstalledError
+from kit.client import Session
 from kit.command import mcpx
 from kit.gateway import Gateway
+from kit.messages import text_of
 
 Json = dict[str, Any]
 

@@ -20,21 +20,12 @@ import anyio
 import pytest
 
 from behaviour.clients import MESSAGE, UPDATED, AnsweringUser, Client, Door, Front, Question, RefusedError, raw_client
-from behaviour.raw import (
-    MCPX,
-    WAIT,
-    Json,
-    Session,
-    descendants,
-    health,
-    modern,
-    post_modern,
-    settled,
-    stdio_server,
-    text_of,
-    told,
-)
+from kit.client import WAIT_SECONDS, Session, health, post_modern, wait_until_settled
+from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import Json, modern_request, structured_content, text_of
+from kit.process_tree import descendants
+from kit.servers import stdio_server
 from kit.waiting import until, wait_until
 from mcpx.catalog.naming import wrap_uri
 
@@ -113,13 +104,13 @@ class Sampling:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join(WAIT)
+        self._thread.join(WAIT_SECONDS)
 
 
 def told_of(gateway: Gateway) -> Json:
     """`mcpx servers --json`, by name of the server."""
     command = [*MCPX, "servers", str(gateway.file), "--json"]
-    done = subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run(command, env=gateway.env, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     return {server["name"]: server for server in json.loads(done.stdout)["servers"]}
 
 
@@ -385,7 +376,7 @@ def test_a_quiet_server_that_everybody_shares_still_logs_to_the_one_client_that_
 def three(tmp_path: Path, **keys: Any) -> Iterator[Gateway]:
     servers = [asking(name, tmp_path / name) for name in "xyz"]
     with Gateway(config(*servers, **keys), env={"MCPX_STATE_DIR": str(tmp_path / "state")}) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         yield gateway
 
 
@@ -455,7 +446,7 @@ def test_five_clients_at_once_get_right_answers_and_leave_one_process_a_server(t
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(WAIT)
+            thread.join(WAIT_SECONDS)
         assert not wrong
         wait_until(lambda: len(processes(gateway)) <= 5)
         told_processes = sum(server["processes"] for server in told_of(gateway).values())
@@ -468,7 +459,7 @@ def test_sixty_lists_with_varied_capabilities_keep_no_processes(tmp_path: Path) 
     with three(tmp_path) as gateway:
         for number in range(60):
             able = {"elicitation": {**words[number % 5], f"n{number}": {}}}
-            reply = post_modern(gateway.port, modern("tools/list", {}, capabilities=able))
+            reply = post_modern(gateway.port, modern_request("tools/list", {}, capabilities=able))
             assert len(reply.message["result"]["tools"]) == 27
         wait_until(lambda: len(processes(gateway)) <= 5)
         assert sum(len(seen(tmp_path / name, "started")) for name in "xyz") <= 18
@@ -481,7 +472,7 @@ def test_a_stdio_server_of_both_eras_is_one_process_for_clients_of_both(tmp_path
     with Gateway(config(asking("s", record, "--era", "dual"))) as gateway:
         for able in ({}, ELICITATION):
             assert "result" in Session(gateway.port, capabilities=able).call("s_who")
-            assert "result" in post_modern(gateway.port, modern("tools/call", call, capabilities=able)).message
+            assert "result" in post_modern(gateway.port, modern_request("tools/call", call, capabilities=able)).message
         assert len(seen(record, "started")) == 1
 
 
@@ -502,16 +493,18 @@ def test_a_server_killed_while_it_is_lent_costs_that_call_only(tmp_path: Path) -
         wait_until(lambda: 0 in outcomes)
         assert outcomes[0]["error"]["message"].startswith("s: ") and 1 not in outcomes
         ends.touch()
-        threads[1].join(WAIT)
+        threads[1].join(WAIT_SECONDS)
         assert text_of(outcomes[1]) == "waited"
-        assert told(Session(gateway.port, capabilities=ELICITATION).call("s_who"))["pid"] in processes(gateway)
+        assert structured_content(Session(gateway.port, capabilities=ELICITATION).call("s_who"))["pid"] in processes(
+            gateway
+        )
         assert told_of(gateway)["s"]["processes"] == len(processes(gateway))
 
 
 def test_one_connection_is_enough_for_clients_that_call_in_turn(tmp_path: Path) -> None:
     """LIF-2: `max_links: 1` bounds a server that never asks; it does not shut out whoever can be asked."""
     with Gateway(config(asking("s", tmp_path / "record", max_links=1, timeout=5))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         for able in (ELICITATION, {}, KINDS[3]):
             reply = Session(gateway.port, capabilities=able).call("s_echo", text="here")
             assert "result" in reply and text_of(reply) == "here", reply
@@ -536,7 +529,7 @@ def test_a_subscriber_hears_what_its_own_calls_change(tmp_path: Path, able: bool
             assert len(heard(ada, UPDATED)) == 2
 
     with Gateway(config(asking("s", record, isolation=isolation))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         run(check)
 
 
@@ -572,7 +565,7 @@ def test_a_subscriber_hears_the_new_server_after_a_reload_and_leaves_it_unsubscr
             await until(lambda: {m["pid"] for m in seen(record, "resources/unsubscribe")} & set(fresh), 3)
 
     with Gateway(config(asking("s", record))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         run(check)
 
 
@@ -605,7 +598,7 @@ def test_a_subscription_that_is_being_made_when_its_server_is_replaced_is_not_lo
                 await until(lambda: heard(ada, UPDATED), 3)
 
     with Gateway(config(asking("s", record, "--slow", "1"))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         run(check)
 
 
@@ -628,7 +621,7 @@ def test_a_subscription_outlives_another_client_whose_connection_it_was_made_on(
                 await until(lambda: len(heard(bob, UPDATED)) > begun, 3)
 
     with Gateway(config(asking("s", record))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         run(check)
 
 
@@ -652,7 +645,7 @@ def test_a_subscriber_hears_a_server_that_was_killed_and_came_back(tmp_path: Pat
                 assert len(heard(ada, UPDATED)) == 1
 
     with GatewayProcess(config(asking("s", record))) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         run(check)
 
 
@@ -664,16 +657,22 @@ def test_a_call_that_waits_for_its_clients_answer_outlives_a_reload_of_its_serve
     record = tmp_path / "record"
     call = {"name": "s_ask", "arguments": {"text": "sure?"}}
     with Gateway(config(asking("s", record))) as gateway:
-        asked = post_modern(gateway.port, modern("tools/call", call, capabilities=ELICITATION)).message["result"]
+        asked = post_modern(gateway.port, modern_request("tools/call", call, capabilities=ELICITATION)).message[
+            "result"
+        ]
         assert asked["resultType"] == "input_required"
         known = len(seen(record, "started"))
         rewrite(gateway, config(asking("s", record, "--delay", "0.1")))
         wait_until(lambda: len(seen(record, "started")) > known)
         plain = Session(gateway.port)
-        wait_until(lambda: told(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]])
+        wait_until(
+            lambda: (
+                structured_content(plain.call("s_who"))["pid"] in [m["pid"] for m in seen(record, "started")[known:]]
+            )
+        )
         answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
         again = {**call, "requestState": asked["requestState"], "inputResponses": answers}
-        reply = post_modern(gateway.port, modern("tools/call", again, capabilities=ELICITATION)).message
+        reply = post_modern(gateway.port, modern_request("tools/call", again, capabilities=ELICITATION)).message
         assert json.loads(text_of(reply))["content"] == {"name": "ada"}
 
 
@@ -687,7 +686,7 @@ def test_reloads_without_end_leave_no_process_and_no_call_unanswered(tmp_path: P
         return config(kept, *(there if number % 3 else []))
 
     with Gateway(version(1)) as gateway:
-        settled(gateway.port)
+        wait_until_settled(gateway.port)
         until_then = time.monotonic() + 2.5
         wrong: list[object] = []
 
@@ -716,7 +715,7 @@ def test_reloads_without_end_leave_no_process_and_no_call_unanswered(tmp_path: P
             time.sleep(0.1)
         rewrite(gateway, version(3))
         for thread in threads:
-            thread.join(WAIT)
+            thread.join(WAIT_SECONDS)
             assert not thread.is_alive(), "a call was never answered"
         assert not wrong
         wait_until(lambda: len(processes(gateway)) == 1)

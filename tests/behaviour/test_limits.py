@@ -14,25 +14,11 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from behaviour.compact import MODES, meta_call
-from behaviour.raw import (
-    WAIT,
-    Json,
-    Pipe,
-    Reply,
-    Session,
-    Stream,
-    ask,
-    initialize,
-    modern,
-    modern_headers,
-    notification,
-    post,
-    post_modern,
-    request,
-    stdio_server,
-    text_of,
-)
+from kit.client import WAIT_SECONDS, Session, StdioClient, Stream, post, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.messages import Json, initialize_request, modern_headers, modern_request, notification, request, text_of
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 OVERLOADED = -33006
@@ -82,7 +68,7 @@ def place(folder: Path, its: Json | None = None, **more: Any) -> Iterator[Place]
 def call(port: int, era: str, tool: str = "s_echo", session: Session | None = None, **arguments: Any) -> Reply:
     params = {"name": tool, "arguments": arguments}
     if era == "modern":
-        return post_modern(port, modern("tools/call", params))
+        return post_modern(port, modern_request("tools/call", params))
     session = session or Session(port)
     return session.post(request("tools/call", params, session.next_id()))
 
@@ -91,7 +77,7 @@ def start(port: int, era: str, **arguments: Any) -> Stream:
     """A call that is left running."""
     if era == "older":
         return Session(port).start_call("s_wait", **arguments)
-    message = modern("tools/call", {"name": "s_wait", "arguments": arguments})
+    message = modern_request("tools/call", {"name": "s_wait", "arguments": arguments})
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     body = json.dumps(message).encode()
     return Stream(port, "POST", "/mcp", {**headers, **modern_headers(message)}.items(), body)
@@ -122,7 +108,7 @@ def test_over_http_a_client_that_calls_too_often_gets_429_and_when_to_come_again
         assert at.calls("echo") == 3
         if session is not None:  # it goes on: what is no call is not counted
             assert len(session.tools()) == 9
-        assert ask(at.port, "GET", "/health").status == 200
+        assert fetch(at.port, "/health").status == 200
 
 
 @pytest.mark.parametrize("carrier", ["websocket", "sse", "stdio"])
@@ -130,7 +116,10 @@ def test_on_other_carriers_our_code_tells_the_same(carrier: str, tmp_path: Path)
     config = config_of(tmp_path / "record", its={"limits": {"per_minute": 1}})
     params: Json = {"name": "s_echo", "arguments": {}}
     if carrier == "stdio":
-        with GatewayProcess(config, transport="stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
+        with (
+            GatewayProcess(config, transport="stdio") as gateway,
+            StdioClient(gateway.stdio_command, gateway.env) as pipe,
+        ):
             pipe.greet()
             replies = [pipe.request("tools/call", params) for _ in range(2)]
             assert pipe.finish() == 0
@@ -145,20 +134,20 @@ def test_on_other_carriers_our_code_tells_the_same(carrier: str, tmp_path: Path)
 
 
 def by_websocket(port: int, params: Json) -> list[Json]:
-    with connect(f"ws://127.0.0.1:{port}/ws", subprotocols=["mcp"], open_timeout=WAIT) as socket:  # type: ignore[list-item]
-        socket.send(json.dumps(initialize()))
-        socket.recv(WAIT)
+    with connect(f"ws://127.0.0.1:{port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS) as socket:  # type: ignore[list-item]
+        socket.send(json.dumps(initialize_request()))
+        socket.recv(WAIT_SECONDS)
         replies: list[Json] = []
         for id in (1, 2):
             socket.send(json.dumps(request("tools/call", params, id)))
-            replies.append(json.loads(socket.recv(WAIT)))
+            replies.append(json.loads(socket.recv(WAIT_SECONDS)))
         return replies
 
 
 def by_sse(port: int, params: Json) -> list[Json]:
     with Stream(port, "GET", "/sse", [("Accept", "text/event-stream")]) as stream:
         path = stream.data()
-        assert post(port, initialize("2024-11-05"), path=path).status == 202
+        assert post(port, initialize_request("2024-11-05"), path=path).status == 202
         stream.data()
         replies: list[Json] = []
         for id in (1, 2):
@@ -199,13 +188,13 @@ def test_a_server_gets_no_more_at_a_time_and_who_is_too_many_gets_503_at_once(er
         running = [start(at.port, era, until=str(go)) for _ in range(2)]
         wait_until(lambda: at.calls() == 2)
         more = [pool.submit(call, at.port, era, "s_wait", until=str(go)) for _ in range(2)]
-        done, waiting = wait(more, WAIT, FIRST_COMPLETED)
+        done, waiting = wait(more, WAIT_SECONDS, FIRST_COMPLETED)
         error = refusal(done.pop().result(), 503)
         assert error["data"]["limit"] == "mcp_servers.s.limits.in_flight"
         assert "2 calls of server s are in flight and 1 wait" in error["message"]
         assert at.calls() == 2 and len(waiting) == 1
         go.touch()
-        assert waiting.pop().result(WAIT).status == 200
+        assert waiting.pop().result(WAIT_SECONDS).status == 200
         assert [stream.reply().status for stream in running] == [200, 200]
         assert call(at.port, era).status == 200
 
@@ -243,12 +232,14 @@ def test_a_call_whose_client_is_asked_gives_its_place_back_meanwhile(tmp_path: P
     """A modern client's call to an older server is kept running while its client thinks; nobody else waits for that."""
     with place(tmp_path, its={"limits": {"in_flight": 1, "queue": 0}}) as at:
         params: Json = {"name": "s_ask", "arguments": {}}
-        asked = post_modern(at.port, modern("tools/call", params, capabilities=CAN_ANSWER)).json["result"]
+        asked = post_modern(at.port, modern_request("tools/call", params, capabilities=CAN_ANSWER)).json["result"]
         assert asked["resultType"] == "input_required"
         assert call(at.port, "modern").status == 200
         answers = {key: {"action": "decline"} for key in asked["inputRequests"]}
         again = {**params, "requestState": asked["requestState"], "inputResponses": answers}
-        assert "decline" in text_of(post_modern(at.port, modern("tools/call", again, capabilities=CAN_ANSWER)).json)
+        assert "decline" in text_of(
+            post_modern(at.port, modern_request("tools/call", again, capabilities=CAN_ANSWER)).json
+        )
         assert call(at.port, "modern").status == 200
 
 
@@ -315,14 +306,14 @@ def test_no_more_sessions_than_the_configuration_allows_of_every_kind(tmp_path: 
             fourth = Session(at.port)  # the third was not in use
             assert third.post(request("ping")).status == 404
             assert fourth.post(request("ping")).status == 200
-            with connect(f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"], open_timeout=WAIT):  # type: ignore[list-item]
+            with connect(f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"], open_timeout=WAIT_SECONDS):  # type: ignore[list-item]
                 assert fourth.post(request("ping")).status == 404
-                error = refusal(post(at.port, initialize()), 503)
+                error = refusal(post(at.port, initialize_request()), 503)
                 assert error["data"]["limit"] == "server.limits.sessions" and "too many sessions" in error["message"]
                 with pytest.raises(InvalidStatus) as refused:
                     connect(f"ws://127.0.0.1:{at.port}/ws", subprotocols=["mcp"])  # type: ignore[list-item]
                 assert refused.value.response.status_code == 503
-                assert ask(at.port, "GET", "/sse").status == 503
+                assert fetch(at.port, "/sse").status == 503
                 assert first.post(request("ping")).status == 200
                 at.change(server={"limits": {"sessions": 4}})
-                assert post(at.port, initialize()).status == 200
+                assert post(at.port, initialize_request()).status == 200

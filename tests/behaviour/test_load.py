@@ -15,8 +15,10 @@ import pytest
 import uvloop
 
 from behaviour.load import Score, Wire, call_of, connected, crowd, encoded, greeted, left, memory_of
-from behaviour.raw import WAIT, Json, initialize, settled, stdio_server
+from kit.client import WAIT_SECONDS, wait_until_settled
 from kit.gateway import GatewayProcess
+from kit.messages import Json, initialize_request
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -37,7 +39,7 @@ def gateway(servers: list[Json] | None = None, **more: Any) -> Iterator[GatewayP
     servers = servers or [upstream(number) for number in range(SERVERS)]
     config = {"global": {"startup_wait": 10, "first_start_wait": 10}, "mcp_servers": servers, **more}
     with GatewayProcess(config) as running:
-        settled(running.port, *(server["name"] for server in servers))
+        wait_until_settled(running.port, *(server["name"] for server in servers))
         yield running
 
 
@@ -175,7 +177,7 @@ async def drip(port: int, kind: int, begun: asyncio.Semaphore, ending: asyncio.E
     """Sends a byte now and then, or reads nothing of what it asked for."""
     wire = Wire()
     await asyncio.get_running_loop().create_connection(lambda: wire, "127.0.0.1", port)
-    message = encoded(port, initialize(), {})
+    message = encoded(port, initialize_request(), {})
     head = message.index(b"\r\n\r\n")
     sent = (0, head + 20, len(message))[kind]
     wire.transport.write(message[:sent])
@@ -200,7 +202,7 @@ async def beside_slow_ones(port: int) -> list[float]:
     ending = asyncio.Event()
     begun = asyncio.Semaphore(0)
     slow = [asyncio.ensure_future(drip(port, number % 3, begun, ending)) for number in range(SLOW)]
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(WAIT_SECONDS):
         for _ in slow:
             await begun.acquire()
     wire = await connected(port)

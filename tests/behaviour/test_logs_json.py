@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import MCPX, Session, odd_server, raw_server
+from kit.client import Session
+from kit.command import MCPX
 from kit.gateway import GatewayProcess
+from kit.servers import odd_server, raw_server
 from kit.waiting import wait_until
 
 Json = dict[str, Any]

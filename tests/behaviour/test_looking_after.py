@@ -14,24 +14,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    MCPX,
-    WAIT,
-    Json,
-    Pipe,
-    Session,
-    Watch,
-    modern,
-    post_modern,
-    raw_server,
-    settled,
-    stdio_server,
-    text_of,
-    told,
-)
-from kit.command import run_command
+from kit.client import WAIT_SECONDS, Session, StdioClient, post_modern, wait_until_settled
+from kit.command import MCPX, run_command
 from kit.gateway import LISTENS
+from kit.messages import Json, modern_request, structured_content, text_of
 from kit.process import FIXTURES, START, Child
+from kit.process_tree import ProcessWatch
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -77,7 +66,7 @@ def running(folder: Path, env: dict[str, str], *args: str) -> Iterator[tuple[Chi
         yield child, int(listens[1])
         if child.process.poll() is None:
             child.process.send_signal(signal.SIGTERM)
-            assert child.process.wait(WAIT) == 0
+            assert child.process.wait(WAIT_SECONDS) == 0
     assert "Traceback" not in child.stderr.text, child.stderr.text
 
 
@@ -112,7 +101,7 @@ def test_servers_of_a_running_gateway_are_a_table_or_an_object(folder: Path, env
     """RUN-2: exit code 0 when all are up; the gateway's own processes are looked at, none is started."""
     file = put(folder / "mcpx.json", config(raw_server("a", description="first"), raw_server("off", enabled=False)))
     with running(folder, env, str(file)) as (_, port):
-        pid = told(Session(port).call("a_whoami"))["pid"]
+        pid = structured_content(Session(port).call("a_whoami"))["pid"]
         done = run(folder, env, "servers", str(file))
         assert (done.returncode, done.stderr) == (0, "")
         head, a, off, last = done.stdout.splitlines()
@@ -127,7 +116,7 @@ def test_servers_of_a_running_gateway_are_a_table_or_an_object(folder: Path, env
             ("off", "disabled", 0),
         ]
         assert answer["last_reload"] is None
-        assert told(Session(port).call("a_whoami"))["pid"] == pid
+        assert structured_content(Session(port).call("a_whoami"))["pid"] == pid
 
 
 def test_servers_without_a_gateway_connects_by_itself_and_leaves_nothing(folder: Path, env: dict[str, str]) -> None:
@@ -147,8 +136,8 @@ def test_servers_without_a_gateway_connects_by_itself_and_leaves_nothing(folder:
     assert rows["broken"].split()[1] == "disconnected" and "exited with code 7" in rows["broken"]
     assert rows["none"].split()[1] == "disconnected"
     assert "no gateway is running" in done.stdout
-    with Watch(int(pid) for pid in pids.read_text().split()) as watch:
-        assert watch.left(WAIT) == []
+    with ProcessWatch(int(pid) for pid in pids.read_text().split()) as watch:
+        assert watch.left(WAIT_SECONDS) == []
     assert not Path(env["MCPX_STATE_DIR"]).exists()
     answer = json.loads(run(folder, env, "servers", str(file), "--json").stdout)
     assert answer["running"] is False and len(answer["servers"]) == 3
@@ -158,8 +147,8 @@ def test_servers_says_when_one_of_a_running_gateway_is_down(folder: Path, env: d
     """RUN-2: exit code 4."""
     file = put(folder / "mcpx.json", config(raw_server("a"), raw_server("broken", "--crash-on-start")))
     with running(folder, env, str(file)) as (_, port):
-        settled(port, "a")
-        wait_until(lambda: settled(port)["broken"]["last_error"])
+        wait_until_settled(port, "a")
+        wait_until(lambda: wait_until_settled(port)["broken"]["last_error"])
         done = run(folder, env, "servers", str(file))
         assert done.returncode == 4
         assert "exited with code 7" in done.stdout
@@ -171,7 +160,7 @@ def test_a_running_gateway_is_asked_whatever_became_of_its_file(folder: Path, en
     file = put(folder / "config.json", config(a))
     (folder / "below").mkdir()
     with running(folder, {**env, "SECRET_OF_MINE": "x"}, "config.json") as (_, port):
-        settled(port)
+        wait_until_settled(port)
         for name in ("config.json", str(file), "below/../config.json"):
             assert run(folder, env, "servers", name).returncode == 0, name
             assert run(folder, env, "reload", name).stdout == "nothing changed\n", name
@@ -212,7 +201,7 @@ def test_what_a_server_writes_never_commands_the_terminal(folder: Path, env: dic
         look()
         return
     with running(folder, env, str(file)) as (child, port):
-        wait_until(lambda: settled(port)["bad"]["last_error"])
+        wait_until(lambda: wait_until_settled(port)["bad"]["last_error"])
         look()
         assert "\x1b" not in child.stderr.text and "\x9b" not in child.stderr.text
 
@@ -261,7 +250,7 @@ def test_a_socket_that_was_left_behind_is_replaced(folder: Path, env: dict[str, 
     file = put(folder / "mcpx.json", config(raw_server("a")))
     with running(folder, env, str(file)) as (child, _):
         child.process.kill()
-        child.process.wait(WAIT)
+        child.process.wait(WAIT_SECONDS)
     assert len(sockets(env)) == 1
     assert run(folder, env, "reload", str(file)).returncode == 3
     with running(folder, env, str(file)):
@@ -284,11 +273,11 @@ def test_two_gateways_on_one_config_get_along(folder: Path, env: dict[str, str])
     file = put(folder / "mcpx.json", config(raw_server("a")))
     with running(folder, env, str(file)) as (first, _):
         with running(folder, env, str(file)) as (second, port):
-            assert second.stderr.wait_for("another mcpx runs on this config", WAIT)
+            assert second.stderr.wait_for("another mcpx runs on this config", WAIT_SECONDS)
             assert text_of(Session(port).call("a_echo", text="x")) == "x"
         put(file, config(raw_server("a"), raw_server("b")))
         assert run(folder, env, "reload", str(file)).returncode == 0
-        assert first.stderr.wait_for("reloaded: 1 started", WAIT)
+        assert first.stderr.wait_for("reloaded: 1 started", WAIT_SECONDS)
 
 
 def test_a_gateway_that_does_not_answer_does_not_hold_up_another(folder: Path, env: dict[str, str]) -> None:
@@ -300,7 +289,7 @@ def test_a_gateway_that_does_not_answer_does_not_hold_up_another(folder: Path, e
             with running(folder, env, str(file)):
                 first.process.send_signal(signal.SIGCONT)
                 first.process.send_signal(signal.SIGTERM)
-                assert first.process.wait(WAIT) == 0
+                assert first.process.wait(WAIT_SECONDS) == 0
                 assert run(folder, env, "reload", str(file)).returncode == 0
         finally:
             first.process.send_signal(signal.SIGCONT)
@@ -325,7 +314,7 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
     def connect() -> socket.socket:
         one = socket.socket(socket.AF_UNIX)
         opened.append(one)
-        one.settimeout(WAIT)
+        one.settimeout(WAIT_SECONDS)
         with short(sockets(env)[0]) as address:
             one.connect(address)
         return one
@@ -373,7 +362,7 @@ def test_something_else_on_the_socket_is_not_taken_for_a_gateway(folder: Path, e
             connection, _ = stranger.accept()
             with connection:
                 connection.sendall(b"garbage\n")
-            _, err = asking.communicate(timeout=WAIT)
+            _, err = asking.communicate(timeout=WAIT_SECONDS)
         assert asking.returncode == 3 and b"Traceback" not in err
     path.unlink()
 
@@ -387,7 +376,7 @@ def files_below(folder: Path) -> list[str]:
 
 def test_the_demo_writes_nothing(tmp_path: Path, folder: Path, env: dict[str, str]) -> None:
     """RUN-3, RUN-6: neither to the state folder nor to the home nor to the working folder."""
-    with Pipe(MCPX, env, folder) as client:
+    with StdioClient(MCPX, env, folder) as client:
         client.greet()
         assert len(client.request("tools/list")["result"]["tools"]) == 3
         client.process.send_signal(signal.SIGHUP)
@@ -421,12 +410,14 @@ ASKABLE = {"elicitation": {}}
 
 
 def modern_tools(port: int, capabilities: Json) -> list[str]:
-    answer = post_modern(port, modern("tools/list", {}, capabilities=capabilities)).message
+    answer = post_modern(port, modern_request("tools/list", {}, capabilities=capabilities)).message
     return [tool["name"] for tool in answer["result"]["tools"]]
 
 
 def modern_call(port: int, tool: str, capabilities: Json) -> Json:
-    return post_modern(port, modern("tools/call", {"name": tool, "arguments": {}}, capabilities=capabilities)).message
+    return post_modern(
+        port, modern_request("tools/call", {"name": tool, "arguments": {}}, capabilities=capabilities)
+    ).message
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
@@ -484,18 +475,24 @@ def test_what_needs_asking_is_still_there_after_a_change(folder: Path, env: dict
     with running(folder, env, str(file)) as (_, port):
         plain, able = Session(port), Session(port, capabilities=ASKABLE)
         assert able.tools() == ["c_plain", "c_confirm"] and plain.tools() == ["c_plain"]
-        pid = told(plain.call("c_plain"))["pid"]
-        own = told(able.call("c_confirm"))["pid"]
+        pid = structured_content(plain.call("c_plain"))["pid"]
+        own = structured_content(able.call("c_confirm"))["pid"]
         if how == "reload":
             put(file, config(choosy("c", "--era", era, "--prompts", "1")))
             assert run(folder, env, "reload", str(file)).stdout == "1 restarted (c)\n"
         else:
-            with Watch({pid, own}) as watch:
+            with ProcessWatch({pid, own}) as watch:
                 for one in {pid, own}:
                     os.kill(one, signal.SIGKILL)
-                assert watch.left(WAIT) == []
-        assert wait_until(lambda: "result" in (answer := plain.call("c_plain")) and told(answer)["pid"]) != pid
-        assert wait_until(lambda: "result" in (answer := able.call("c_confirm")) and told(answer)["pid"]) != own
+                assert watch.left(WAIT_SECONDS) == []
+        assert (
+            wait_until(lambda: "result" in (answer := plain.call("c_plain")) and structured_content(answer)["pid"])
+            != pid
+        )
+        assert (
+            wait_until(lambda: "result" in (answer := able.call("c_confirm")) and structured_content(answer)["pid"])
+            != own
+        )
         assert text_of(modern_call(port, "c_confirm", ASKABLE)) == "confirm"
         assert able.tools() == ["c_plain", "c_confirm"]
         assert modern_tools(port, ASKABLE) == ["c_plain", "c_confirm"]

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from behaviour.raw import WAIT, Json, Pipe, Session, ask, raw_server, stdio_server
 from fixtures.control import control, reloaded
+from kit.client import WAIT_SECONDS, Session, StdioClient
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.messages import Json
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +41,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def scrape(port: int, *headers: tuple[str, str]) -> Samples:
-    reply = ask(port, "GET", "/metrics", headers)
+    reply = fetch(port, "/metrics", "GET", headers)
     assert reply.status == 200, reply
     assert reply.get("content-type") == "text/plain; version=0.0.4; charset=utf-8"
     found: Samples = {}
@@ -122,8 +125,10 @@ def test_tokens_saved_are_the_difference_to_the_list_of_all_tools(busy: Gateway)
 def test_promtool_finds_nothing_to_say(busy: Gateway) -> None:
     """OBS-1: the linter of Prometheus itself."""
     assert PROMTOOL is not None
-    body = ask(busy.port, "GET", "/metrics").body
-    done = subprocess.run([PROMTOOL, "check", "metrics"], input=body, capture_output=True, timeout=WAIT, check=False)
+    body = fetch(busy.port, "/metrics").body
+    done = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=body, capture_output=True, timeout=WAIT_SECONDS, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -132,7 +137,7 @@ def test_the_example_rules_are_good(busy: Gateway) -> None:
     """OBS-1."""
     assert PROMTOOL is not None
     rules = str(OBSERVABILITY / "alerts.yml")
-    done = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, timeout=WAIT, check=False)
+    done = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -161,15 +166,15 @@ def test_only_who_is_let_in_may_ask() -> None:
     """OBS-1, SEC-1: behind the same token as everything else; nobody else learns whether there is such a page."""
     auth = {"type": "bearer", "tokens": [{"name": "prometheus", "token": "a-token-of-its-own"}]}
     with Gateway({"server": {"auth": auth}, "mcp_servers": []}) as gateway:
-        assert ask(gateway.port, "GET", "/metrics").status == 401
-        assert ask(gateway.port, "GET", "/metrics", [("Authorization", "Bearer wrong")]).status == 401
-        assert ask(gateway.port, "GET", "/metrics", [("Host", "evil.example")]).status == 421
+        assert fetch(gateway.port, "/metrics").status == 401
+        assert fetch(gateway.port, "/metrics", "GET", [("Authorization", "Bearer wrong")]).status == 401
+        assert fetch(gateway.port, "/metrics", "GET", [("Host", "evil.example")]).status == 421
         right = ("Authorization", "Bearer a-token-of-its-own")
         found = scrape(gateway.port, right)
         assert total(found, "mcpx_refused_requests_total", reason="token") == 2
         assert total(found, "mcpx_refused_requests_total", reason="host") == 1
-        assert ask(gateway.port, "POST", "/metrics", [right], b"").status == 405
-        assert ask(gateway.port, "HEAD", "/metrics", [right]).body == b""
+        assert fetch(gateway.port, "/metrics", "POST", [right], b"").status == 405
+        assert fetch(gateway.port, "/metrics", "HEAD", [right]).body == b""
         assert "a-token-of-its-own" not in str(found)
 
 
@@ -179,12 +184,12 @@ def test_figures_can_be_switched_off_and_on_while_it_runs() -> None:
     with Gateway(off) as gateway:
         session = Session(gateway.port)
         session.call("one_echo", text="x")
-        assert ask(gateway.port, "GET", "/metrics").status == 404
+        assert fetch(gateway.port, "/metrics").status == 404
         reloaded(gateway, {**off, "server": {"metrics": True}})
         session.call("one_echo", text="x")
         assert total(scrape(gateway.port), "mcpx_calls_total", server="one") == 1
         reloaded(gateway, off)
-        assert ask(gateway.port, "GET", "/metrics").status == 404
+        assert fetch(gateway.port, "/metrics").status == 404
 
 
 def test_reloads_are_counted_and_a_refused_one_shows() -> None:
@@ -223,7 +228,7 @@ def test_a_scrape_of_a_thousand_tools_is_quick() -> None:
 
 
 def scrape_raw(port: int) -> bytes:
-    return ask(port, "GET", "/metrics").body
+    return fetch(port, "/metrics").body
 
 
 def test_the_latest_calls_can_be_looked_at_by_the_owner() -> None:
@@ -245,7 +250,7 @@ def test_over_stdio_nothing_is_counted() -> None:
     config = {"global": CALM, "mcp_servers": [raw_server("one")]}
     with (
         GatewayProcess(config, transport="stdio", env={"PYTHONPROFILEIMPORTTIME": "1"}) as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as pipe,
+        StdioClient(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()
         assert pipe.call("one_echo", text="x")["result"]

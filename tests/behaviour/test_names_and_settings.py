@@ -9,9 +9,12 @@ import pytest
 
 from behaviour.compact import Visitor
 from behaviour.compact import told as told_server
-from behaviour.raw import MCPX, Json, Pipe, Session, raw_server, text_of, told
+from kit.client import Session, StdioClient
+from kit.command import MCPX
 from kit.gateway import Gateway
+from kit.messages import Json, structured_content, text_of
 from kit.process import stdio_command
+from kit.servers import raw_server
 
 TAKES = {"type": "object", "properties": {}}
 
@@ -55,7 +58,9 @@ def test_two_servers_with_one_name_are_told_apart_in_the_order_of_the_config() -
         client = Session(gateway.port)
         names = {server: names_of(client, server) for server in ("slow", "quick")}
         assert (names["slow"]["whoami"], names["quick"]["whoami"]) == ("whoami", "quick_whoami")
-        assert told(client.call("whoami"))["pid"] != told(client.call("quick_whoami"))["pid"]
+        assert (
+            structured_content(client.call("whoami"))["pid"] != structured_content(client.call("quick_whoami"))["pid"]
+        )
         assert [name for name in client.tools() if name.endswith("echo")] == ["echo", "quick_echo"]
 
 
@@ -135,7 +140,7 @@ def test_one_file_says_it_all(tmp_path: Path, suffix: str) -> None:
         file.write_text(json.dumps(whole), encoding="utf-8")
     file.chmod(0o600)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "MCPX_STATE_DIR": str(tmp_path / "state")}
-    with Pipe([*MCPX, str(file), "--transport", "stdio"], env) as client:
+    with StdioClient([*MCPX, str(file), "--transport", "stdio"], env) as client:
         client.greet()
         assert text_of(client.call("here::echo", text="hello")) == "hello"
         listed = client.request("tools/list")["result"]["tools"]
@@ -165,9 +170,11 @@ def test_values_come_from_the_environment_from_env_files_and_from_files(tmp_path
     file.write_text(json.dumps(config), encoding="utf-8")
     file.chmod(0o600)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MCPX_STATE_DIR": str(tmp_path / "state")}
-    with Pipe([*MCPX, str(file), "--transport", "stdio"], {**env, "FROM_PROCESS": "process", "BOTH": "process"}) as it:
+    with StdioClient(
+        [*MCPX, str(file), "--transport", "stdio"], {**env, "FROM_PROCESS": "process", "BOTH": "process"}
+    ) as it:
         it.greet()
-        got = told(it.call("it_whoami"))["env"]
+        got = structured_content(it.call("it_whoami"))["env"]
         assert {name: got.get(name) for name in wanted} == {
             "A": "process",
             "B": "process twice",
@@ -185,7 +192,7 @@ def test_an_unset_variable_is_never_a_literal(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"mcp_servers": [raw_server("it", connection={"env": {"A": "${NOT_SET}"}})]}))
     file.chmod(0o600)
-    with Pipe([*MCPX, "check", str(file)], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as check:
+    with StdioClient([*MCPX, "check", str(file)], {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as check:
         assert check.wait() == 2
         assert check.stderr.wait_for(r"NOT_SET", 5) is not None, check.stderr.text
         assert check.stderr.wait_for(r"config\.json:\d+:\d+ .*mcp_servers\[0\]\.connection\.env\.A", 5) is not None

@@ -10,8 +10,10 @@ from time import monotonic
 import pytest
 
 from behaviour.compact import Json, Visitor, config, held_up, text, told
-from behaviour.raw import Session, health, raw_server, stdio_server, text_of
+from kit.client import Session, health
 from kit.gateway import Gateway
+from kit.messages import text_of
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 

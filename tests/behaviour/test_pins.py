@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import MCPX, WAIT, Json, Pipe, Session, health, modern, post_modern, stdio_server
 from behaviour.test_reload import TOOLS, listening
+from kit.client import WAIT_SECONDS, Session, StdioClient, health, post_modern
+from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import Json, modern_request
 from kit.process import FIXTURES, START, Child
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 QUICK = {"hot_reload": False, "startup_wait": 10, "first_start_wait": 10}
@@ -58,7 +61,13 @@ def running(folder: Path, settings: Json, *args: str) -> Gateway:
 def typed(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [*MCPX, *words, "--config", str(gateway.file)]
     done = subprocess.run(
-        command, env=gateway.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT, check=False
+        command,
+        env=gateway.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -180,7 +189,7 @@ def test_what_was_held_can_be_approved_without_a_gateway(tmp_path: Path) -> None
     file.write_text(json.dumps(settings))
     env = {**os.environ, "MCPX_STATE_DIR": str(tmp_path / "state")}
     command = [*MCPX, "approve", "box", "--yes", str(file)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode == 0 and "+ description: Second" in done.stdout, done
     with running(tmp_path, settings) as gateway:
         lists(Session(gateway.port), "box_read")
@@ -205,7 +214,9 @@ def test_what_changed_again_after_it_was_shown_stays_held(tmp_path: Path) -> Non
             "print(json.dumps(asyncio.run(ask(path, 'pins.approve', **more))))"
         )
         words = [sys.executable, "-c", code, str(tmp_path / "state"), str(gateway.file), shown]
-        answer = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=WAIT, check=True).stdout)
+        answer = json.loads(
+            subprocess.run(words, capture_output=True, text=True, timeout=WAIT_SECONDS, check=True).stdout
+        )
         assert (answer["approved"], answer["missing"], answer["held"]) == ([], 1, 1)
         assert Session(gateway.port).tools() == []
 
@@ -232,7 +243,7 @@ def test_in_quarantine_nothing_of_a_server_is_told_until_it_is_approved(tmp_path
         wrapped = "mcpx://box/note%3A%2F%2Fone"
         for uri in ("note://one", "note://two", wrapped):
             assert "error" in client.request("resources/read", {"uri": uri})
-        menu = post_modern(gateway.port, modern("server/discover")).message["result"]["instructions"]
+        menu = post_modern(gateway.port, modern_request("server/discover")).message["result"]["instructions"]
         assert "box" not in menu and "box" not in client.greeting["instructions"]
         shown = typed(gateway, "approve", "box")
         assert "in quarantine" in shown.stdout and "1 resources" in shown.stdout and shown.returncode == HELD
@@ -303,14 +314,14 @@ def test_a_server_over_http_is_held_to_its_pins_in_both_eras(tmp_path: Path, era
         with running(tmp_path, config(entry(ready[1]))) as gateway:
 
             def names() -> list[str]:
-                listed = post_modern(gateway.port, modern("tools/list")).message
+                listed = post_modern(gateway.port, modern_request("tools/list")).message
                 return sorted(one["name"] for one in listed["result"]["tools"])
 
             wait_until(lambda: names() == ["box_read", "box_write"])
             box.offer(tools=[tool("read", "Changed"), tool("write")])
             reload(gateway, config(entry(ready[1], **{"X-Turn": "2"})))
             wait_until(lambda: names() == ["box_write"])
-            call = modern("tools/call", {"name": "box_read", "arguments": {}})
+            call = modern_request("tools/call", {"name": "box_read", "arguments": {}})
             assert "error" in post_modern(gateway.port, call).message
             assert typed(gateway, "approve", "box", "--yes").returncode == 0
             wait_until(lambda: names() == ["box_read", "box_write"])
@@ -379,7 +390,7 @@ def test_a_client_over_stdio_is_shown_only_what_is_approved(tmp_path: Path) -> N
     """SEC-5: where the client's own link is the server's main one."""
     box = Changing(tmp_path, tools=[tool("read"), tool("write")])
     gateway = GatewayProcess(config(box.entry()), transport="stdio", env={"MCPX_STATE_DIR": str(tmp_path / "state")})
-    with gateway, Pipe(gateway.stdio_command, gateway.env) as pipe:
+    with gateway, StdioClient(gateway.stdio_command, gateway.env) as pipe:
         pipe.greet()
 
         def names() -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import Json, Session, health, modern, post_modern, text_of
 from behaviour.test_pins import SERVER, Changing, config, held, lists, refused, running, tool, typed
+from kit.client import Session, health, post_modern
 from kit.gateway import Gateway
+from kit.messages import Json, modern_request, text_of
 from kit.process import START, Child
 from kit.waiting import wait_until
 
@@ -123,7 +124,7 @@ def test_a_modern_client_that_can_be_asked_reaches_an_older_server_only_when_it_
         box.offer(tools=[tool("read", "Other"), tool("write")])
 
         def call(name: str) -> Json:
-            message = modern("tools/call", {"name": name, "arguments": {}}, capabilities=ASKABLE)
+            message = modern_request("tools/call", {"name": name, "arguments": {}}, capabilities=ASKABLE)
             return post_modern(gateway.port, message).message
 
         assert call("box_read")["error"]["message"] == "Unknown tool: box_read"

@@ -11,8 +11,10 @@ import pytest
 
 from behaviour.clients import BOUND, FRONTS, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, replace, texts, told
-from behaviour.raw import BOTH, Session, Stream, modern, modern_headers, post_modern, stdio_server
+from kit.client import ACCEPT_BOTH, Session, Stream, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_headers, modern_request
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 KINDS: tuple[Kind, ...] = ("raw-older", "raw-modern")
@@ -192,11 +194,11 @@ def test_resources_and_subscriptions_of_a_closed_server_are_refused(house: House
 def test_a_modern_client_does_not_listen_past_the_rules(house: House) -> None:
     """SEC-7: what is denied is not acknowledged, and the server is not asked for it."""
     port = house.gateway.port
-    listed = post_modern(port, modern("resources/list")).message["result"]["resources"]
+    listed = post_modern(port, modern_request("resources/list")).message["result"]["resources"]
     by_server = {its["_meta"]["proxy"]["server"]: its["uri"] for its in listed}
     wanted = {"resourceSubscriptions": [by_server["files"], by_server["closed"]]}
-    message = modern("subscriptions/listen", {"notifications": wanted})
-    headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
+    message = modern_request("subscriptions/listen", {"notifications": wanted})
+    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
     with Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()) as stream:
         event = stream.event()
         assert event is not None and "acknowledged" in event["data"]["method"]

@@ -13,8 +13,10 @@ import pytest
 
 from behaviour.clients import BOUND, AnsweringUser, Door, Front, Json, Kind, Question, RefusedError, connected
 from behaviour.compact import ERAS, MODES, Compact, Visitor, config, meta_call
-from behaviour.raw import Session, everything, modern, post_modern, stdio_server
+from kit.client import Session, post_modern
 from kit.gateway import Gateway
+from kit.messages import modern_request
+from kit.servers import everything_server, stdio_server
 from mcpx.front.control import ask, socket_path
 
 KINDS: tuple[Kind, ...] = ("sdk-older", "sdk-modern", "raw-older", "raw-modern")
@@ -66,7 +68,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     script = str(Path(__file__).with_name("asking_server.py"))
     files = stdio_server("files", [sys.executable, "-I", "-S", script, str(record)])
-    with Gateway(config(files, everything("young", "--era", "modern"), policy={"rules": [RULE]})) as gateway:
+    with Gateway(config(files, everything_server("young", "--era", "modern"), policy={"rules": [RULE]})) as gateway:
         yield House(gateway, record)
         assert "Traceback" not in gateway.stderr(), gateway.stderr()
 
@@ -245,7 +247,7 @@ def test_a_state_that_was_changed_or_used_is_asked_about_again(house: House) -> 
 
     def call(text: str, **more: Any) -> Json:
         params = {"name": "files_echo", "arguments": {"text": text}, **more}
-        return post_modern(house.port, modern("tools/call", params, capabilities=ABLE)).message["result"]
+        return post_modern(house.port, modern_request("tools/call", params, capabilities=ABLE)).message["result"]
 
     first = call("sealed")
     [key] = first["inputRequests"]

@@ -11,26 +11,13 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    MCPX,
-    META,
-    WAIT,
-    Json,
-    Pipe,
-    Session,
-    Watch,
-    descendants,
-    modern,
-    odd_server,
-    post_modern,
-    raw_server,
-    recorded,
-    stdio_server,
-    text_of,
-    told,
-)
+from kit.client import WAIT_SECONDS, Session, StdioClient, post_modern
+from kit.command import MCPX
 from kit.gateway import LISTENS, Gateway, GatewayProcess
+from kit.messages import META, Json, modern_request, structured_content, text_of
 from kit.process import START, Child
+from kit.process_tree import ProcessWatch, descendants
+from kit.servers import odd_server, raw_server, recorded_messages, stdio_server
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -38,7 +25,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 HARD = ("--spawn-grandchild", "--ignore-term")
 """A server that ignores SIGTERM and the end of its input, and whose child left the session and does so too.
 
-Nobody who is not ended is gone within `WAIT`. That an ending takes three seconds at most: `tests/transports`."""
+Nobody who is not ended is gone within `WAIT_SECONDS`. That an ending takes three seconds at most: `tests/transports`."""
 
 SERVERS = [raw_server("plain"), raw_server("hard", *HARD), raw_server("private", "--spawn-grandchild")]
 
@@ -57,7 +44,7 @@ def http(folder: Path) -> Iterator[tuple[Child, int]]:
 
 def pids_of(call: Any) -> set[int]:
     """The servers and their children, as they say themselves."""
-    found = {told(call(f"{server}_whoami"))["pid"] for server in ("plain", "hard", "private")}
+    found = {structured_content(call(f"{server}_whoami"))["pid"] for server in ("plain", "hard", "private")}
     return found | {int(text_of(call(f"{server}_grandchild"))) for server in ("hard", "private")}
 
 
@@ -70,10 +57,10 @@ def test_no_process_outlives_mcpx_over_http(tmp_path: Path, number: signal.Signa
     with http(tmp_path) as (child, port):
         pids = pids_of(Session(port).call) | pids_of(Session(port, capabilities={"roots": {}}).call)
         assert len(pids) == 10
-        with Watch(pids | descendants(child.process.pid)) as watch:
+        with ProcessWatch(pids | descendants(child.process.pid)) as watch:
             child.process.send_signal(number)
-            code = child.process.wait(WAIT)
-            assert watch.left(WAIT) == []
+            code = child.process.wait(WAIT_SECONDS)
+            assert watch.left(WAIT_SECONDS) == []
     if number != signal.SIGKILL:
         assert code == 0
         assert "Traceback" not in child.stderr.text
@@ -84,11 +71,11 @@ def test_no_process_outlives_mcpx_over_stdio(ending: str) -> None:
     """LIF-7, LIF-8."""
     with (
         GatewayProcess({"mcp_servers": SERVERS}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
         pids = pids_of(client.call)
-        with Watch(pids | descendants(client.process.pid)) as watch:
+        with ProcessWatch(pids | descendants(client.process.pid)) as watch:
             if ending == "end of input":
                 client.end_input()
             elif ending == "shutdown":
@@ -96,7 +83,7 @@ def test_no_process_outlives_mcpx_over_stdio(ending: str) -> None:
             else:
                 client.process.send_signal(signal.Signals[ending])
             code = client.wait()
-            assert watch.left(WAIT) == []
+            assert watch.left(WAIT_SECONDS) == []
         assert code == (-signal.SIGKILL if ending == "SIGKILL" else 0)
 
 
@@ -104,11 +91,11 @@ def test_a_second_signal_does_not_break_the_end(tmp_path: Path) -> None:
     """LIF-8: impatient people press Ctrl-C twice."""
     with http(tmp_path) as (child, port):
         pids = pids_of(Session(port).call)
-        with Watch(pids | descendants(child.process.pid)) as watch:
+        with ProcessWatch(pids | descendants(child.process.pid)) as watch:
             for _ in range(3):
                 child.process.send_signal(signal.SIGINT)
-            assert child.process.wait(WAIT) == 0
-            assert watch.left(WAIT) == []
+            assert child.process.wait(WAIT_SECONDS) == 0
+            assert watch.left(WAIT_SECONDS) == []
     assert "Traceback" not in child.stderr.text
 
 
@@ -121,10 +108,10 @@ def test_a_signal_while_servers_start_leaves_nothing_behind(tmp_path: Path) -> N
         assert child.stderr.wait_for(LISTENS, START) is not None
         # three servers, their children, the keeper
         wait_until(lambda: len(descendants(child.process.pid)) == 7)
-        with Watch(descendants(child.process.pid)) as watch:
+        with ProcessWatch(descendants(child.process.pid)) as watch:
             child.process.send_signal(signal.SIGTERM)
-            assert child.process.wait(WAIT) == 0
-            assert watch.left(WAIT) == []
+            assert child.process.wait(WAIT_SECONDS) == 0
+            assert watch.left(WAIT_SECONDS) == []
     assert "Traceback" not in child.stderr.text
 
 
@@ -132,7 +119,7 @@ def test_a_signal_before_anything_was_asked_ends_it_at_once(tmp_path: Path) -> N
     """LIF-8: over stdio no server runs yet."""
     with (
         GatewayProcess({"mcp_servers": [raw_server("good")]}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         client.reply(1)
@@ -147,10 +134,10 @@ def test_calls_in_flight_finish_after_sigterm(tmp_path: Path) -> None:
         session = Session(gateway.port)
         assert text_of(session.call("odd_echo", text="up")) == "up"
         with session.start_call("odd_sleep", seconds=0.7) as older:
-            wait_until(lambda: len(recorded(record, "tools/call")) == 2)
+            wait_until(lambda: len(recorded_messages(record, "tools/call")) == 2)
             gateway.process.send_signal(signal.SIGTERM)
             assert text_of(older.reply().message) == "slept"
-        assert gateway.process.wait(WAIT) == 0
+        assert gateway.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -159,10 +146,10 @@ def test_a_call_beyond_the_grace_is_answered_and_does_not_hold_up_the_end(tmp_pa
     with GatewayProcess({"mcp_servers": [odd_server("odd", record)]}) as gateway:
         session = Session(gateway.port)
         with session.start_call("odd_sleep", seconds=60) as stream:
-            wait_until(lambda: recorded(record, "tools/call"))
+            wait_until(lambda: recorded_messages(record, "tools/call"))
             gateway.process.send_signal(signal.SIGTERM)
             assert "error" in stream.reply().message
-        assert gateway.process.wait(WAIT) == 0
+        assert gateway.process.wait(WAIT_SECONDS) == 0
         assert "Traceback" not in gateway.stderr()
 
 
@@ -170,10 +157,10 @@ def test_a_server_that_dies_takes_its_children_with_it() -> None:
     """LIF-7: also those that left its session; the gateway lives on."""
     with Gateway({"mcp_servers": [raw_server("hard", "--spawn-grandchild"), raw_server("good")]}) as gateway:
         client = Session(gateway.port)
-        pids = {told(client.call("hard_whoami"))["pid"], int(text_of(client.call("hard_grandchild")))}
-        with Watch(pids) as watch:
+        pids = {structured_content(client.call("hard_whoami"))["pid"], int(text_of(client.call("hard_grandchild")))}
+        with ProcessWatch(pids) as watch:
             assert "error" in client.call("hard_die")
-            assert watch.left(WAIT) == []
+            assert watch.left(WAIT_SECONDS) == []
         assert text_of(client.call("good_echo", text="on")) == "on"
 
 
@@ -207,7 +194,7 @@ def test_sessions_share_a_process_unless_they_are_isolated(isolation: str, own: 
     """LIF-2: shared gives one process, per_session one for each session, kept for it."""
     with Gateway({"mcp_servers": [raw_server("it", isolation=isolation)]}) as gateway:
         first, second = Session(gateway.port), Session(gateway.port)
-        pids = [told(client.call("it_whoami"))["pid"] for client in (first, second, first, second)]
+        pids = [structured_content(client.call("it_whoami"))["pid"] for client in (first, second, first, second)]
         assert pids[:2] == pids[2:]
         assert (pids[0] != pids[1]) is own
 
@@ -216,10 +203,10 @@ def test_per_call_gives_every_call_a_process_that_ends_with_it() -> None:
     """LIF-2, LIF-7."""
     with Gateway({"mcp_servers": [raw_server("it", isolation="per_call")]}) as gateway:
         client = Session(gateway.port)
-        pids = [told(client.call("it_whoami"))["pid"] for _ in range(3)]
+        pids = [structured_content(client.call("it_whoami"))["pid"] for _ in range(3)]
         assert len(set(pids)) == 3
-        with Watch(pids) as watch:
-            assert watch.left(WAIT) == []
+        with ProcessWatch(pids) as watch:
+            assert watch.left(WAIT_SECONDS) == []
 
 
 @pytest.mark.parametrize(("isolation", "processes"), [("shared", 1), ("per_session", 1), ("per_call", 3)])
@@ -227,10 +214,10 @@ def test_one_client_over_stdio_has_one_process_unless_each_call_wants_its_own(is
     """LIF-2: there is one session, so the process that lists the tools is its own."""
     with (
         GatewayProcess({"mcp_servers": [raw_server("it", isolation=isolation)]}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet(capabilities={"roots": {}})
-        assert len({told(client.call("it_whoami"))["pid"] for _ in range(3)}) == processes
+        assert len({structured_content(client.call("it_whoami"))["pid"] for _ in range(3)}) == processes
         assert client.finish() == 0
 
 
@@ -238,14 +225,14 @@ def test_a_session_that_is_kept_apart_has_a_process_of_its_own_that_ends_with_it
     """LIF-2: DELETE ends the private link, and the process behind it with its children."""
     with Gateway({"mcp_servers": [raw_server("it", "--spawn-grandchild", isolation="per_session")]}) as gateway:
         plain = Session(gateway.port)
-        shared = told(plain.call("it_whoami"))["pid"]
+        shared = structured_content(plain.call("it_whoami"))["pid"]
         private = Session(gateway.port, capabilities={"elicitation": {}})
-        pids = {told(private.call("it_whoami"))["pid"], int(text_of(private.call("it_grandchild")))}
+        pids = {structured_content(private.call("it_whoami"))["pid"], int(text_of(private.call("it_grandchild")))}
         assert shared not in pids
-        with Watch(pids) as watch:
+        with ProcessWatch(pids) as watch:
             assert private.delete().status == 200
-            assert watch.left(WAIT) == []
-        assert told(plain.call("it_whoami"))["pid"] == shared
+            assert watch.left(WAIT_SECONDS) == []
+        assert structured_content(plain.call("it_whoami"))["pid"] == shared
 
 
 def test_modern_calls_share_one_process() -> None:
@@ -255,8 +242,10 @@ def test_modern_calls_share_one_process() -> None:
         for server in ("older", "modern"):
             pids = set()
             for _ in range(3):
-                reply = post_modern(gateway.port, modern("tools/call", {"name": f"{server}_whoami", "arguments": {}}))
-                pids.add(told(reply.message)["pid"])
+                reply = post_modern(
+                    gateway.port, modern_request("tools/call", {"name": f"{server}_whoami", "arguments": {}})
+                )
+                pids.add(structured_content(reply.message)["pid"])
             assert len(pids) == 1
 
 
@@ -267,8 +256,8 @@ def test_a_modern_client_has_no_session_but_is_itself(isolation: str, processes:
 
         def pid(name: str) -> int:
             meta = {META + "clientInfo": {"name": name, "version": "1"}}
-            call = modern("tools/call", {"name": "it_whoami", "arguments": {}, "_meta": meta})
-            return told(post_modern(gateway.port, call).message)["pid"]
+            call = modern_request("tools/call", {"name": "it_whoami", "arguments": {}, "_meta": meta})
+            return structured_content(post_modern(gateway.port, call).message)["pid"]
 
         ours = {pid("one") for _ in range(3)}
         assert len(ours) == processes
@@ -281,7 +270,7 @@ def test_max_links_bounds_the_processes_of_a_server() -> None:
         sessions = [Session(gateway.port) for _ in range(5)]
         for _ in range(2):
             for session in sessions:
-                assert told(session.call("it_whoami"))["pid"]
+                assert structured_content(session.call("it_whoami"))["pid"]
         wait_until(lambda: len(descendants(gateway.process.pid)) <= 3 + 1)  # and the keeper
 
 
@@ -316,7 +305,7 @@ def environments() -> Iterator[dict[str, dict[str, str]]]:
     ]
     with Gateway({"mcp_servers": servers}, env=PARENT) as gateway:
         client = Session(gateway.port)
-        yield {server["name"]: told(client.call(f"{server['name']}_whoami"))["env"] for server in servers}
+        yield {server["name"]: structured_content(client.call(f"{server['name']}_whoami"))["env"] for server in servers}
 
 
 def test_a_child_sees_the_small_environment_only(environments: dict[str, dict[str, str]]) -> None:
@@ -360,7 +349,7 @@ def test_a_child_runs_in_the_folder_it_was_given(tmp_path: Path) -> None:
     ]
     with GatewayProcess({"mcp_servers": servers}) as gateway:
         client = Session(gateway.port)
-        pid = told(client.call("there_whoami"))["pid"]
+        pid = structured_content(client.call("there_whoami"))["pid"]
         assert os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)
         assert client.call("nowhere_echo")["error"]["message"].startswith("nowhere: ")
         wait_until(lambda: str(tmp_path / "no") in gateway.stderr())

@@ -24,9 +24,10 @@ from behaviour.clients import (
     connected,
 )
 from behaviour.compact import told
-from behaviour.raw import Session, initialize, post
+from kit.client import Session, post
 from kit.command import run_command
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import initialize_request
 from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
@@ -130,7 +131,7 @@ def test_a_profile_has_a_mode_of_its_own(gateway: Gateway) -> None:
 
 def test_a_profile_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     for path in ("/p/nobody/mcp", "/p/nobody/sse", "/p/nobody/mcp/search", "/p//mcp"):
-        assert post(gateway.port, initialize(), path=path).status == 404
+        assert post(gateway.port, initialize_request(), path=path).status == 404
 
 
 def test_a_session_of_one_profile_is_unknown_to_another(gateway: Gateway) -> None:
@@ -178,7 +179,7 @@ def test_a_profile_that_is_removed_ends_its_sessions_and_no_others(tmp_path: Pat
         gone, stays = (Session(running.port, path=f"/p/{name}/mcp") for name in ("narrow", "other"))
         running.file.write_text(json.dumps(config(tmp_path, other)), encoding="utf-8")
         wait_until(lambda: post(running.port, asked, gone.headers, path="/p/narrow/mcp").status == 404)
-        assert post(running.port, initialize(), path="/p/narrow/mcp").status == 404
+        assert post(running.port, initialize_request(), path="/p/narrow/mcp").status == 404
         assert post(running.port, asked, stays.headers, path="/p/other/mcp").status == 200
 
 

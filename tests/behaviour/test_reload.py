@@ -19,31 +19,22 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from behaviour.compact import held_up
-from behaviour.raw import (
-    BOTH,
-    MCPX,
-    WAIT,
-    Json,
-    Pipe,
-    Session,
-    Stream,
-    Watch,
-    descendants,
-    initialize,
-    modern,
-    modern_headers,
-    notification,
-    post,
-    post_modern,
-    raw_server,
-    request,
-    settled,
-    stdio_server,
-    text_of,
-    told,
-)
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, StdioClient, Stream, post, post_modern, wait_until_settled
+from kit.command import MCPX
 from kit.gateway import LISTENS, Gateway, GatewayProcess
+from kit.messages import (
+    Json,
+    initialize_request,
+    modern_headers,
+    modern_request,
+    notification,
+    request,
+    structured_content,
+    text_of,
+)
 from kit.process import START, Child, stdio_command
+from kit.process_tree import ProcessWatch, descendants
+from kit.servers import raw_server, stdio_server
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -126,14 +117,20 @@ def change(gateway: Gateway, to: Json, how: Callable[[Path, str], None] = rename
 def mcpx(gateway: Gateway, *args: str) -> "subprocess.CompletedProcess[str]":
     command = [*MCPX, *args, str(gateway.file)]
     done = subprocess.run(
-        command, env=gateway.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT, check=False
+        command,
+        env=gateway.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
 
 def pid_of(client: Session, server: str) -> int:
-    return told(client.call(f"{server}_whoami"))["pid"]
+    return structured_content(client.call(f"{server}_whoami"))["pid"]
 
 
 class Ear:
@@ -158,7 +155,7 @@ class Ear:
         with self._news:
             return Counter(self._heard)
 
-    def wait(self, method: str, times: int, seconds: float = WAIT) -> None:
+    def wait(self, method: str, times: int, seconds: float = WAIT_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         with self._news:
             while self._heard.count(method) < times:
@@ -168,7 +165,7 @@ class Ear:
 
     def close(self) -> None:
         self._stream.cut()
-        self._thread.join(WAIT)
+        self._thread.join(WAIT_SECONDS)
 
 
 TOOLS = "notifications/tools/list_changed"
@@ -191,8 +188,8 @@ def listening(client: Session) -> Iterator[Ear]:
 @contextlib.contextmanager
 def modern_listener(port: int) -> Iterator[Ear]:
     wishes = dict.fromkeys(("toolsListChanged", "promptsListChanged", "resourcesListChanged"), True)
-    message = modern("subscriptions/listen", {"notifications": wishes}, "ear")
-    headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
+    message = modern_request("subscriptions/listen", {"notifications": wishes}, "ear")
+    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
     ear = Ear(Stream(port, "POST", "/mcp", headers, json.dumps(message).encode()))
     try:
         ear.wait(ACKNOWLEDGED, 1)
@@ -270,8 +267,8 @@ class Load(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._session.port, timeout=WAIT)
-        headers = {"Content-Type": "application/json", "Accept": BOTH, **self._session.headers}
+        connection = http.client.HTTPConnection("127.0.0.1", self._session.port, timeout=WAIT_SECONDS)
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **self._session.headers}
         number = 0
         while not self._enough.wait(self._pause):
             number += 1
@@ -290,7 +287,7 @@ class Load(threading.Thread):
 
     def stop(self) -> None:
         self._enough.set()
-        self.join(WAIT)
+        self.join(WAIT_SECONDS)
 
 
 def test_adding_removing_and_changing_one_of_ten_servers_disturbs_none_of_the_other_seven() -> None:
@@ -341,7 +338,7 @@ def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish(tmp_p
     """CFG-5: and after that its process is gone."""
     with Gateway(config(raw_server("gone"), raw_server("off"), raw_server("stays"))) as gateway:
         client = Session(gateway.port)
-        with Watch([pid_of(client, "gone"), pid_of(client, "off")]) as watch:
+        with ProcessWatch([pid_of(client, "gone"), pid_of(client, "off")]) as watch:
             enough = tmp_path / "enough"
             running = [client.start_call(f"{name}_sleep", seconds=60, until=str(enough)) for name in ("gone", "off")]
             assert text_of(client.call("stays_echo", text="x")) == "x"  # the two before it have arrived
@@ -351,7 +348,7 @@ def test_calls_that_run_on_a_server_that_is_removed_or_switched_off_finish(tmp_p
             assert len(watch.left(0)) == 2
             enough.touch()
             assert [text_of(stream.reply().message) for stream in running] == ["slept", "slept"]
-            assert watch.left(WAIT) == []
+            assert watch.left(WAIT_SECONDS) == []
 
 
 def test_what_comes_later_than_three_seconds_is_announced_when_it_comes(tmp_path: Path) -> None:
@@ -384,15 +381,15 @@ def test_a_server_that_no_longer_starts_keeps_its_tools_and_calls_say_why(tmp_pa
     with Gateway(config(raw_server("a"), raw_server("b"))) as gateway:
         client = Session(gateway.port)
         before, kept, old = client.tools(), pid_of(client, "a"), pid_of(client, "b")
-        with listening(client) as ear, Watch([old]) as watch:
+        with listening(client) as ear, ProcessWatch([old]) as watch:
             began = time.monotonic()
             assert change(gateway, config(raw_server("a"), fails)) == "1 restarted (b), 1 kept"
             assert time.monotonic() - began > 2.5
             assert client.tools() == before
             message = client.call("b_echo", text="x")["error"]["message"]
             assert message.startswith("b: ") and "exited with code 7" in message, message
-            assert watch.left(WAIT) == []
-            assert settled(gateway.port)["b"]["status"] == "disconnected"
+            assert watch.left(WAIT_SECONDS) == []
+            assert wait_until_settled(gateway.port)["b"]["status"] == "disconnected"
             broken.unlink()
             assert text_of(client.call("b_tool_0", text="new")) == "new"
             ear.wait(TOOLS, 1)
@@ -486,46 +483,46 @@ def test_sessions_and_listeners_of_every_kind_survive_a_reload() -> None:
         ears = [stack.enter_context(listening(client)), stack.enter_context(modern_listener(gateway.port))]
         events = stack.enter_context(Stream(gateway.port, "GET", "/sse", [("Accept", "text/event-stream")]))
         path = events.data()
-        assert post(gateway.port, initialize(), path=path).status == 202
+        assert post(gateway.port, initialize_request(), path=path).status == 202
         assert events.data()["id"] == 0
         assert post(gateway.port, notification("notifications/initialized"), path=path).status == 202
         url = f"ws://127.0.0.1:{gateway.port}/ws"
-        socket = stack.enter_context(connect(url, subprotocols=[Subprotocol("mcp")], open_timeout=WAIT))
-        socket.send(json.dumps(initialize()))
-        assert json.loads(socket.recv(WAIT))["id"] == 0
+        socket = stack.enter_context(connect(url, subprotocols=[Subprotocol("mcp")], open_timeout=WAIT_SECONDS))
+        socket.send(json.dumps(initialize_request()))
+        assert json.loads(socket.recv(WAIT_SECONDS))["id"] == 0
         socket.send(json.dumps(notification("notifications/initialized")))
         socket.send(json.dumps(request("ping", {}, 1)))
-        assert json.loads(socket.recv(WAIT))["id"] == 1
+        assert json.loads(socket.recv(WAIT_SECONDS))["id"] == 1
 
         change(gateway, second)
         for ear in ears:
             ear.wait(TOOLS, 1)
-        assert json.loads(socket.recv(WAIT))["method"] == TOOLS
+        assert json.loads(socket.recv(WAIT_SECONDS))["method"] == TOOLS
         socket.send(json.dumps(request("tools/call", call, 2)))
-        assert text_of(json.loads(socket.recv(WAIT))) == "hello"
+        assert text_of(json.loads(socket.recv(WAIT_SECONDS))) == "hello"
         assert events.data()["method"] == TOOLS
         assert post(gateway.port, request("tools/call", call, 3), path=path).status == 202
         assert text_of(events.data()) == "hello"
         assert text_of(client.call("b_echo", text="hello")) == "hello"
-        assert text_of(post_modern(gateway.port, modern("tools/call", call)).message) == "hello"
+        assert text_of(post_modern(gateway.port, modern_request("tools/call", call)).message) == "hello"
 
 
 def test_the_client_of_a_pipe_keeps_its_conversation_over_a_reload() -> None:
     """CFG-5: and SIGHUP is no reason to end."""
     with (
         GatewayProcess(config(raw_server("a")), transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
         assert len(client.request("tools/list")["result"]["tools"]) == 8
-        pid = told(client.call("a_whoami"))["pid"]
+        pid = structured_content(client.call("a_whoami"))["pid"]
         running = client.start_call("a_sleep", seconds=1)
         renamed(gateway.file, json.dumps(config(raw_server("a", prefix="z"), raw_server("b"))))
         client.process.send_signal(signal.SIGHUP)
         seen = [client.message()]
         while seen[-1].get("method") != TOOLS:
             seen.append(client.message())
-        assert told(client.call("z_whoami"))["pid"] == pid
+        assert structured_content(client.call("z_whoami"))["pid"] == pid
         assert text_of(client.call("b_echo", text="x")) == "x"
         early = [message for message in seen if message.get("id") == running]
         assert text_of(early[0] if early else client.reply(running)) == "slept"
@@ -559,7 +556,7 @@ def test_another_naming_renames_everything_without_a_restart() -> None:
     with Gateway(config(raw_server("a", prefix=None))) as gateway:
         client = Session(gateway.port)
         assert "echo" in client.tools()
-        pid = told(client.call("whoami"))["pid"]
+        pid = structured_content(client.call("whoami"))["pid"]
         plan = change(gateway, config(raw_server("a", prefix=None), naming={"prefix": "always"}))
         assert plan.endswith("settings: naming.prefix"), plan
         assert "echo" not in client.tools()
@@ -571,16 +568,16 @@ def test_a_name_that_was_given_stays_when_its_rival_comes_and_goes() -> None:
     a, b = raw_server("a", prefix=None), raw_server("b", prefix=None)
     with Gateway(config(a)) as gateway:
         client = Session(gateway.port)
-        pid = told(client.call("whoami"))["pid"]
+        pid = structured_content(client.call("whoami"))["pid"]
         client.tools()
         change(gateway, config(b, a))
         tools = client.tools()
         assert "echo" in tools and "b_echo" in tools
-        assert told(client.call("whoami"))["pid"] == pid
-        other = told(client.call("b_whoami"))["pid"]
+        assert structured_content(client.call("whoami"))["pid"] == pid
+        other = structured_content(client.call("b_whoami"))["pid"]
         change(gateway, config(b))
         assert "b_echo" in client.tools() and "echo" not in client.tools()
-        assert told(client.call("b_whoami"))["pid"] == other
+        assert structured_content(client.call("b_whoami"))["pid"] == other
 
 
 def test_switching_a_server_off_ends_its_processes_and_switching_it_on_brings_it_back() -> None:
@@ -590,12 +587,12 @@ def test_switching_a_server_off_ends_its_processes_and_switching_it_on_brings_it
         client = Session(gateway.port)
         kept = pid_of(client, "a")
         pid, grandchild = pid_of(client, "hard"), int(text_of(client.call("hard_grandchild")))
-        with Watch([pid, grandchild]) as watch:
+        with ProcessWatch([pid, grandchild]) as watch:
             plan = change(gateway, config(raw_server("a"), raw_server("hard", *hard, enabled=False)))
             assert plan == "1 stopped (hard), 1 kept"
             assert not any(name.startswith("hard_") for name in client.tools())
-            assert watch.left(WAIT) == []
-        assert settled(gateway.port)["hard"]["status"] == "disabled"
+            assert watch.left(WAIT_SECONDS) == []
+        assert wait_until_settled(gateway.port)["hard"]["status"] == "disabled"
         assert change(gateway, config(raw_server("a"), raw_server("hard", *hard))) == "1 started (hard), 1 kept"
         assert pid_of(client, "hard") != pid
         assert pid_of(client, "a") == kept
@@ -647,7 +644,7 @@ def test_files_that_a_config_refers_to_are_watched() -> None:
         pid = pid_of(client, "a")
 
         def seen() -> tuple[str, str]:
-            env = told(client.call("b_whoami"))["env"]
+            env = structured_content(client.call("b_whoami"))["env"]
             return env["SECRET"], env["OTHER"]
 
         assert seen() == ("one", "first")
@@ -668,7 +665,7 @@ def serving(folder: Path, path: Path, *args: str) -> Iterator[tuple[Child, int]]
         assert listens is not None, child.stderr.text
         yield child, int(listens[1])
         child.process.send_signal(signal.SIGTERM)
-        assert child.process.wait(WAIT) == 0
+        assert child.process.wait(WAIT_SECONDS) == 0
     assert "Traceback" not in child.stderr.text
 
 
@@ -687,7 +684,7 @@ def test_an_overlay_is_watched_also_while_it_is_not_there(tmp_path: Path) -> Non
         pid = pid_of(client, "p")
         put(tmp_path / "mcpx.dev.json", {"mcp_servers": [{"name": "a", "prefix": "d"}]})
         put(overlay, {"mcp_servers": [{"name": "a", "prefix": "q"}]})
-        assert child.stderr.wait_for(r"reloaded: 1 updated \(a\)", WAIT)
+        assert child.stderr.wait_for(r"reloaded: 1 updated \(a\)", WAIT_SECONDS)
         assert pid_of(client, "q") == pid
 
 
@@ -700,9 +697,9 @@ def test_a_folder_is_watched_for_files_that_come_and_go(tmp_path: Path) -> None:
         client = Session(port)
         pid = pid_of(client, "a")
         put(folder / "2.json", {"mcp_servers": [raw_server("b")]})
-        assert child.stderr.wait_for(r"reloaded: 1 started \(b\), 1 kept", WAIT), child.stderr.text
+        assert child.stderr.wait_for(r"reloaded: 1 started \(b\), 1 kept", WAIT_SECONDS), child.stderr.text
         (folder / "2.json").unlink()
-        assert child.stderr.wait_for(r"reloaded: 1 stopped \(b\), 1 kept", WAIT), child.stderr.text
+        assert child.stderr.wait_for(r"reloaded: 1 stopped \(b\), 1 kept", WAIT_SECONDS), child.stderr.text
         assert pid_of(client, "a") == pid
 
 
@@ -721,11 +718,11 @@ def test_an_end_in_the_middle_of_a_reload_is_clean() -> None:
         )
         try:
             wait_until(lambda: len(raw_servers(gateway.process.pid)) == 2)
-            with Watch(descendants(gateway.process.pid)) as watch:
+            with ProcessWatch(descendants(gateway.process.pid)) as watch:
                 gateway.process.send_signal(signal.SIGTERM)
-                assert gateway.process.wait(WAIT) == 0
-                assert watch.left(WAIT) == []
+                assert gateway.process.wait(WAIT_SECONDS) == 0
+                assert watch.left(WAIT_SECONDS) == []
             assert "Traceback" not in gateway.stderr()
         finally:
-            out, err = reload.communicate(timeout=WAIT)
+            out, err = reload.communicate(timeout=WAIT_SECONDS)
         assert b"Traceback" not in out + err

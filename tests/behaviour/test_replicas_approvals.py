@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from behaviour.compact import ERAS, Visitor, config
-from behaviour.raw import Json, modern, post_modern, stdio_server
 from fixtures.admin import Api
 from fixtures.events import Events
 from fixtures.replicas import Replicas, Store
+from kit.client import post_modern
 from kit.command import run_command
 from kit.gateway import Gateway
+from kit.messages import Json, modern_request
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 DENIED, NEEDS_APPROVAL, OVERLOADED = -33008, -33009, -33006
@@ -121,7 +123,9 @@ def test_a_modern_clients_question_is_answered_through_another_replica_once(hous
 
     def call(number: int, text: str, **more: Any) -> Json:
         params = {"name": "files_echo", "arguments": {"text": text}, **more}
-        answer = post_modern(house.replicas[number].port, modern("tools/call", params, capabilities=ABLE)).message
+        answer = post_modern(
+            house.replicas[number].port, modern_request("tools/call", params, capabilities=ABLE)
+        ).message
         return answer["result"]
 
     asked = call(0, "sealed")

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import modern, post_modern, raw_server
 from fixtures.replicas import Replicas, Store
-from fixtures.web import Answer, ask
+from kit.client import post_modern
 from kit.gateway import GatewayProcess
+from kit.http_client import Reply, fetch
+from kit.messages import modern_request
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 LIVE = 1.0
@@ -100,8 +102,8 @@ def empty_store() -> Iterator[Store]:
         yield started
 
 
-def api(replica: GatewayProcess, path: str, method: str = "GET", body: Any = b"", match: str = "*") -> Answer:
-    return ask(replica.admin_url, f"/api{path}", method, {**replica.admin_headers, "If-Match": match}, body)
+def api(replica: GatewayProcess, path: str, method: str = "GET", body: Any = b"", match: str = "*") -> Reply:
+    return fetch(replica.admin_url, f"/api{path}", method, {**replica.admin_headers, "If-Match": match}, body)
 
 
 def told(replica: GatewayProcess) -> list[Json]:
@@ -124,7 +126,7 @@ def names(replica: GatewayProcess) -> list[str]:
 
 
 def callable_on(replica: GatewayProcess, tool: str) -> bool:
-    call = modern("tools/call", {"name": tool, "arguments": {}})
+    call = modern_request("tools/call", {"name": tool, "arguments": {}})
     return "result" in post_modern(replica.port, call).message
 
 
@@ -216,7 +218,7 @@ def test_a_replica_that_does_not_answer_is_named_and_one_that_is_gone_does_not_c
 def test_of_two_changes_at_once_one_is_told_that_it_is_late(three: Replicas) -> None:
     """SCA-1, CFG-6: two replicas, one moment, one ETag: one change is made, the other told to look again."""
     etag = api(three[0], "/config").json["etag"]
-    answers: dict[int, Answer] = {}
+    answers: dict[int, Reply] = {}
 
     def put(at: int) -> None:
         entry = {**raw_server(f"raw{at}"), "enabled": False}
@@ -274,7 +276,7 @@ def test_a_store_that_dies_in_a_change_leaves_all_on_one_revision(store: Store, 
     assert api(three[0], "/mcp-servers", "POST", {**raw_server("kept"), "enabled": False}).status == 201
     wait_until(lambda: agreed(three), what="all run one configuration", seconds=LIVE + 2)
     for delay in (0.0, 0.01, 0.03, 0.1):
-        answers: list[Answer] = []
+        answers: list[Reply] = []
         entry = {**raw_server(f"raw{int(delay * 1000)}"), "enabled": False}
         change = threading.Thread(
             target=lambda entry=entry, answers=answers: answers.append(api(three[0], "/mcp-servers", "POST", entry))

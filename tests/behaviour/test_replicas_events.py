@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from behaviour.raw import modern, post_modern, raw_server
 from fixtures.events import Events
 from fixtures.replicas import Replicas, Store
-from fixtures.web import ask
+from kit.client import post_modern
 from kit.gateway import Gateway
+from kit.http_client import fetch
+from kit.messages import modern_request
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 CONFIG = {"mode": "direct", "mcp_servers": [raw_server("raw")]}
@@ -30,12 +32,12 @@ def two(store: Store) -> Iterator[Replicas]:
 
 
 def called(replica: Gateway, text: str) -> bool:
-    call = modern("tools/call", {"name": "raw_echo", "arguments": {"text": text}})
+    call = modern_request("tools/call", {"name": "raw_echo", "arguments": {"text": text}})
     return "result" in post_modern(replica.port, call).message
 
 
 def name_of(replica: Gateway) -> str:
-    rows = ask(replica.admin_url, "/api/replicas", headers=replica.admin_headers).json["replicas"]
+    rows = fetch(replica.admin_url, "/api/replicas", headers=replica.admin_headers).json["replicas"]
     return next(row["name"] for row in rows if row["me"])
 
 

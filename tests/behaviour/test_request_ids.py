@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import Pipe, Session, modern, odd_server, post, post_modern, raw_server, request
+from kit.client import Session, StdioClient, post, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_request, request
+from kit.servers import odd_server, raw_server
 from kit.waiting import wait_until
 
 Json = dict[str, Any]
@@ -26,7 +28,7 @@ def test_errors_of_our_own_tell_the_id_of_their_request_and_those_of_servers_are
         unknown = session.post(request("tools/call", {"name": "nothing", "arguments": {}}))
         missing = session.post(request("resources/read", {"uri": "no://thing"}))
         foreign = session.call("raw_fail")["error"]
-        message = modern("tools/call", {"name": "nothing", "arguments": {}})
+        message = modern_request("tools/call", {"name": "nothing", "arguments": {}})
         newer = post_modern(gateway.port, message)
         garbage = post(gateway.port, b"{")
         well = session.post(request("tools/call", {"name": "raw_echo", "arguments": {"text": "x"}}))
@@ -43,7 +45,7 @@ def test_errors_on_stdio_tell_the_id_of_their_request() -> None:
     """OBS-1: also of what is no request at all."""
     with (
         GatewayProcess({"mcp_servers": [raw_server("raw")]}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as pipe,
+        StdioClient(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()
         pipe.send(b"no json\n")

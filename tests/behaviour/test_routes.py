@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from behaviour.raw import BOTH, Headers, Json, Stream, ask, initialize
 from fixtures.issuer import Issuer
+from kit.client import ACCEPT_BOTH, Stream
 from kit.gateway import Gateway
+from kit.http_client import Headers, fetch
+from kit.messages import Json, initialize_request
 from mcpx.front.routes import MODE, RESOURCE, ROUTES, Route
 from mcpx.surfaces import SURFACES
 
@@ -48,9 +50,9 @@ def port() -> Iterator[int]:
 
 def status(port: int, method: str, path: str, headers: Headers = (), upgrade: bool = False) -> int:
     """Of a request that is good otherwise."""
-    body = json.dumps(initialize()).encode() if method in ("POST", "PUT", "PATCH") else None
+    body = json.dumps(initialize_request()).encode() if method in ("POST", "PUT", "PATCH") else None
     usual = [("Content-Type", "application/json")] if body else []
-    usual += UPGRADE if upgrade else [("Accept", BOTH)]
+    usual += UPGRADE if upgrade else [("Accept", ACCEPT_BOTH)]
     with Stream(port, method, path, [*usual, *headers], body) as stream:
         return stream.status
 
@@ -83,7 +85,7 @@ def test_no_route_lets_a_stranger_in(port: int, who: str) -> None:
         assert status(port, "GET", path, shown, upgrade=True) == (200 if route.open else 401), path
     for path in UNKNOWN:
         assert status(port, "GET", path, shown) == 401, path
-    assert set(ask(port, "GET", "/health", shown).json) == {"status"}
+    assert set(fetch(port, "/health", "GET", shown).json) == {"status"}
 
 
 def test_every_route_answers_whoever_is_let_in(port: int) -> None:
@@ -109,13 +111,14 @@ def test_a_foreign_profile_reads_as_one_that_does_not_exist(port: int) -> None:
         if not path.startswith("/p/mine"):
             continue
         for method in route.methods:
-            usual = [("Content-Type", "application/json"), ("Accept", BOTH)]
-            body = json.dumps(initialize()).encode() if method == "POST" else None
+            usual = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH)]
+            body = json.dumps(initialize_request()).encode() if method == "POST" else b""
             for token, foreign in (("foreign", "/p/mine"), ("right", "/p/club"), ("foreign", "/p/club")):
                 headers = [*usual, *bearer(token)]
-                there = ask(port, method, path.replace("/p/mine", foreign), headers, body)
-                nowhere = ask(port, method, path.replace("/p/mine", "/p/nowhere"), headers, body)
-                assert (there.status, there.headers, there.body) == (404, nowhere.headers, nowhere.body), (method, path)
+                there = fetch(port, path.replace("/p/mine", foreign), method, headers, body)
+                nowhere = fetch(port, path.replace("/p/mine", "/p/nowhere"), method, headers, body)
+                assert (there.status, there.body) == (404, nowhere.body), (method, path)
+                assert there.headers.items() == nowhere.headers.items(), (method, path)
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,10 @@ import pytest
 import yaml
 
 from behaviour.clients import KINDS, AnsweringUser, Door, Kind, connected
-from behaviour.raw import (
-    BOTH,
-    WAIT,
-    Pipe,
-    Session,
-    Stream,
-    Watch,
-    descendants,
-    modern,
-    modern_headers,
-    notification,
-    post_modern,
-)
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, StdioClient, Stream, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_headers, modern_request, notification
+from kit.process_tree import ProcessWatch, descendants
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -149,16 +139,16 @@ def test_a_cancelled_call_ends_the_whole_tree(gateway: Gateway, era: str) -> Non
         session = Session(gateway.port)
         stream = session.start_call("family", id="long", file=str(file))
     else:
-        body = modern("tools/call", {"name": "family", "arguments": {"file": str(file)}})
-        headers = {"Content-Type": "application/json", "Accept": BOTH, **modern_headers(body)}
+        body = modern_request("tools/call", {"name": "family", "arguments": {"file": str(file)}})
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT_BOTH, **modern_headers(body)}
         stream = Stream(gateway.port, "POST", "/mcp", headers.items(), json.dumps(body).encode())
-    with stream, Watch(pids(file)) as watch:
+    with stream, ProcessWatch(pids(file)) as watch:
         assert len(watch) == 2
         if era == "older":
             assert session.post(notification("notifications/cancelled", {"requestId": "long"})).status == 202
         else:
             stream.cut()
-        assert watch.left(WAIT) == []
+        assert watch.left(WAIT_SECONDS) == []
 
 
 def test_the_time_that_is_up_ends_the_whole_tree() -> None:
@@ -167,25 +157,25 @@ def test_the_time_that_is_up_ends_the_whole_tree() -> None:
     with Gateway(config) as gateway:
         write_scripts(gateway.folder)
         file = gateway.folder / "timed-out"
-        body = modern("tools/call", {"name": "family", "arguments": {"file": str(file)}})
+        body = modern_request("tools/call", {"name": "family", "arguments": {"file": str(file)}})
         result = post_modern(gateway.port, body).message["result"]
         assert result["isError"]
         assert result["content"][0]["text"].startswith("family: took longer than 1 s ('timeout') and was ended")
-        with Watch(pids(file)) as watch:
-            assert watch.left(WAIT) == []
+        with ProcessWatch(pids(file)) as watch:
+            assert watch.left(WAIT_SECONDS) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_no_script_outlives_mcpx(number: signal.Signals) -> None:
     """SEC-3, LIF-7, LIF-8."""
-    with alone("stdio") as gateway, Pipe(gateway.stdio_command, gateway.env) as client:
+    with alone("stdio") as gateway, StdioClient(gateway.stdio_command, gateway.env) as client:
         client.greet()
         file = gateway.folder / "killed"
         client.start_call("family", file=str(file))
-        with Watch(pids(file) | descendants(client.process.pid)) as watch:
+        with ProcessWatch(pids(file) | descendants(client.process.pid)) as watch:
             client.process.send_signal(number)
             client.wait()
-            assert watch.left(WAIT) == []
+            assert watch.left(WAIT_SECONDS) == []
 
 
 def test_a_reload_lets_what_runs_finish_and_takes_up_what_changed() -> None:

@@ -19,8 +19,9 @@ import pytest
 
 from auth.authserver import PRM, AuthServer, Reply, Seen, open_as_browser
 from behaviour.compact import next_notice, replace
-from behaviour.raw import Json, Pipe, Session, health, text_of
+from kit.client import Session, StdioClient, health
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import Json, text_of
 from kit.waiting import wait_until
 from mcpx.front.control import ask, socket_path
 
@@ -342,7 +343,7 @@ def test_a_client_on_stdio_is_told_when_somebody_has_signed_in() -> None:
     with (
         AuthServer() as site,
         GatewayProcess(config(entry(site)), transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as pipe,
+        StdioClient(gateway.stdio_command, gateway.env) as pipe,
     ):
         pipe.greet()
         assert pipe.request("tools/list")["result"]["tools"] == []

@@ -1,4 +1,4 @@
-"""PRO-1, LIF-8: mcpx on its standard input and output, byte by byte. `Pipe` refuses whatever is not a message."""
+"""PRO-1, LIF-8: mcpx on its standard input and output, byte by byte. `StdioClient` fails on output that is not a message."""
 
 import contextlib
 import json
@@ -11,24 +11,21 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    MCPX,
+from kit.client import WAIT_SECONDS, StdioClient
+from kit.command import MCPX
+from kit.gateway import GatewayProcess
+from kit.messages import (
     META,
     MODERN,
-    WAIT,
     Json,
-    Pipe,
-    initialize,
-    modern,
+    initialize_request,
+    modern_request,
     notification,
-    odd_server,
-    raw_server,
-    recorded,
     request,
+    structured_content,
     text_of,
-    told,
 )
-from kit.gateway import GatewayProcess
+from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.app import GRACE
 
@@ -47,18 +44,18 @@ def env(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def shared(home: Path, env: dict[str, str]) -> Iterator[Pipe]:
+def shared(home: Path, env: dict[str, str]) -> Iterator[StdioClient]:
     """A client that has greeted, for what disturbs nobody."""
-    with Pipe(MCPX, env, home) as client:
+    with StdioClient(MCPX, env, home) as client:
         client.greet()
         yield client
         assert client.finish() == 0
 
 
 @pytest.fixture
-def fresh(home: Path, env: dict[str, str]) -> Iterator[Pipe]:
+def fresh(home: Path, env: dict[str, str]) -> Iterator[StdioClient]:
     """A client that has said nothing yet."""
-    with Pipe(MCPX, env, home) as client:
+    with StdioClient(MCPX, env, home) as client:
         yield client
 
 
@@ -68,11 +65,11 @@ def record(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def slow(record: Path) -> Iterator[Pipe]:
+def slow(record: Path) -> Iterator[StdioClient]:
     """A client before a server whose calls take time and are kept in `record`."""
     with (
         GatewayProcess({"mcp_servers": [odd_server("odd", record)]}, transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
         assert text_of(client.call("odd_echo", text="up")) == "up"
@@ -80,7 +77,7 @@ def slow(record: Path) -> Iterator[Pipe]:
 
 
 def calls(record: Path, tool: str) -> list[Json]:
-    return [message for message in recorded(record, "tools/call") if message["params"]["name"] == tool]
+    return [message for message in recorded_messages(record, "tools/call") if message["params"]["name"] == tool]
 
 
 def code(message: Json) -> int:
@@ -93,7 +90,7 @@ def code(message: Json) -> int:
 @framings
 def test_a_client_is_answered_in_its_own_framing(home: Path, env: dict[str, str], framing: str) -> None:
     """PRO-1: told by the first bytes; Content-Length is the one header that goes back."""
-    with Pipe(MCPX, env, home, framing) as client:
+    with StdioClient(MCPX, env, home, framing) as client:
         assert client.greet()["serverInfo"]["name"] == "mcpx"
         assert len(client.request("tools/list")["result"]["tools"]) == 3
         assert text_of(client.call("demo_echo", text="é✓😀\n\r\n")) == "é✓😀\n\r\n"
@@ -117,7 +114,7 @@ BODY = b'{"jsonrpc":"2.0","id":"a","method":"ping"}'
 )
 def test_content_length_is_recognised_however_it_is_spelt(home: Path, env: dict[str, str], pieces: list[bytes]) -> None:
     """PRO-1."""
-    with Pipe(MCPX, env, home, "content-length") as client:
+    with StdioClient(MCPX, env, home, "content-length") as client:
         for piece in pieces:
             client.send(piece)
         assert client.reply("a")["result"] == {}
@@ -128,13 +125,13 @@ def test_content_length_is_recognised_however_it_is_spelt(home: Path, env: dict[
     [b"\xef\xbb\xbf" + BODY + b"\n", BODY + b"\r\n", b"\n \n\r\n" + BODY + b"\n"],
     ids=["BOM", "CRLF", "blanks"],
 )
-def test_lines_are_recognised_however_they_begin_and_end(fresh: Pipe, start: bytes) -> None:
+def test_lines_are_recognised_however_they_begin_and_end(fresh: StdioClient, start: bytes) -> None:
     """PRO-1."""
     fresh.send(start)
     assert fresh.reply("a")["result"] == {}
 
 
-def test_a_last_line_without_its_newline_is_still_a_message(fresh: Pipe) -> None:
+def test_a_last_line_without_its_newline_is_still_a_message(fresh: StdioClient) -> None:
     """PRO-1, LIF-8."""
     fresh.send(BODY)
     assert fresh.finish() == 0
@@ -163,7 +160,7 @@ def test_a_bad_block_leaves_the_next_one_working(
     home: Path, env: dict[str, str], attack: bytes, codes: list[int]
 ) -> None:
     """PRO-1, SEC-6."""
-    with Pipe(MCPX, env, home, "content-length") as client:
+    with StdioClient(MCPX, env, home, "content-length") as client:
         client.greet()
         client.send(attack + framed(BODY))
         answers = []
@@ -177,20 +174,20 @@ def test_a_bad_block_leaves_the_next_one_working(
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "logging/setLevel", "no/such"])
-def test_a_request_before_initialize_is_refused(fresh: Pipe, method: str) -> None:
+def test_a_request_before_initialize_is_refused(fresh: StdioClient, method: str) -> None:
     """PRO-1: and the handshake still works after it."""
     assert code(fresh.request(method)) == -32600
     assert fresh.greet()["protocolVersion"] == "2025-11-25"
 
 
-def test_ping_is_answered_before_initialize(fresh: Pipe) -> None:
+def test_ping_is_answered_before_initialize(fresh: StdioClient) -> None:
     """PRO-2."""
     assert fresh.request("ping")["result"] == {}
 
 
-def test_a_second_initialize_is_refused(shared: Pipe) -> None:
+def test_a_second_initialize_is_refused(shared: StdioClient) -> None:
     """PRO-1: and the first one stands."""
-    shared.send(initialize("2024-11-05", id="again"))
+    shared.send(initialize_request("2024-11-05", id="again"))
     assert code(shared.reply("again")) == -32600
     assert len(shared.request("tools/list")["result"]["tools"]) == 3
 
@@ -207,12 +204,12 @@ def test_a_second_initialize_is_refused(shared: Pipe) -> None:
         (7, "2025-11-25"),
     ],
 )
-def test_the_version_asked_for_is_answered_if_it_is_known(fresh: Pipe, asked: Any, answered: str) -> None:
+def test_the_version_asked_for_is_answered_if_it_is_known(fresh: StdioClient, asked: Any, answered: str) -> None:
     """SRC-2: else the newest with a handshake."""
     assert fresh.greet(asked)["protocolVersion"] == answered
 
 
-def test_initialize_declares_everything_and_names_the_servers(fresh: Pipe) -> None:
+def test_initialize_declares_everything_and_names_the_servers(fresh: StdioClient) -> None:
     """PRO-3."""
     greeting = fresh.greet()
     assert greeting["capabilities"] == {
@@ -225,29 +222,29 @@ def test_initialize_declares_everything_and_names_the_servers(fresh: Pipe) -> No
     assert "demo" in greeting["instructions"] and len(greeting["instructions"].encode()) <= 2048
 
 
-def test_an_unknown_method_is_not_found(shared: Pipe) -> None:
+def test_an_unknown_method_is_not_found(shared: StdioClient) -> None:
     """PRO-1."""
     assert code(shared.request("no/such/method")) == -32601
     assert code(shared.request("tools/list/")) == -32601
 
 
-def test_both_eras_are_served_on_one_pipe(shared: Pipe) -> None:
+def test_both_eras_are_served_on_one_pipe(shared: StdioClient) -> None:
     """SRC-2: told message by message, before and after older ones."""
-    shared.send(request("server/discover", {"_meta": modern("x")["params"]["_meta"]}, "discover"))
+    shared.send(request("server/discover", {"_meta": modern_request("x")["params"]["_meta"]}, "discover"))
     found = shared.reply("discover")["result"]
     assert found["supportedVersions"] == [MODERN] and found["resultType"] == "complete"
     assert found["_meta"][META + "serverInfo"]["name"] == "mcpx"
-    shared.send(modern("tools/list", id="list"))
+    shared.send(modern_request("tools/list", id="list"))
     listed = shared.reply("list")["result"]
     assert listed["cacheScope"] in ("private", "public") and listed["ttlMs"] >= 0
-    shared.send(modern("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
+    shared.send(modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
     assert shared.reply("call")["result"]["resultType"] == "complete"
     assert "resultType" not in shared.call("demo_echo", text="old")["result"]
 
 
-def test_a_modern_client_needs_no_handshake(fresh: Pipe) -> None:
+def test_a_modern_client_needs_no_handshake(fresh: StdioClient) -> None:
     """SRC-2."""
-    fresh.send(modern("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
+    fresh.send(modern_request("tools/call", {"name": "demo_echo", "arguments": {"text": "new"}}, "call"))
     assert text_of(fresh.reply("call")) == "new"
     assert fresh.finish() == 0
 
@@ -258,17 +255,17 @@ def test_a_modern_client_needs_no_handshake(fresh: Pipe) -> None:
         (request("server/discover"), -32602),
         (request("server/discover", {"_meta": []}), -32602),
         (request("tools/list", {"_meta": {META + "protocolVersion": MODERN}}), -32602),
-        (modern("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}}), -32022),
-        (modern("initialize"), -32601),
-        (modern("ping"), -32601),
-        (modern("logging/setLevel", {"level": "info"}), -32601),
-        (modern("resources/subscribe", {"uri": "demo://about"}), -32601),
-        (modern("resources/unsubscribe", {"uri": "demo://about"}), -32601),
-        (modern("no/such"), -32601),
+        (modern_request("tools/list", {"_meta": {META + "protocolVersion": "1900-01-01"}}), -32022),
+        (modern_request("initialize"), -32601),
+        (modern_request("ping"), -32601),
+        (modern_request("logging/setLevel", {"level": "info"}), -32601),
+        (modern_request("resources/subscribe", {"uri": "demo://about"}), -32601),
+        (modern_request("resources/unsubscribe", {"uri": "demo://about"}), -32601),
+        (modern_request("no/such"), -32601),
     ],
     ids=lambda value: value["method"] if isinstance(value, dict) else str(value),
 )
-def test_the_modern_ladder_holds_without_headers(shared: Pipe, message: Json, expected: int) -> None:
+def test_the_modern_ladder_holds_without_headers(shared: StdioClient, message: Json, expected: int) -> None:
     """SRC-2: envelope, version, removed methods."""
     shared.send({**message, "id": "rung"})
     error = shared.reply("rung")["error"]
@@ -277,9 +274,9 @@ def test_the_modern_ladder_holds_without_headers(shared: Pipe, message: Json, ex
         assert (error["data"]["supported"], error["data"]["requested"]) == ([MODERN], "1900-01-01")
 
 
-def test_a_modern_listener_is_acknowledged_under_its_own_id(shared: Pipe) -> None:
+def test_a_modern_listener_is_acknowledged_under_its_own_id(shared: StdioClient) -> None:
     """PRO-4: and cancelling it is answered by nothing."""
-    shared.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
+    shared.send(modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
     heard = shared.message()
     assert heard["method"] == "notifications/subscriptions/acknowledged"
     assert heard["params"]["_meta"][META + "subscriptionId"] == "ear"
@@ -292,7 +289,7 @@ def test_a_modern_listener_is_acknowledged_under_its_own_id(shared: Pipe) -> Non
 # ---- ids and cancelling
 
 
-def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(slow: Pipe, record: Path) -> None:
+def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(slow: StdioClient, record: Path) -> None:
     """PRO-1: the second is refused and never sent; the first is answered as if nothing had happened."""
     call = {"name": "odd_sleep", "arguments": {"seconds": 0.5}}
     slow.send(request("tools/call", call, "same"))
@@ -304,7 +301,7 @@ def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(slow: Pipe, r
     assert slow.reply("same")["result"] == {}
 
 
-def test_ids_differ_by_type(slow: Pipe) -> None:
+def test_ids_differ_by_type(slow: StdioClient) -> None:
     """PRO-1: 1 and "1" are two requests, and each answer has the id as it was sent."""
     for number in (7, "7", -7, "", 2**53 + 1, "x" * 1000):
         slow.send(request("tools/call", {"name": "odd_sleep", "arguments": {"seconds": 0.1}}, number))
@@ -313,20 +310,20 @@ def test_ids_differ_by_type(slow: Pipe) -> None:
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
-def test_a_cancelled_request_is_never_answered(slow: Pipe, record: Path, era: str) -> None:
+def test_a_cancelled_request_is_never_answered(slow: StdioClient, record: Path, era: str) -> None:
     """PRO-2, LIF-6: it is cancelled at its server, under the id the server knows."""
     params = {"name": "odd_sleep", "arguments": {"seconds": 30}}
-    slow.send(request("tools/call", params, "c") if era == "older" else modern("tools/call", params, "c"))
+    slow.send(request("tools/call", params, "c") if era == "older" else modern_request("tools/call", params, "c"))
     sent = wait_until(lambda: calls(record, "sleep"))[0]["id"]
     slow.send(notification("notifications/cancelled", {"requestId": "c", "reason": "enough"}))
-    cancelled = wait_until(lambda: recorded(record, "notifications/cancelled"))
+    cancelled = wait_until(lambda: recorded_messages(record, "notifications/cancelled"))
     assert [message["params"]["requestId"] for message in cancelled] == [sent]
     assert text_of(slow.call("odd_echo", text="on")) == "on"
     assert slow.finish() == 0
     assert slow.rest() == []
 
 
-def test_cancelling_what_is_over_does_nothing(slow: Pipe, record: Path) -> None:
+def test_cancelling_what_is_over_does_nothing(slow: StdioClient, record: Path) -> None:
     """PRO-2."""
     over = slow.start_call("odd_echo", text="done")
     slow.reply(over)
@@ -334,15 +331,15 @@ def test_cancelling_what_is_over_does_nothing(slow: Pipe, record: Path) -> None:
     slow.send(notification("notifications/cancelled", {}))
     slow.send(notification("notifications/cancelled"))
     assert text_of(slow.call("odd_echo", text="on")) == "on"
-    assert recorded(record, "notifications/cancelled") == []
+    assert recorded_messages(record, "notifications/cancelled") == []
 
 
 # ---- the end
 
 
-def test_a_modern_listener_does_not_hold_up_the_end(fresh: Pipe) -> None:
+def test_a_modern_listener_does_not_hold_up_the_end(fresh: StdioClient) -> None:
     """LIF-8, PRO-4: it is told that it is over, by a result with its mark."""
-    fresh.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
+    fresh.send(modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "ear"))
     assert fresh.message()["method"] == "notifications/subscriptions/acknowledged"
     fresh.end_input()
     assert fresh.wait(GRACE - 0.1) == 0
@@ -361,7 +358,7 @@ def unread(home: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]
             process.kill()
 
 
-def test_shutdown_is_answered_and_ends_it(fresh: Pipe) -> None:
+def test_shutdown_is_answered_and_ends_it(fresh: StdioClient) -> None:
     """LIF-8: exit code 0, though the client keeps its end open."""
     fresh.greet()
     assert fresh.request("shutdown")["result"] == {}
@@ -369,7 +366,7 @@ def test_shutdown_is_answered_and_ends_it(fresh: Pipe) -> None:
 
 
 @pytest.mark.parametrize("ending", ["shutdown", "end of input"])
-def test_calls_in_flight_finish_before_the_end(slow: Pipe, record: Path, ending: str) -> None:
+def test_calls_in_flight_finish_before_the_end(slow: StdioClient, record: Path, ending: str) -> None:
     """LIF-8: the answers still arrive, then it exits with 0."""
     running = slow.start_call("odd_sleep", seconds=0.6)
     wait_until(lambda: calls(record, "sleep"))
@@ -381,7 +378,7 @@ def test_calls_in_flight_finish_before_the_end(slow: Pipe, record: Path, ending:
     assert slow.wait() == 0
 
 
-def test_calls_sent_with_the_last_bytes_are_answered(slow: Pipe) -> None:
+def test_calls_sent_with_the_last_bytes_are_answered(slow: StdioClient) -> None:
     """LIF-8: requests and EOF in one go."""
     numbers = [slow.start_call("odd_echo", text=str(number)) for number in range(50)]
     slow.end_input()
@@ -389,7 +386,7 @@ def test_calls_sent_with_the_last_bytes_are_answered(slow: Pipe) -> None:
     assert slow.wait() == 0
 
 
-def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: Pipe, record: Path) -> None:
+def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: StdioClient, record: Path) -> None:
     """LIF-8."""
     slow.start_call("odd_sleep", seconds=60)
     wait_until(lambda: calls(record, "sleep"))
@@ -398,7 +395,7 @@ def test_a_call_beyond_the_grace_does_not_hold_up_the_end(slow: Pipe, record: Pa
 
 
 @pytest.mark.parametrize("ending", ["shutdown", "end of input"])
-def test_a_large_answer_at_the_end_arrives_whole(fresh: Pipe, ending: str) -> None:
+def test_a_large_answer_at_the_end_arrives_whole(fresh: StdioClient, ending: str) -> None:
     """LIF-8: three megabytes through a pipe of 64 KiB, with the end right behind the request."""
     fresh.greet()
     call = fresh.start_call("demo_echo", text="x" * 3_000_000)
@@ -415,13 +412,13 @@ def test_a_client_that_does_not_read_cannot_keep_it_from_ending(home: Path, env:
     with unread(home, env) as process:
         assert process.stdin and process.stdout
         text = "x" * 3_000_000
-        greeting = json.dumps(initialize()).encode()
+        greeting = json.dumps(initialize_request()).encode()
         call = json.dumps(request("tools/call", {"name": "demo_echo", "arguments": {"text": text}})).encode()
         process.stdin.write(greeting + b"\n" + call + b"\n")
         process.stdin.flush()
         assert process.stdout.read(1) == b"{"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT) == 0
+        assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_client_that_stops_reading_and_leaves_ends_it(home: Path, env: dict[str, str]) -> None:
@@ -434,7 +431,7 @@ def test_a_client_that_stops_reading_and_leaves_ends_it(home: Path, env: dict[st
         process.stdout.close()
         process.stdin.write(BODY + b"\n")
         process.stdin.flush()
-        assert process.wait(WAIT) == 0
+        assert process.wait(WAIT_SECONDS) == 0
         assert b"Traceback" not in process.stderr.read()
 
 
@@ -448,10 +445,10 @@ def test_nothing_but_messages_is_on_standard_output() -> None:
     ]
     with (
         GatewayProcess({"mcp_servers": servers}, "--log-level", "DEBUG", transport="stdio") as gateway,
-        Pipe(gateway.stdio_command, gateway.env) as client,
+        StdioClient(gateway.stdio_command, gateway.env) as client,
     ):
         client.greet()
         for server in ("noisy", "flood", "framed"):
-            assert told(client.call(f"{server}_whoami"))["pid"]
+            assert structured_content(client.call(f"{server}_whoami"))["pid"]
         assert client.finish() == 0
         assert client.rest() == []

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import Pipe, Session, modern, odd_server, post_modern, raw_server, recorded, text_of
 from fixtures.api import Api, Asked, Said
 from fixtures.collector import Collector
+from kit.client import Session, StdioClient, post_modern
 from kit.gateway import Gateway, GatewayProcess
+from kit.messages import modern_request, text_of
+from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.telemetry.targets import session_mark
 
@@ -33,7 +35,7 @@ def call(tool: str, meta: Json | None = None, **arguments: Any) -> Json:
 
 def heard(record: Path) -> list[Json]:
     """`_meta` of the calls that the server got."""
-    return [message["params"].get("_meta", {}) for message in recorded(record, "tools/call")]
+    return [message["params"].get("_meta", {}) for message in recorded_messages(record, "tools/call")]
 
 
 def mcp_server(api: Api) -> Json:
@@ -111,9 +113,9 @@ def test_what_http_headers_say_of_a_trace_counts_where_the_message_says_nothing(
     with Collector() as collector:
         with Gateway(config(collector, odd_server("odd", record))) as gateway:
             Session(gateway.port, headers={"traceparent": PARENT, "tracestate": STATE}).call("odd_echo", text="x")
-            message = modern("tools/call", call("odd_echo", text="x"))
+            message = modern_request("tools/call", call("odd_echo", text="x"))
             assert post_modern(gateway.port, message, traceparent=PARENT).status == 200
-            message = modern("tools/call", call("odd_echo", {"traceparent": other}, text="x"))
+            message = modern_request("tools/call", call("odd_echo", {"traceparent": other}, text="x"))
             assert post_modern(gateway.port, message, traceparent=PARENT).status == 200
         traces = [span.trace_id for span in collector.of("client", "tools/call echo")]
     assert traces == [TRACE, TRACE, other[3:35]]
@@ -133,7 +135,7 @@ def test_a_malformed_trace_context_is_as_if_it_were_not_there(tmp_path: Path) ->
     with Collector() as collector:
         with (
             GatewayProcess(config(collector, odd_server("odd", record)), transport="stdio") as gateway,
-            Pipe(gateway.stdio_command, gateway.env) as pipe,
+            StdioClient(gateway.stdio_command, gateway.env) as pipe,
         ):
             pipe.greet()
             for parent in MALFORMED:
@@ -183,7 +185,7 @@ def test_calls_that_share_a_connection_keep_their_traces_apart(tmp_path: Path) -
             with ThreadPoolExecutor(10) as pool:
                 list(pool.map(ask, range(50)))
         spans = {span.id: span for span in collector.of("client", "tools/call echo")}
-    asked = recorded(record, "tools/call")
+    asked = recorded_messages(record, "tools/call")
     assert len(asked) == len(spans) == 50
     for message in asked:
         _, trace, span, _ = message["params"]["_meta"]["traceparent"].split("-")

@@ -13,9 +13,13 @@ import pytest
 
 from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, RefusedError, connected
 from behaviour.compact import Visitor, config
-from behaviour.raw import BOTH, MCPX, Session, Stream, ask, health, modern, modern_headers, settled, stdio_server
 from fixtures.guarded import Guarded
+from kit.client import ACCEPT_BOTH, Session, Stream, health, wait_until_settled
+from kit.command import MCPX
 from kit.gateway import Gateway, GatewayProcess
+from kit.http_client import fetch
+from kit.messages import modern_headers, modern_request
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
@@ -40,7 +44,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gateway(record: Path) -> Iterator[Gateway]:
     with GatewayProcess(serving(record, profiles=[NARROW, WHOLE])) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         yield running
 
 
@@ -130,8 +134,8 @@ def test_whoever_sees_all_resources_of_a_server_may_ask_it_for_any(
 
 def test_a_modern_client_is_not_told_which_uris_are_hidden_when_it_listens(gateway: Gateway) -> None:
     seen, *others = (wrap_uri("box", f"box://{name}/a") for name in ("open", "shut", "none"))
-    message = modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [seen, *others]}})
-    headers = [("Content-Type", "application/json"), ("Accept", BOTH), *modern_headers(message).items()]
+    message = modern_request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [seen, *others]}})
+    headers = [("Content-Type", "application/json"), ("Accept", ACCEPT_BOTH), *modern_headers(message).items()]
     with Stream(gateway.port, "POST", "/p/narrow/mcp", headers, json.dumps(message).encode()) as stream:
         assert stream.data()["params"]["notifications"] == {"resourceSubscriptions": [seen]}
 
@@ -166,7 +170,7 @@ def test_a_server_has_its_uris_for_whoever_does_not_see_the_one_that_has_them_to
     servers = [stdio_server(name, [*command, str(tmp_path / name)]) for name in ("hidden", "seen")]
     narrow = {"name": "narrow", "servers": ["seen"]}
     with Gateway(config(*servers, profiles=[narrow], naming={"uris": uris})) as running:
-        settled(running.port)
+        wait_until_settled(running.port)
         visitor = Visitor(running.port, "", era, path="/p/narrow/mcp")
         listed = visitor.ask("resources/templates/list")["result"]["resourceTemplates"]
         assert [entry["name"] for entry in listed] == ["open", "shut", "{kind}"]
@@ -312,7 +316,7 @@ def test_the_health_page_tells_whoever_does_not_see_everything_only_how_servers_
     with Gateway(serving(tmp_path / "record", profiles=[NARROW], server=auth)) as running:
 
         def told(token: str) -> Json:
-            return ask(running.port, "GET", "/health", [("Authorization", f"Bearer {token}")]).json["servers"]["box"]
+            return fetch(running.port, "/health", "GET", [("Authorization", f"Bearer {token}")]).json["servers"]["box"]
 
         wait_until(lambda: told("aaa")["status"] == "connected")
         assert {"links", "notes", "restarts"} < set(told("aaa"))
@@ -324,7 +328,7 @@ def test_why_one_call_was_refused_for_want_of_a_sign_in_is_told_to_its_client_al
     with Guarded(admits=lambda headers, query: True) as guarded:
         server = {"name": "far", "prefix": "far", "connection": {"type": "http", "url": guarded.url("http")}}
         with Gateway(config(server, profiles=[{**WHOLE, "servers": ["far"]}], mode="search")) as running:
-            settled(running.port)
+            wait_until_settled(running.port)
             ann, bob = Session(running.port, path="/mcp/direct"), Session(running.port, path="/p/whole/mcp")
             tool = ann.tools()[0]
             guarded.refusal = (401, [("WWW-Authenticate", "Bearer")], json.dumps({"message": WORDS}).encode())

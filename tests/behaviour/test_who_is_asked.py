@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, Question, connected
-from behaviour.raw import everything
 from kit.gateway import Gateway, GatewayProcess
 from kit.process import served
+from kit.servers import everything_server
 from kit.waiting import wait_until
 
 SERVERS = ("http_older", "http_modern", "stdio_older", "stdio_modern")
@@ -30,9 +30,9 @@ def entries() -> Iterator[list[Json]]:
         for name in SERVERS:
             transport, era = name.split("_")
             if transport == "stdio":
-                entries.append(everything(name, "--era", era))
+                entries.append(everything_server(name, "--era", era))
                 continue
-            url = stack.enter_context(served("everything.py", "--transport", transport, "--era", era))
+            url = stack.enter_context(served("everything_server.py", "--transport", transport, "--era", era))
             entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
         yield entries
 
@@ -154,7 +154,7 @@ def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
                 await cause(client, "s", "elicit")
         assert len(user.asked) == 1
 
-    with served("everything.py", "--transport", "http", "--era", "older") as url:
+    with served("everything_server.py", "--transport", "http", "--era", "older") as url:
         entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}
         with Gateway(config([entry]), env=state):
             wait_until(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))

@@ -10,10 +10,12 @@ import anyio
 import pytest
 
 from behaviour.clients import BOUND, MESSAGE, TOOLS_CHANGED, UPDATED, AnsweringUser, Client, Door, Json, Kind, connected
-from behaviour.raw import Session, Stream, notification, odd_server, raw_server, recorded, told
 from fixtures.everything import STATIC
+from kit.client import Session, Stream
 from kit.gateway import Gateway
+from kit.messages import notification, structured_content
 from kit.process import served
+from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
 
@@ -26,7 +28,8 @@ def gateway() -> Iterator[Gateway]:
     """One server of each era, and one that says nothing by itself."""
     with ExitStack() as stack:
         urls = {
-            era: stack.enter_context(served("everything.py", "--transport", "http", "--era", era)) for era in SERVERS
+            era: stack.enter_context(served("everything_server.py", "--transport", "http", "--era", era))
+            for era in SERVERS
         }
         entries: list[Json] = [
             {"name": era, "prefix": era, "connection": {"type": "http", "url": url}} for era, url in urls.items()
@@ -173,15 +176,15 @@ def test_a_cancellation_reaches_the_server_of_its_call_and_no_other(tmp_path: Pa
         with client.start_call("one_hang", id="mine") as call:
             hanging = wait_until(lambda: [m for m in calls_of(records["one"]) if m["params"]["name"] == "hang"])[0]
             assert client.post(notification("notifications/cancelled", {"requestId": "mine"})).status == 202
-            (cancelled,) = wait_until(lambda: recorded(records["one"], "notifications/cancelled"))
+            (cancelled,) = wait_until(lambda: recorded_messages(records["one"], "notifications/cancelled"))
             assert cancelled["params"]["requestId"] == hanging["id"]
             assert call.events() == [] or call.status == 200
         assert "result" in client.call("two_echo", text="nothing before this")
-        assert recorded(records["two"], "notifications/cancelled") == []
+        assert recorded_messages(records["two"], "notifications/cancelled") == []
 
 
 def calls_of(record: Path) -> list[Json]:
-    return recorded(record, "tools/call")
+    return recorded_messages(record, "tools/call")
 
 
 CHANGED = "notifications/roots/list_changed"
@@ -198,11 +201,11 @@ def test_changed_roots_are_told_to_the_servers_that_asked_for_them(tmp_path: Pat
                 assert roots_through(client, f"{server}_roots", name) == [f"file:///{name}"]
         assert clients["ada"].post(notification(CHANGED)).status == 202
         for server, record in records.items():
-            (notice,) = wait_until(lambda record=record: recorded(record, CHANGED))
+            (notice,) = wait_until(lambda record=record: recorded_messages(record, CHANGED))
             assert "id" not in notice
             # Whatever was sent before this has been read by then.
             assert roots_through(clients["bob"], f"{server}_roots", "bob") == ["file:///bob"]
-            assert len(recorded(record, CHANGED)) == 1
+            assert len(recorded_messages(record, CHANGED)) == 1
 
 
 def roots_through(client: Session, tool: str, name: str) -> list[str]:
@@ -213,7 +216,7 @@ def roots_through(client: Session, tool: str, name: str) -> list[str]:
         assert re.fullmatch(rf"{tool.removesuffix('_roots')}:\d+", question["id"])
         answer = {"roots": [{"uri": f"file:///{name}"}]}
         assert client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer}).status == 202
-        return [root["uri"] for root in told(next_message(call))["roots"]]
+        return [root["uri"] for root in structured_content(next_message(call))["roots"]]
 
 
 def next_message(call: Stream) -> Json:

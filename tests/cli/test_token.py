@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import initialize, post
+from kit.client import post
 from kit.command import run_command
 from kit.gateway import Gateway
+from kit.messages import initialize_request
 from kit.waiting import wait_until
 
 AUTH = {"type": "bearer", "tokens": [{"name": "fixed", "token": "t"}]}
@@ -83,9 +84,9 @@ def test_a_running_gateway_takes_what_was_made_and_drops_what_was_revoked() -> N
         assert "mcpx token new NAME" in gateway.stderr()
         token = typed(gateway.folder, "new", "laptop").stdout.strip()
         shown = {"Authorization": f"Bearer {token}"}
-        wait_until(lambda: post(gateway.port, initialize(), shown).status == 200)
+        wait_until(lambda: post(gateway.port, initialize_request(), shown).status == 200)
         assert typed(gateway.folder, "revoke", "laptop").returncode == 0
-        wait_until(lambda: post(gateway.port, initialize(), shown).status == 401)
+        wait_until(lambda: post(gateway.port, initialize_request(), shown).status == 401)
         assert token not in gateway.stderr()
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import Session, text_of
+from kit.client import Session
 from kit.gateway import GatewayProcess
+from kit.messages import text_of
 
 PARTS = """
 from dataclasses import dataclass

@@ -19,8 +19,8 @@ from mcpx.wire import codec, era
 from mcpx.wire.peer import Peer
 
 
-class Client:
-    """The other end: a peer of its own, over a wire that is a list."""
+class PeerClient:
+    """A client connected by a `Peer` to the conversation under test."""
 
     def __init__(self, *, solo: bool = True, start: bool = True, **toys: Toy) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
@@ -68,7 +68,7 @@ class Client:
     def closed(self, reason: str) -> None:
         pass
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "PeerClient":
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -91,7 +91,7 @@ class Client:
 
 def test_an_older_conversation_begins_with_initialize() -> None:
     async def main() -> None:
-        async with Client(a=Toy()) as client:
+        async with PeerClient(a=Toy()) as client:
             assert await client.ask("ping") == {}
             for method in ("tools/list", "logging/setLevel", "nonsense"):
                 with pytest.raises(RpcError, match="begins with initialize") as caught:
@@ -106,7 +106,7 @@ def test_an_older_conversation_begins_with_initialize() -> None:
 
 def test_initialize_is_answered_once() -> None:
     async def main() -> None:
-        async with Client() as client:
+        async with PeerClient() as client:
             await client.greet()
             with pytest.raises(RpcError) as caught:
                 await client.greet()
@@ -119,12 +119,12 @@ def test_servers_start_with_the_first_message_that_tells_who_the_client_is() -> 
     """LIF-1 and PRO-3."""
 
     async def main() -> None:
-        async with Client(a=Toy()) as client:
+        async with PeerClient(a=Toy()) as client:
             await client.greet(**ASKABLE)
             await client.modern("server/discover")
             [caller] = client.firsts
             assert (caller.capabilities, caller.solo, caller.principal) == (ASKABLE, True, "local")
-        async with Client(a=Toy()) as client:
+        async with PeerClient(a=Toy()) as client:
             await client.modern("server/discover", {"roots": {}})
             await client.greet()
             [caller] = client.firsts
@@ -138,7 +138,7 @@ def test_both_eras_may_be_spoken_on_one_carrier() -> None:
     """SRC-2."""
 
     async def main() -> None:
-        async with Client(a=Toy()) as client:
+        async with PeerClient(a=Toy()) as client:
             await client.greet()
             assert (await client.ask("tools/call", name="echo")).keys() == {"content"}
             assert (await client.modern("tools/call", name="echo")).keys() == {"content", "resultType"}
@@ -148,7 +148,7 @@ def test_both_eras_may_be_spoken_on_one_carrier() -> None:
 
 def test_a_modern_message_climbs_the_ladder_without_headers() -> None:
     async def main() -> None:
-        async with Client() as client:
+        async with PeerClient() as client:
             for params, code in (
                 ({}, INVALID_PARAMS),
                 ({"_meta": {era.CAPABILITIES_KEY: {}}}, INVALID_PARAMS),
@@ -170,7 +170,7 @@ def test_the_reply_to_shutdown_is_on_its_way_before_the_end_begins() -> None:
     """LIF-8."""
 
     async def main() -> None:
-        async with Client() as client:
+        async with PeerClient() as client:
             assert await client.ask("shutdown") == {}
             await turns()
             assert client.events == ["reply", "shutdown"]
@@ -183,7 +183,7 @@ def test_a_question_reaches_the_client_and_its_answer_the_server() -> None:
 
     async def main() -> None:
         toy = Toy("older", tools={"ask": asks(("roots/list", None), ("elicitation/create", {"message": "?"}))})
-        async with Client(srv=toy) as client:
+        async with PeerClient(srv=toy) as client:
             client.answers = {"roots/list": {"roots": [1]}, "elicitation/create": {"action": "accept"}}
             await client.greet(**ASKABLE)
             result = await client.ask("tools/call", name="ask")
@@ -206,7 +206,7 @@ def test_a_clients_refusal_to_answer_reaches_the_server_as_it_is() -> None:
                 seen.append(error)
                 return {"content": []}
 
-        async with Client(srv=Toy("older", tools={"ask": ask})) as client:
+        async with PeerClient(srv=Toy("older", tools={"ask": ask})) as client:
             client.answers = {"roots/list": RpcError(-1, "the user said no", {"x": 1})}
             await client.greet(**ASKABLE)
             await client.ask("tools/call", name="ask")
@@ -236,7 +236,7 @@ def test_a_server_that_takes_its_question_back_takes_it_back_at_the_client() -> 
             await stopped.wait()
             return {"content": []}
 
-        client = Client(srv=Toy("older", tools={"ask": ask}))
+        client = PeerClient(srv=Toy("older", tools={"ask": ask}))
         async with client:
             client.answers = {"roots/list": endless}
             await client.greet(**ASKABLE)
@@ -250,7 +250,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_never_answered() -> Non
 
     async def main() -> None:
         toy = Toy("older", tools={"hang": forever})
-        async with Client(srv=toy) as client:
+        async with PeerClient(srv=toy) as client:
             await client.greet()
             call = asyncio.create_task(client.ask("tools/call", name="hang"))
             await until(lambda: toy.lines and toy.lines[0].calls())
@@ -267,7 +267,7 @@ def test_a_client_that_does_not_read_misses_progress_and_logs_and_nothing_else()
     """SEC-6."""
 
     async def main() -> None:
-        async with Client() as client:
+        async with PeerClient() as client:
             await client.greet()
             client.congested = True
             for method in (
@@ -289,7 +289,7 @@ def test_a_client_that_does_not_read_misses_progress_and_logs_and_nothing_else()
 
 def test_telling_never_fails() -> None:
     async def main() -> None:
-        client = Client()
+        client = PeerClient()
         async with client:
             client.connection.tell("notifications/progress", codec.load(b'{"progress":1e400}'))
             client.connection.pause(5)
@@ -304,7 +304,7 @@ def test_a_clients_notification_reaches_its_servers_once_it_has_been_greeted() -
 
     async def main() -> None:
         toy = Toy("older")
-        async with Client(srv=toy) as client:
+        async with PeerClient(srv=toy) as client:
             client.peer.notify("notifications/roots/list_changed", None)
             await client.greet()
             await client.ask("tools/list")
@@ -323,7 +323,7 @@ def test_a_listener_ends_with_a_result_when_the_conversation_is_finished() -> No
 
     async def main() -> None:
         toy = Toy("modern")
-        async with Client(srv=toy) as client:
+        async with PeerClient(srv=toy) as client:
             listening = asyncio.create_task(
                 client.modern("subscriptions/listen", notifications={"toolsListChanged": True})
             )
@@ -343,7 +343,7 @@ def test_a_listener_ends_with_a_result_when_the_conversation_is_finished() -> No
 def test_a_client_that_is_gone_is_told_nothing_and_its_calls_are_cancelled() -> None:
     async def main() -> None:
         toy = Toy("older", tools={"hang": forever})
-        async with Client(srv=toy) as client:
+        async with PeerClient(srv=toy) as client:
             await client.greet()
             call = asyncio.create_task(client.ask("tools/call", name="hang"))
             await until(lambda: toy.lines and toy.lines[0].calls())

@@ -37,8 +37,8 @@ from mcpx.wire.tasks import Tasks
 POST = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 
-class Client:
-    """A client of streamable HTTP that sends what it is told to."""
+class StreamableClient:
+    """A client of streamable HTTP with a chosen identity and session."""
 
     def __init__(self, web: Web, who: str = "ann") -> None:
         self.web = web
@@ -70,7 +70,7 @@ class Client:
     def notify(self, method: str, **params: Any) -> Reply:
         return self.post({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def greet(self, version: str = "2025-11-25", capabilities: Json | None = None) -> "Client":
+    async def greet(self, version: str = "2025-11-25", capabilities: Json | None = None) -> "StreamableClient":
         reply = self.ask(
             "initialize",
             protocolVersion=version,
@@ -100,8 +100,8 @@ class Front:
         self.streamable = streamable
         self.gateway = gateway
 
-    def client(self, who: str = "ann") -> Client:
-        return Client(self.web, who)
+    def client(self, who: str = "ann") -> StreamableClient:
+        return StreamableClient(self.web, who)
 
     @property
     def sessions(self) -> int:

@@ -19,6 +19,8 @@ from mcpx.cli.main import main
 
 Completed = subprocess.CompletedProcess
 
+MCPX = [sys.executable, "-m", "mcpx"]
+
 
 def run_command(words: Sequence[str], folder: Path, environ: Mapping[str, str], stdin: str = "") -> "Completed[str]":
     """Call `main(words)` in `folder` with captured streams. `environ` is the whole environment."""

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from behaviour.raw import ask, raw_server
 from fixtures.replicas import Replicas, Store, free_port, program, reaches
+from kit.http_client import fetch
 from kit.process import START, Child
+from kit.servers import raw_server
 from kit.waiting import wait_until
 from mcpx.app import ENDING
 from mcpx.config import load
@@ -220,7 +221,7 @@ def called(port: int, text: str, *headers: tuple[str, str]) -> int:
         ("Mcp-Name", "one_echo"),
         *headers,
     ]
-    reply = ask(port, "POST", "/mcp", head, body)
+    reply = fetch(port, "/mcp", "POST", head, body)
     assert reply.status != 200 or text.encode() in reply.body, reply
     return reply.status
 
@@ -228,7 +229,7 @@ def called(port: int, text: str, *headers: tuple[str, str]) -> int:
 def figures(port: int, name: str) -> float:
     """A sum over the labels, as Prometheus would read it of one replica."""
     token = ("Authorization", f"Bearer {TOKENS['MCPX_PROMETHEUS_TOKEN']}")
-    reply = ask(port, "GET", "/metrics", [token])
+    reply = fetch(port, "/metrics", "GET", [token])
     assert reply.status == 200, reply
     found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", reply.body.decode(), re.MULTILINE)
     return sum(map(float, found))
@@ -245,8 +246,8 @@ def test_calls_go_to_all_replicas_in_turn_and_strangers_and_figures_stay_outside
     after = [figures(replica.port, "mcpx_calls_total") for replica in replicas]
     assert [b - a for a, b in zip(before, after, strict=True)] == [10, 10, 10]
     assert called(port, "nobody") == 401
-    assert ask(port, "GET", "/metrics", [TEAM]).status == 404
-    assert ask(port, "GET", "/ready").status == 200
+    assert fetch(port, "/metrics", "GET", [TEAM]).status == 404
+    assert fetch(port, "/ready").status == 200
     assert called(port, "rebound", TEAM, ("Host", "evil.example")) == 421
 
 

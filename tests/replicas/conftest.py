@@ -13,9 +13,9 @@ import pytest
 
 from behaviour.clients import Door, Front
 from behaviour.conftest import House, matrix_config, upstreams
-from behaviour.raw import stdio_server
 from behaviour.test_leases import asking
 from fixtures.replicas import Replicas, Store
+from kit.servers import stdio_server
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from behaviour.load import Wire, call_of, connected, greeted
-from behaviour.raw import stdio_server
+from kit.servers import stdio_server
 
 JOURNAL = Path(__file__).with_name("journal_server.py")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from behaviour.raw import Json, Stream
 from fixtures.replicas import Store, health
+from kit.client import Stream
 from kit.gateway import Gateway
+from kit.messages import Json
 
 KEYS = "{mcpx}:"
 ANNOUNCED = 1.3

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from behaviour.compact import Visitor, config, held_up, next_notice, text, told
-from behaviour.raw import Json
 from behaviour.test_metrics import scrape, total
 from fixtures.replicas import Replicas, Store
+from kit.messages import Json
 from kit.waiting import wait_until
 
 LINES = "\n".join(f"line {number} of the log" for number in range(4_000))

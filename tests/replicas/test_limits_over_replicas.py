@@ -16,9 +16,12 @@ from typing import Any
 import pytest
 
 from behaviour.load import Wire, call_of, connected, greeted
-from behaviour.raw import Json, Session, Stream, ask, modern, modern_headers, post_modern, stdio_server
 from fixtures.replicas import Replicas, Store
+from kit.client import Session, Stream, post_modern
 from kit.gateway import Gateway
+from kit.http_client import fetch
+from kit.messages import Json, modern_headers, modern_request
+from kit.servers import stdio_server
 from kit.waiting import wait_until
 
 SERVER = Path(__file__).parents[1] / "behaviour" / "asking_server.py"
@@ -49,7 +52,7 @@ class Place:
         if era == "older":
             stream = Session(replica.port).start_call("s_wait", until=str(until))
         else:
-            message = modern("tools/call", {"name": "s_wait", "arguments": {"until": str(until)}})
+            message = modern_request("tools/call", {"name": "s_wait", "arguments": {"until": str(until)}})
             headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
             body = json.dumps(message).encode()
             stream = Stream(replica.port, "POST", "/mcp", {**headers, **modern_headers(message)}.items(), body)
@@ -62,12 +65,12 @@ class Place:
 
 
 def metric(replica: Gateway, name: str) -> int:
-    text = ask(replica.port, "GET", "/metrics").body.decode()
+    text = fetch(replica.port, "/metrics").body.decode()
     return sum(int(float(number)) for number in re.findall(rf"^{name}\{{.*}} (\S+)$", text, re.MULTILINE))
 
 
 def echo(replica: Gateway) -> Any:
-    return post_modern(replica.port, modern("tools/call", {"name": "s_echo", "arguments": {"text": "hi"}}))
+    return post_modern(replica.port, modern_request("tools/call", {"name": "s_echo", "arguments": {"text": "hi"}}))
 
 
 @contextmanager

@@ -5,7 +5,9 @@ import time
 
 import pytest
 
-from behaviour.raw import WAIT, Session, ask, initialize, post
+from kit.client import WAIT_SECONDS, Session, post
+from kit.http_client import fetch
+from kit.messages import initialize_request
 from mcpx.front.identity.badge import Badge
 from mcpx.front.neighbours.papers import GOOD_FOR, PAPER, Papers
 from mcpx.front.visitor import ANONYMOUS, Visitor
@@ -28,7 +30,7 @@ def key(trio: Trio) -> bytes:
 def test_papers_for_this_replica_are_good(trio: Trio, key: bytes) -> None:
     """SCA-1: without this, whatever is refused below proves nothing."""
     _, door, id = place_of(trio.store, trio.replicas[0])
-    assert post(door, initialize(), papers(key, id)).status == 200
+    assert post(door, initialize_request(), papers(key, id)).status == 200
 
 
 def test_papers_are_good_for_a_while_and_then_no_more() -> None:
@@ -53,10 +55,10 @@ def test_whoever_has_no_papers_is_refused(trio: Trio) -> None:
     """SEC-6, SCA-1: for a session that there is, too, and for every path."""
     _, door, _ = place_of(trio.store, trio.replicas[0])
     session = Session(trio.port(0))
-    assert post(door, initialize()).status == 403
-    assert post(door, initialize(), session.headers).status == 403
+    assert post(door, initialize_request()).status == 403
+    assert post(door, initialize_request(), session.headers).status == 403
     for path in ("/mcp", "/sse", "/messages", "/ws", "/health", "/ready", "/metrics", "/"):
-        assert ask(door, "GET", path, session.headers.items()).status == 403
+        assert fetch(door, path, "GET", session.headers.items()).status == 403
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_papers_that_were_not_made_just_now_for_this_replica_by_one_of_its_store
         "old": f"{old}.{old_signature}",
         "of another day": papers(key, id, -86_400)[PAPER],
     }[what]
-    assert post(door, initialize(), {PAPER: shown}).status == 403
+    assert post(door, initialize_request(), {PAPER: shown}).status == 403
 
 
 def test_papers_of_somebody_whose_token_has_ended_meanwhile_let_nobody_in(trio: Trio, key: bytes) -> None:
@@ -90,7 +92,7 @@ def test_papers_of_somebody_whose_token_has_ended_meanwhile_let_nobody_in(trio: 
     made = Papers(Seals(key), "somebody", time.time)
     for expires, status in ((time.time() - 1, 401), (time.time() + 600, 200)):
         paper = made.write(Visitor("ann", None, "127.0.0.1", Badge("ann", expires=expires)), id)
-        assert post(door, initialize(), {PAPER: paper.decode()}).status == status
+        assert post(door, initialize_request(), {PAPER: paper.decode()}).status == status
 
 
 def test_papers_are_worth_nothing_at_the_front_door(trio: Trio, key: bytes) -> None:
@@ -99,15 +101,17 @@ def test_papers_are_worth_nothing_at_the_front_door(trio: Trio, key: bytes) -> N
     session = Session(trio.port(0))
     headers = {**session.headers, **papers(key, id), "mcpx-take": "1"}
     for number in range(3):
-        assert post(trio.port(number), initialize(), papers(key, id)).status == 200  # as anybody's, no token is asked
-        assert ask(trio.port(number), "DELETE", "/nowhere", headers.items()).status == 404
+        assert (
+            post(trio.port(number), initialize_request(), papers(key, id)).status == 200
+        )  # as anybody's, no token is asked
+        assert fetch(trio.port(number), "/nowhere", "DELETE", headers.items()).status == 404
     assert session.delete().status == 200
 
 
 def test_a_strangers_large_body_is_not_read(trio: Trio) -> None:
     """SEC-6, SCA-1: refused when there is too much of it."""
     _, door, _ = place_of(trio.store, trio.replicas[0])
-    with socket.create_connection(("127.0.0.1", door), WAIT) as connection:
+    with socket.create_connection(("127.0.0.1", door), WAIT_SECONDS) as connection:
         # Of three million bytes that are announced, a twentieth is sent.
         connection.sendall(b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n" + b"x" * 150_000)
         assert connection.recv(12) == b"HTTP/1.1 403"

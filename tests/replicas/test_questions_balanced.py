@@ -15,9 +15,11 @@ from behaviour import test_policy_asking as approvals
 from behaviour import test_who_is_asked as asked
 from behaviour.clients import Json, Kind, Question
 from behaviour.compact import config
-from behaviour.raw import everything, modern, post_modern, stdio_server
 from fixtures.replicas import Replicas, Store
+from kit.client import post_modern
 from kit.gateway import Gateway
+from kit.messages import modern_request
+from kit.servers import everything_server, stdio_server
 from replicas.conftest import nothing_broke
 
 pytestmark = [leases.pytestmark, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
@@ -75,7 +77,7 @@ def approving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[approvals.Ho
     record = tmp_path_factory.mktemp("asking") / "files.jsonl"
     files = stdio_server("files", [sys.executable, "-I", "-S", str(leases.SCRIPT), str(record)])
     with Balanced(
-        config(files, everything("young", "--era", "modern"), policy={"rules": [approvals.RULE]})
+        config(files, everything_server("young", "--era", "modern"), policy={"rules": [approvals.RULE]})
     ) as balanced:
         yield approvals.House(cast(Gateway, balanced), record)
 
@@ -107,14 +109,16 @@ def test_what_was_asked_by_one_replica_is_answered_through_another(
     user, text = approvals.Decider("ada", True), f"{tool} around"
     ports = itertools.cycle([replica.port for replica in cast(Balanced, approving.gateway).replicas])
     call: Json = {"name": tool, "arguments": {"text": text, "message": text, "prompt": text}}
-    reply = post_modern(next(ports), modern("tools/call", call, capabilities=user.capabilities)).message["result"]
+    reply = post_modern(next(ports), modern_request("tools/call", call, capabilities=user.capabilities)).message[
+        "result"
+    ]
     for _ in range(rounds):
         assert reply["resultType"] == "input_required"
         questions = {key: Question(asks["method"], asks["params"]) for key, asks in reply["inputRequests"].items()}
         answers = {key: user.answer(question) for key, question in questions.items()}
         state = {key: value for key, value in reply.items() if key == "requestState"}
         again = {**call, **state, "inputResponses": answers}
-        reply = post_modern(next(ports), modern("tools/call", again, capabilities=user.capabilities)).message
+        reply = post_modern(next(ports), modern_request("tools/call", again, capabilities=user.capabilities)).message
         reply = reply["result"]
     assert reply["resultType"] == "complete" and not reply.get("isError")
     if tool.startswith("files"):

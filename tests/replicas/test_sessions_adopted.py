@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
-from behaviour.raw import Json, Session, Stream, modern, modern_headers, notification, post, text_of
 from behaviour.test_leases import URI, seen
 from fixtures.replicas import ready
+from kit.client import Session, Stream, post
+from kit.messages import Json, modern_headers, modern_request, notification, text_of
 from kit.waiting import wait_until
 from replicas.conftest import Trio, three
 from replicas.looking import messages, nothing_more, told_in
@@ -166,12 +167,12 @@ def test_a_question_whose_replica_is_gone_is_answered_with_an_error_and_not_twic
     """SCA-1, SCA-2: a modern client's call that waited there is over; what it brings back is no new call."""
     with three(tmp_path) as trio:
         call: Json = {"name": "s_ask", "arguments": {"text": "sure?"}}
-        first = modern("tools/call", call, capabilities=ABLE)
+        first = modern_request("tools/call", call, capabilities=ABLE)
         asked = post(trio.port(0), first, modern_headers(first)).message["result"]
         kill(trio, 0)
         answers = {key: {"action": "accept", "content": {"name": "ada"}} for key in asked["inputRequests"]}
         params = {**call, "requestState": asked["requestState"], "inputResponses": answers}
-        again = modern("tools/call", params, capabilities=ABLE)
+        again = modern_request("tools/call", params, capabilities=ABLE)
         for number in (1, 2):
             reply = post(trio.port(number), again, modern_headers(again)).message
             assert reply["error"]["message"] == "requestState is unknown or has expired"

@@ -8,22 +8,10 @@ from typing import Any
 
 import pytest
 
-from behaviour.raw import (
-    BOTH,
-    META,
-    WAIT,
-    Json,
-    Session,
-    Stream,
-    modern,
-    modern_headers,
-    notification,
-    post,
-    request,
-    text_of,
-)
 from behaviour.test_leases import URI, seen
 from fixtures.replicas import Store, program
+from kit.client import ACCEPT_BOTH, WAIT_SECONDS, Session, Stream, post
+from kit.messages import META, Json, modern_headers, modern_request, notification, request, text_of
 from kit.waiting import wait_until
 from replicas.conftest import Trio
 from replicas.looking import connections, messages, peak_memory, place_of
@@ -140,11 +128,11 @@ def test_a_modern_client_that_leaves_through_another_replica_cancels_its_call(tr
     """SCA-1, LIF-6: its question was answered there, and the call goes on where it was put."""
     never = tmp_path / "never"
     call: Json = {"name": "s_ask", "arguments": {"text": "sure?", "after": str(never)}}
-    asked = modern("tools/call", call, capabilities=ABLE)
+    asked = modern_request("tools/call", call, capabilities=ABLE)
     question = post(trio.port(0), asked, modern_headers(asked)).message["result"]
     assert question["resultType"] == "input_required"
     answers = dict.fromkeys(question["inputRequests"], ANSWERS["elicitation/create"])
-    again = modern(
+    again = modern_request(
         "tools/call",
         {**call, "requestState": question["requestState"], "inputResponses": answers},
         capabilities=ABLE,
@@ -272,7 +260,7 @@ def test_a_state_that_nobody_gave_out_is_judged_and_makes_no_call(trio: Trio, wa
     """SCA-1, SEC-6: made up, given out by one that is gone, or naming one that knows nothing of it."""
     here, there = (place_of(trio.store, trio.replicas[number])[2] for number in (1, 2))
     state = wanted.format(here=here, there=there)
-    call = modern("tools/call", {"name": "s_ask", "arguments": {}, "requestState": state}, capabilities=ABLE)
+    call = modern_request("tools/call", {"name": "s_ask", "arguments": {}, "requestState": state}, capabilities=ABLE)
     reply = post(trio.port(1), call, modern_headers(call)).message
     assert reply["error"]["message"] == "requestState is unknown or has expired"
 
@@ -283,10 +271,10 @@ def test_what_comes_right_behind_a_delete_finds_no_session(trio: Trio) -> None:
         session = Session(trio.port(0))
         head = "".join(f"{name}: {value}\r\n" for name, value in session.headers.items())
         body = json.dumps(request("tools/list", id="late")).encode()
-        usual = f"Host: 127.0.0.1\r\nAccept: {BOTH}\r\nContent-Type: application/json\r\n"
+        usual = f"Host: 127.0.0.1\r\nAccept: {ACCEPT_BOTH}\r\nContent-Type: application/json\r\n"
         end = f"DELETE /mcp HTTP/1.1\r\n{usual}{head}\r\n".encode()
         late = f"POST /mcp HTTP/1.1\r\n{usual}{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", trio.port(0)), WAIT) as connection:
+        with socket.create_connection(("127.0.0.1", trio.port(0)), WAIT_SECONDS) as connection:
             connection.sendall(end + late.encode() + body)
             told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"404"], told

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from behaviour.raw import Session, modern, modern_headers, notification, post, text_of
 from behaviour.test_leases import seen
 from fixtures.replicas import Replicas, Store, health
+from kit.client import Session, post
 from kit.gateway import Gateway
+from kit.messages import modern_headers, modern_request, notification, text_of
 from kit.waiting import wait_until
 from mcpx.replicas.seals import Seals
 from replicas.conftest import Trio, nothing_broke, three
@@ -138,7 +139,7 @@ def test_another_process_at_the_address_of_a_dead_replica_is_not_taken_for_it(tm
         key = bytes.fromhex(trio.store.cli("GET", f"{KEYS}secret"))
         unknown = {"Mcp-Session-Id": Seals(key).mint("ghost")}
         assert post(trio.port(1), notification("notifications/x"), unknown).status == 404
-        state = modern("tools/call", {"name": "s_ask", "requestState": "mcpx-at.ghost.x"}, capabilities=ABLE)
+        state = modern_request("tools/call", {"name": "s_ask", "requestState": "mcpx-at.ghost.x"}, capabilities=ABLE)
         reply = post(trio.port(2), state, modern_headers(state)).message
         assert reply["error"]["message"] == "requestState is unknown or has expired"
         trio.store.cli("ZREM", f"{KEYS}alive", "ghost")

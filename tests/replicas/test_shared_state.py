@@ -11,24 +11,15 @@ from typing import Any
 import pytest
 
 from auth.authserver import AuthServer, open_as_browser
-from behaviour.raw import (
-    MCPX,
-    Json,
-    Session,
-    health,
-    modern,
-    modern_headers,
-    post,
-    post_modern,
-    raw_server,
-    request,
-    text_of,
-)
 from behaviour.test_pins import Changing, held, tool
 from behaviour.test_signing_in import asked, where
 from fixtures.guarded import Guarded
 from fixtures.replicas import Replicas, Store, ready
+from kit.client import Session, health, post, post_modern
+from kit.command import MCPX
 from kit.gateway import GatewayProcess
+from kit.messages import Json, modern_headers, modern_request, request, text_of
+from kit.servers import raw_server
 from kit.waiting import wait_until
 
 CALLS = 60
@@ -56,7 +47,7 @@ def typed(gateway: GatewayProcess, *command: str) -> str:
 
 
 def lets_in(gateway: GatewayProcess, token: str) -> bool:
-    message = modern("tools/list")
+    message = modern_request("tools/list")
     headers = {**modern_headers(message), "Authorization": f"Bearer {token}"}
     return post(gateway.port, message, headers).status == 200
 
@@ -68,7 +59,7 @@ def all_call(replicas: Replicas, tool: str, begun: list[int] | None = None, **ar
         if begun is not None:
             begun.append(number)
         params = {"name": tool, "arguments": arguments}
-        return post_modern(replicas[number % len(replicas)].port, modern("tools/call", params)).message
+        return post_modern(replicas[number % len(replicas)].port, modern_request("tools/call", params)).message
 
     with ThreadPoolExecutor(CALLS) as pool:
         return list(pool.map(call, range(CALLS)))
@@ -275,5 +266,5 @@ def test_a_replica_lets_nobody_in_while_the_others_have_another_key(store: Store
         assert ready(replicas[0]) and not ready(other)
         store.cli("DEL", "{mcpx}:fingerprint")
         wait_until(lambda: ready(other) and not ready(replicas[0]), what="the other key counts")
-        assert post_modern(replicas[0].port, modern("tools/list")).status == 503
+        assert post_modern(replicas[0].port, modern_request("tools/list")).status == 503
         assert "Traceback" not in replicas[0].stderr() + other.stderr()

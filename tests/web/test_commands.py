@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 
 SECRET = "a-token-nobody-may-see"
 PETS = """
@@ -62,7 +62,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 def entry(gateway: Gateway, name: str) -> dict[str, object]:
-    return ask(gateway.admin_url, f"/api/commands/{name}", headers=gateway.admin_headers).json["entry"]
+    return fetch(gateway.admin_url, f"/api/commands/{name}", headers=gateway.admin_headers).json["entry"]
 
 
 def test_a_command_is_tried_before_it_is_saved_and_its_secret_stays_masked(
@@ -116,7 +116,7 @@ def test_who_comes_second_is_told(browser: Browser, gateway: Gateway) -> None:
     with opened(browser, gateway, "/commands?command=shared") as page:
         page.get_by_label(text("en", "commands.description")).first.fill("mine")
         theirs = {**entry(gateway, "shared"), "description": "theirs"}
-        written = ask(
+        written = fetch(
             gateway.admin_url, "/api/commands/shared", "PUT", {**gateway.admin_headers, "If-Match": "*"}, theirs
         )
         assert written.status == 200, written.body
@@ -145,7 +145,7 @@ def test_operations_of_a_document_are_chosen_looked_at_and_added(browser: Browse
         expect(page.get_by_role("region", name="listPets")).to_contain_text("pets.example.com")
         page.get_by_role("button", name="Add 1 entry").click()
         expect(page.get_by_role("row").filter(has_text="listPets")).to_be_visible()
-    assert ask(gateway.admin_url, "/api/commands/makePet", headers=gateway.admin_headers).status == 404
+    assert fetch(gateway.admin_url, "/api/commands/makePet", headers=gateway.admin_headers).status == 404
 
 
 def test_a_variable_that_an_import_needs_and_nobody_set_is_named(
@@ -160,14 +160,14 @@ def test_a_variable_that_an_import_needs_and_nobody_set_is_named(
         page.get_by_role("button", name=re.compile("2")).click()
         expect(page.get_by_role("alert")).to_contain_text(text(language, "commands.unsetText"))
         expect(page.get_by_role("alert")).to_contain_text(re.compile(r"[A-Z_]{4,}"))
-    history = ask(gateway.admin_url, "/api/config/history", headers=gateway.admin_headers).json["revisions"]
+    history = fetch(gateway.admin_url, "/api/config/history", headers=gateway.admin_headers).json["revisions"]
     assert not any("api.example.com" in one["message"] for one in history)
 
 
 def test_a_command_is_removed_after_a_question(browser: Browser, gateway: Gateway) -> None:
     made = {"name": "gone", "type": "http", "http": {"url": "https://example.com"}}
     headers = {**gateway.admin_headers, "If-Match": "*"}
-    assert ask(gateway.admin_url, "/api/commands", "POST", headers, made).status == 201
+    assert fetch(gateway.admin_url, "/api/commands", "POST", headers, made).status == 201
     with opened(browser, gateway, "/commands?command=gone") as page:
         page.get_by_role("button", name=text("en", "commands.remove"), exact=True).click()
         page.get_by_role("dialog").get_by_role("button", name=text("en", "commands.removeVerb")).click()

@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 from kit.process import stdio_command
 
 SECRET = "correct-horse-battery-staple"
-COMMAND, *ARGS = stdio_command("everything.py", "--era", "older")
+COMMAND, *ARGS = stdio_command("everything_server.py", "--era", "older")
 TEXT = f"""\
 # Kept by hand
 mode: auto
@@ -154,7 +154,7 @@ def test_a_file_that_was_refused_is_shown_with_its_mistakes(browser: Browser, ow
         expect(page.get_by_role("button", name=text(language, "config.goThere", place="config.yaml:2"))).to_be_visible()
         expect(editor(page)).to_contain_text("mode: automatic")
         assert serious(page) == []
-    servers = ask(own.admin_url, "/api/mcp-servers", headers=own.admin_headers).json["servers"]
+    servers = fetch(own.admin_url, "/api/mcp-servers", headers=own.admin_headers).json["servers"]
     assert [one["name"] for one in servers] == ["everything", "second"]
 
 
@@ -170,7 +170,7 @@ def test_what_was_typed_is_not_lost_by_leaving(browser: Browser, shared: Gateway
 
 
 def test_an_earlier_revision_is_compared_and_restored(browser: Browser, own: Gateway, language: Language) -> None:
-    put = ask(own.admin_url, "/api/mcp-servers/second?message=gone", "DELETE", own.admin_headers | {"If-Match": "*"})
+    put = fetch(own.admin_url, "/api/mcp-servers/second?message=gone", "DELETE", own.admin_headers | {"If-Match": "*"})
     assert put.status == 200, put.body
     with opened(browser, own, "/config/history", language=language) as page:
         expect(page.get_by_label(text(language, "config.revision", n=2)).first).to_contain_text(

@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 
 
 def test_the_page_says_when_the_first_request_has_come(browser: Browser, language: Language) -> None:
@@ -25,7 +25,7 @@ def greet(gateway: Gateway, name: str, version: str) -> None:
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": name, "version": version}}
     headers = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    answer = ask(gateway.url.removesuffix("/mcp"), "/mcp", "POST", headers, body)
+    answer = fetch(gateway.url.removesuffix("/mcp"), "/mcp", "POST", headers, body)
     assert answer.status == 200, answer.body
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, expect
 
-from behaviour.raw import stdio_server
 from fixtures.browser import opened, text
 from kit.gateway import Gateway
 from kit.process import stdio_command
+from kit.servers import stdio_server
 
 ITSELF = {"$ref": "#/$defs/field"}
 FIELDS: dict[str, dict[str, Any]] = {

@@ -6,28 +6,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import Answer, ask
+from kit.client import Session
 from kit.gateway import Gateway
 
 HOSTILE = '<img src=x onerror="document.title=1">{{ 7*7 }}\u202e'
-
-
-class Client:
-    """Just enough of one to be seen."""
-
-    def __init__(self, gateway: Gateway, name: str) -> None:
-        self._url = gateway.url.removesuffix("/mcp")
-        self._headers = {"Accept": "application/json, text/event-stream"}
-        info = {"name": name, "version": "1.2.3"}
-        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
-        answer = self.send("initialize", params)
-        self._headers |= {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
-
-    def send(self, method: str, params: object) -> Answer:
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = ask(self._url, "/mcp", "POST", self._headers, body)
-        assert answer.status == 200, answer.body
-        return answer
 
 
 def test_a_call_is_seen_from_the_client_to_the_server_as_it_happens(
@@ -40,14 +22,14 @@ def test_a_call_is_seen_from_the_client_to_the_server_as_it_happens(
         expect(traffic.get_by_role("link").filter(has_text="broken")).to_contain_text(
             text(language, "parts.status.failed")
         )
-        client = Client(gateway, f"caller {language}")
-        client.send("tools/call", {"name": "echo", "arguments": {"text": "hi"}})
+        client = Session(gateway.port, client={"name": f"caller {language}", "version": "1.2.3"})
+        client.call("echo", text="hi")
         expect(traffic.get_by_text(f"caller {language}")).to_be_visible()
         expect(busy.locator("span").last).to_have_text(re.compile(r"^\d+$"))
 
 
 def test_a_name_that_a_client_gave_itself_stays_text(browser: Browser, gateway: Gateway) -> None:
-    Client(gateway, HOSTILE)
+    Session(gateway.port, client={"name": HOSTILE, "version": "1.2.3"})
     with opened(browser, gateway, "/") as page:
         expect(page.get_by_text("<img src=x").first).to_be_visible()
         expect(page.locator("main img")).to_have_count(0)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from behaviour.raw import Session
 from fixtures.admin import Api
 from fixtures.browser import Language, opened, text
 from fixtures.node import node, npm_bin
+from kit.client import Session
 from kit.gateway import Gateway
 from kit.waiting import wait_until
 

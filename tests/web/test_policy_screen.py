@@ -8,12 +8,12 @@ from playwright.sync_api import Browser, expect
 
 from fixtures.admin import Api
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 from kit.process import stdio_command
 from kit.waiting import wait_until
 
-COMMAND, *ARGS = stdio_command("everything.py", "--era", "older")
+COMMAND, *ARGS = stdio_command("everything_server.py", "--era", "older")
 CONFIG: dict[str, Any] = {
     "mcp_servers": [{"name": "everything", "connection": {"type": "stdio", "command": COMMAND, "args": ARGS}}],
     "profiles": [{"name": "dev", "tools": ["!add"]}],
@@ -42,7 +42,7 @@ def shared() -> Iterator[Gateway]:
 
 
 def saved(gateway: Gateway, path: str) -> Any:
-    return ask(gateway.admin_url, path, headers=gateway.admin_headers).json
+    return fetch(gateway.admin_url, path, headers=gateway.admin_headers).json
 
 
 def test_a_call_is_simulated_the_order_changed_and_saved(browser: Browser, own: Gateway, language: Language) -> None:
@@ -82,7 +82,7 @@ def test_rules_that_somebody_else_changed_are_not_overwritten_unasked(browser: B
     with opened(browser, own, "/policy") as page:
         page.get_by_role("button", name=text("en", "policy.removeRule", n=2)).click()
         theirs = {"entry": {"default": "deny", "rules": []}}
-        put = ask(own.admin_url, "/api/policy", "PUT", own.admin_headers | {"If-Match": "*"}, theirs)
+        put = fetch(own.admin_url, "/api/policy", "PUT", own.admin_headers | {"If-Match": "*"}, theirs)
         assert put.status == 200, put.body
         expect(page.get_by_text(text("en", "entry.conflict.changed", name="Policy"))).to_be_visible()
         page.get_by_role("button", name=text("en", "entry.conflict.take")).click()

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from auth.authserver import AuthServer
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 from kit.process import stdio_command
 
 SECRET = "sk-live-0123456789abcdef"
@@ -21,7 +21,7 @@ JUDGED = [r"status of 4\d\d"]
 
 
 def _entry(name: str, **more: Any) -> dict[str, Any]:
-    command, *args = stdio_command("everything.py", "--era", "older")
+    command, *args = stdio_command("everything_server.py", "--era", "older")
     env = {"API_KEY": SECRET, "PLAIN": "hello"}
     return {"name": name, "connection": {"type": "stdio", "command": command, "args": args, "env": env}, **more}
 
@@ -47,7 +47,7 @@ def house() -> Iterator[Gateway]:
 
 def _listed(gateway: Gateway) -> set[str]:
     """The tools that a client is shown."""
-    told = ask(gateway.admin_url, "/api/tools", headers=gateway.admin_headers).json["tools"]
+    told = fetch(gateway.admin_url, "/api/tools", headers=gateway.admin_headers).json["tools"]
     return {one["name"] for one in told}
 
 
@@ -120,7 +120,7 @@ def test_a_hand_made_edit_of_the_file_appears_by_itself(browser: Browser, house:
 
 def test_a_pasted_command_is_recognised_tried_and_added(browser: Browser, house: Gateway, language: Language) -> None:
     name = f"pasted-{language.lower()}"
-    command, *args = stdio_command("everything.py", "--era", "older")
+    command, *args = stdio_command("everything_server.py", "--era", "older")
     pasted = {"mcpServers": {name: {"command": command, "args": args, "env": {"API_TOKEN": SECRET}}}}
     with opened(browser, house, "/servers/add", language=language, forgiven=JUDGED) as page:
         box = page.get_by_role("textbox", name=text(language, "servers.paste.title"))
@@ -187,7 +187,7 @@ def test_an_entry_is_edited_with_a_review_and_its_secret_stays(
     written = _written(house, "edited")
     assert written["description"] == words
     assert written["connection"]["env"]["API_KEY"] == SECRET
-    history = ask(house.admin_url, "/api/config/history", headers=house.admin_headers).json["revisions"]
+    history = fetch(house.admin_url, "/api/config/history", headers=house.admin_headers).json["revisions"]
     assert (history[0]["message"], history[0]["via"]) == ("because", "ui")
 
 

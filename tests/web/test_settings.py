@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fixtures.browser import Language, Size, opened, serious, text
-from fixtures.web import ask
 from kit.gateway import Gateway
+from kit.http_client import fetch
 
 
 def test_a_token_is_made_shown_once_and_revoked(browser: Browser, gateway: Gateway, language: Language) -> None:
@@ -28,12 +28,12 @@ def test_a_token_is_made_shown_once_and_revoked(browser: Browser, gateway: Gatew
         row.get_by_role("button", name=text(language, "settings.tokens.revoke"), exact=True).click()
         page.get_by_role("dialog").get_by_role("button", name=text(language, "settings.tokens.revokeVerb")).click()
         expect(row).to_have_count(0)
-    listed = ask(gateway.admin_url, "/api/tokens", headers=gateway.admin_headers).json["tokens"]
+    listed = fetch(gateway.admin_url, "/api/tokens", headers=gateway.admin_headers).json["tokens"]
     assert name not in [one["name"] for one in listed]
 
 
 def test_a_second_token_of_the_same_name_is_refused_where_it_was_typed(browser: Browser, gateway: Gateway) -> None:
-    made = ask(gateway.admin_url, "/api/tokens", "POST", gateway.admin_headers, {"name": "twice"})
+    made = fetch(gateway.admin_url, "/api/tokens", "POST", gateway.admin_headers, {"name": "twice"})
     assert made.status == 201, made.body
     with opened(browser, gateway, "/settings", forgiven=[r"status of 4\d\d"]) as page:
         page.get_by_role("button", name=text("en", "settings.tokens.create")).first.click()

@@ -51,7 +51,7 @@ async def serving(handler: Callable[[Exchange], None] = echo, **limits: Any):
         await server.close(0)
 
 
-class Client:
+class RawConnection:
     """A raw connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +78,7 @@ class Client:
 async def dialled(port: int):
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
     try:
-        yield Client(reader, writer)
+        yield RawConnection(reader, writer)
     finally:
         writer.transport.abort()
         await asyncio.sleep(0)
