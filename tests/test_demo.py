@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import modern, older, run
+from kit.callers import modern_caller, older_caller
+from kit.loop import run
 from mcpx import demo
 from mcpx.config.locate import WORKING_FOLDER_NAMES
 from mcpx.core.gateway import Gateway
@@ -43,7 +44,7 @@ def test_a_start_without_a_config_serves_the_demo() -> None:
         async def ask(caller: Caller, method: str, **params: Any) -> Json:
             return await gateway.handle(Call(method, params, caller))
 
-        for caller in (older(), modern()):
+        for caller in (older_caller(), modern_caller()):
             names = [tool["name"] for tool in (await ask(caller, "tools/list"))["tools"]]
             assert names == ["demo_echo", "demo_time", "demo_calculate"]
             assert text(await ask(caller, "tools/call", name="demo_echo", arguments={"text": "hi"})) == "hi"

@@ -77,7 +77,7 @@ class Thing:
 
 
 @dataclass
-class Server:
+class WhisperingServer:
     name: str
     secret: str
     trust: str = "open"
@@ -140,14 +140,14 @@ class World:
         self.pinned.things += [replace(self._thing(self.pinned, kind), held=True) for kind in ("tools", "prompts")]
         self.old_words = changed.words
 
-    def _server(self) -> Server:
-        return Server(self.words.new(), self.words.new())
+    def _server(self) -> WhisperingServer:
+        return WhisperingServer(self.words.new(), self.words.new())
 
-    def _fill(self, server: Server) -> None:
+    def _fill(self, server: WhisperingServer) -> None:
         for kind, count in (("tools", 2), ("prompts", 1), ("resources", 2), ("templates", 1)):
             server.things += [self._thing(server, kind) for _ in range(count)]
 
-    def _thing(self, server: Server, kind: str) -> Thing:
+    def _thing(self, server: WhisperingServer, kind: str) -> Thing:
         words = (self.words.new(), self.words.new())
         name = {"resources": f"{words[0]}://a/b", "templates": f"{words[0]}://c/{{id}}"}.get(kind, words[0])
         return Thing(server.name, kind, name, words, self.random.random() < 0.5)
@@ -250,7 +250,7 @@ class Sees:
             if self._name in rule.get("profiles", [self._name]) and meant(rule.get("servers"), server):
                 yield rule
 
-    def _knows(self, server: Server) -> bool:
+    def _knows(self, server: WhisperingServer) -> bool:
         """Something of it is seen; or it has told nothing yet, and might be."""
         if any(one.server == server.name for one in self.things):
             return True

@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 
 from fixtures.issuer import Issuer, published
-from fixtures.parts import run
 from front.test_guard import asked
 from kit.client import WAIT_SECONDS, Session, Stream, post
 from kit.gateway import GatewayProcess
 from kit.http_client import fetch
+from kit.loop import run
 from kit.messages import Json, initialize_request, modern_headers, modern_request
 from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, older, run, turns
+from kit.callers import older_caller
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Policy, PolicyRule, Profile
 from mcpx.core.gateway import Gateway
@@ -32,13 +34,13 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.toys = {"a": Toy("older", tools=()), "b": Toy("older", tools=())}
+        self.toys = {"a": ScriptedServer("older", tools=()), "b": ScriptedServer("older", tools=())}
         self.base = Config(
             mcp_servers=tuple(toy.server(name) for name, toy in self.toys.items()), global_=Global(startup_wait=5.0)
         )
         self.gateway = Gateway(self.base, {})
         self.callers = [
-            older(f"{who}-{profile}-{askable}", askable=askable, principal=who, profile=profile)
+            older_caller(f"{who}-{profile}-{askable}", askable=askable, principal=who, profile=profile)
             for who in ("ann", "bob")
             for profile in (None, "p", "q")
             for askable in (False, True)
@@ -144,7 +146,7 @@ def test_in_any_order_of_reloads_and_changes_everybody_finds_what_it_sees(
                     await done
                 world.check()
                 for _ in range(world.chance.randrange(4)):
-                    await turns(1)
+                    await yield_to_loop(1)
                     world.check()
                 if number % 10 == 0:
                     await world.settle()

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, older, run, turns
+from kit.callers import RecordingChannel, older_caller
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Policy, PolicyRule, Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
@@ -17,15 +19,15 @@ from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import Denied, NotFound
 
 
-def choosy(common: list[str]) -> Toy:
+def choosy(common: list[str]) -> ScriptedServer:
     """A server that shows `whisper` only to those who can be asked; `common` is shown to everybody."""
 
-    async def lists(line: Line, params: Json) -> Json:
+    async def lists(line: ScriptedConnection, params: Json) -> Json:
         told = next((given for method, given in line.heard if method == "initialize"), {})
         able = "elicitation" in str(told)
         return {"tools": [{"name": name, "inputSchema": {}} for name in (*common, *(["whisper"] if able else []))]}
 
-    return Toy("older", tools=(), answers={"tools/list": lists})
+    return ScriptedServer("older", tools=(), answers={"tools/list": lists})
 
 
 def config(*servers: Any, **fields: Any) -> Config:
@@ -54,7 +56,7 @@ def test_while_a_large_catalog_is_narrowed_nobody_finds_what_only_another_is_off
         gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("*", "!no*")),)), {})
         gateway.start()
         try:
-            other, able = older("other", profile="p"), older("able", askable=True, profile="p")
+            other, able = older_caller("other", profile="p"), older_caller("able", askable=True, profile="p")
             assert await names(gateway, other) == ["plain"]
             assert await names(gateway, able) == ["plain", "whisper"]
             common.append("more")
@@ -83,11 +85,11 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
-        toy = Toy("older", tools=[f"t{number}" for number in range(900)])
+        toy = ScriptedServer("older", tools=[f"t{number}" for number in range(900)])
         gateway = Gateway(config(toy.server("a"), profiles=(Profile(name="p", tools=("t1*",)),)), {})
         gateway.start()
         try:
-            caller = older(profile="p")
+            caller = older_caller(profile="p")
             await until(lambda: gateway.generation.upstreams["a"].known)
             book = gateway.generation.upstreams["a"]._book
             call = asyncio.ensure_future(gateway.handle(Call("tools/call", {"name": "t1"}, caller)))
@@ -97,7 +99,7 @@ def test_who_sees_some_finds_something_though_the_catalog_changes_faster_than_it
                 book.common = {**book.common, "tools": [*book.common["tools"], {"name": f"n{number}"}]}
                 gateway.catalogs.changed()
                 _ = gateway.catalog
-                await turns(10)
+                await yield_to_loop(10)
             assert call.done(), "200 changes, and it still waits"
             assert (await call)["content"]
         finally:
@@ -112,23 +114,23 @@ def test_a_call_that_waited_is_not_made_when_the_last_profile_is_gone() -> None:
     async def main() -> None:
         going = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await going.wait()
             return {"content": []}
 
-        toy = Toy("older", tools={"slow": slow})
+        toy = ScriptedServer("older", tools={"slow": slow})
         limited = Profile(name="p", limits=Limits(in_flight=1))
         guarded = config(toy.server("a"), profiles=(limited,))
         gateway = Gateway(guarded, {})
         gateway.start()
         try:
-            caller = older(profile="p")
+            caller = older_caller(profile="p")
             assert await names(gateway, caller) == ["slow"]
             call = Call("tools/call", {"name": "slow"}, caller)
             first = asyncio.ensure_future(_made(gateway, call))
             await until(lambda: any(line.calls() for line in toy.lines))
             second = asyncio.ensure_future(_made(gateway, call))
-            await turns()
+            await yield_to_loop()
             await gateway.apply(replace(guarded, profiles=()))
             going.set()
             await first
@@ -145,19 +147,19 @@ def test_a_call_that_somebody_was_asked_about_meets_limits_that_came_meanwhile()
     """SEC-6: there were none when it was decided that somebody is asked."""
 
     async def main() -> None:
-        toy, yes = Toy("older"), asyncio.get_running_loop().create_future()
+        toy, yes = ScriptedServer("older"), asyncio.get_running_loop().create_future()
         asks = config(toy.server("a"), policy=Policy(rules=(PolicyRule(effect="ask"),)))
         gateway = Gateway(asks, {})
         gateway.start()
         try:
-            voice = Tape(create=yes)
-            caller = older(askable=True, voice=voice)
+            voice = RecordingChannel(create=yes)
+            caller = older_caller(askable=True, voice=voice)
             assert await names(gateway, caller) == ["echo"]
             call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "echo"}, caller)))
             await until(lambda: voice.asked)
             limits = FrontLimits(per_minute=1)
             await gateway.apply(replace(asks, policy=Policy(), server=FrontServer(limits=limits)))
-            await gateway.handle(Call("tools/call", {"name": "echo"}, older("two")))
+            await gateway.handle(Call("tools/call", {"name": "echo"}, older_caller("two")))
             yes.set_result({"action": "accept", "content": {"approve": True}})
             with pytest.raises(Denied):
                 await call
@@ -174,22 +176,22 @@ def test_a_server_may_ask_its_client_just_after_a_reload_though_it_is_not_narrow
     async def main() -> None:
         asks = asyncio.Event()
 
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             await asks.wait()
             answer = await line.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
             return {"content": [{"type": "text", "text": answer["action"]}]}
 
-        async def echoes(line: Line, params: Json) -> Json:
+        async def echoes(line: ScriptedConnection, params: Json) -> Json:
             return {"content": []}
 
-        toy = Toy("older", tools={"ask": ask, **{f"t{number}": echoes for number in range(400)}})
-        hidden = Toy("older", tools=["secret"])
+        toy = ScriptedServer("older", tools={"ask": ask, **{f"t{number}": echoes for number in range(400)}})
+        hidden = ScriptedServer("older", tools=["secret"])
         rules = Policy(rules=(PolicyRule(effect="deny", servers=("b",)), PolicyRule(effect="deny", tools=("t1",))))
         guarded = config(toy.server("a"), hidden.server("b"), policy=rules)
         gateway = Gateway(guarded, {})
         gateway.start()
         try:
-            caller = older(askable=True, voice=Tape(create={"action": "decline"}))
+            caller = older_caller(askable=True, voice=RecordingChannel(create={"action": "decline"}))
             await names(gateway, caller)
             call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "ask"}, caller)))
             await until(lambda: any(line.calls() for line in toy.lines))
@@ -208,10 +210,10 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
     """CFG-5, SEC-2: though it is not narrowed yet what they see; of what they do not see by now they hear nothing."""
 
     async def main() -> None:
-        async def resources(line: Line, params: Json) -> Json:
+        async def resources(line: ScriptedConnection, params: Json) -> Json:
             return {"resources": [{"uri": f"note:///{number}", "name": "n"} for number in range(2_000)]}
 
-        toy = Toy("older", capabilities={"resources": {}}, answers={"resources/list": resources})
+        toy = ScriptedServer("older", capabilities={"resources": {}}, answers={"resources/list": resources})
         profile = Profile(name="p", resources=("note:*", "!*3"))
         guarded = config(toy.server("a"), profiles=(profile,))
         gateway = Gateway(guarded, {})
@@ -219,7 +221,7 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
         try:
             dispatcher, heard = Dispatcher(gateway), list[str]()
             session = Session(lambda notice: heard.append(notice.params["uri"]))
-            session.caller = older(session.id, profile="p")
+            session.caller = older_caller(session.id, profile="p")
             dispatcher.audience.join(session)
             await gateway.handle(Call("resources/list", {}, session.caller))
             for number in (1, 2, 3):
@@ -228,7 +230,7 @@ def test_who_listens_to_a_resource_hears_of_a_change_just_after_a_reload() -> No
             assert gateway.catalogs.of(session.caller).blank
             for number in (1, 2, 3):
                 gateway.reports.resource_updated("a", {"uri": f"note:///{number}"}, frozenset({session.id}))
-            await turns()
+            await yield_to_loop()
             assert heard == ["note:///1"]
         finally:
             await gateway.close()
@@ -244,17 +246,17 @@ def test_a_call_that_waits_for_its_server_finds_its_tool_however_long_it_takes_t
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
-        toy = Toy("older", tools=[f"t{number}" for number in range(400)])
+        toy = ScriptedServer("older", tools=[f"t{number}" for number in range(400)])
         toy.opening.clear()
         rules = Policy(rules=(PolicyRule(effect="deny", tools=("t1",)),))
         waits = Global(startup_wait=0.0, first_start_wait=20.0 if way == "starting" else 0.0)
         gateway = Gateway(Config(mcp_servers=(toy.server("a", prefix="a"),), global_=waits, policy=rules), {})
         gateway.start()
         try:
-            assert gateway.catalogs.of(older()).offers["tools"] == ()
-            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t2"}, older())))
-            hidden = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t1"}, older("two"))))
-            await turns()
+            assert gateway.catalogs.of(older_caller()).offers["tools"] == ()
+            call = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t2"}, older_caller())))
+            hidden = asyncio.ensure_future(_made(gateway, Call("tools/call", {"name": "a_t1"}, older_caller("two"))))
+            await yield_to_loop()
             toy.opening.set()
             assert (await call)["content"]
             with pytest.raises(NotFound):

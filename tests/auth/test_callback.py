@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import wait_until
 from mcpx.auth import callback as callbacks
 from mcpx.auth.callback import Callback

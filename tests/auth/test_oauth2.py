@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fixtures.guarded import Guarded, TokenRequest
-from fixtures.parts import run, turns
 from kit.clock import Clock
+from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.auth import oauth2, once
 from mcpx.auth.credentials import Proof, Purpose, Refusal
@@ -167,7 +167,7 @@ def test_a_waiter_that_leaves_changes_nothing_for_the_others(server: Guarded) ->
             waiting = [asyncio.create_task(made.get()) for _ in range(3)]
             await until(lambda: server.token_requests)
             waiting[0].cancel()
-            await turns()
+            await yield_to_loop()
             server.release_tokens()
             assert token(await waiting[1]) == token(await waiting[2])
             assert waiting[0].cancelled()
@@ -203,7 +203,7 @@ def test_calls_go_on_with_a_token_while_it_is_renewed(server: Guarded, clock: Cl
             first = await made.get()
             clock.advance(89)
             assert made.now() is first
-            await turns()
+            await yield_to_loop()
             assert len(server.token_requests) == 1
             clock.advance(2)
             server.on_token = reply(500)

@@ -1,7 +1,6 @@
 """One gateway before one upstream of each kind, for a module; and a gateway of its own for each stdio client."""
 
 import secrets
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,11 +10,13 @@ import pytest
 
 from behaviour.clients import Door, Front
 from kit.gateway import Gateway, GatewayProcess
-from kit.process import FIXTURES, START, Child, stdio_command
+from kit.process import START, Child, stdio_command
 
 Json = dict[str, Any]
 
 NETWORK = ("http_older", "http_modern", "sse_older", "websocket_older", "websocket_modern")
+SDK_ROW = "http"
+"""The transport whose servers use the official SDK. The others use the standard library, which starts sooner."""
 CHILDREN = ("stdio_older", "stdio_modern")
 RAW = ("raw_older", "raw_modern")
 
@@ -65,13 +66,13 @@ def _child(name: str, *command: str) -> Json:
 
 @contextmanager
 def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
-    """One of each kind, as entries of `mcp_servers`; started side by side, for most of their start is one import of
-    the SDK."""
+    """One server of each kind, as entries of `mcp_servers`. All processes start at the same time."""
     with ExitStack() as stack:
         started = {}
         for name in NETWORK:
             transport, era = name.split("_")
-            command = [sys.executable, str(FIXTURES / "everything.py"), "--transport", transport, "--era", era]
+            script = "everything.py" if transport == SDK_ROW else "everything_server.py"
+            command = stdio_command(script, "--transport", transport, "--era", era)
             started[name] = stack.enter_context(Child(command))
         servers: dict[str, Json] = {}
         for name, child in started.items():
@@ -81,7 +82,7 @@ def upstreams(folder: Path) -> Iterator[dict[str, Json]]:
         for name in CHILDREN:
             # A client may get a process of its own; the record counts the cancellations of all of them.
             flags = ("--era", name.split("_")[1], "--record", str(folder / name))
-            servers[name] = _child(name, *stdio_command("everything.py", *flags))
+            servers[name] = _child(name, *stdio_command("everything_server.py", *flags))
         for name in RAW:
             flags = ("--era", name.split("_")[1], "--big-integers")
             servers[name] = _child(name, *stdio_command("raw_server.py", *flags))

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 HARD = ("--spawn-grandchild", "--ignore-term")
 """A server that ignores SIGTERM and the end of its input, and whose child left the session and does so too.
 
-Nobody who is not ended is gone within `WAIT_SECONDS`. That an ending takes three seconds at most: `tests/transports`."""
+A process that is not ended still runs after `WAIT_SECONDS`. `tests/transports` proves that ending takes at most 3 s.
+"""
 
 SERVERS = [raw_server("plain"), raw_server("hard", *HARD), raw_server("private", "--spawn-grandchild")]
 

@@ -1,4 +1,7 @@
-"""PRO-1, LIF-8: mcpx on its standard input and output, byte by byte. `StdioClient` fails on output that is not a message."""
+"""PRO-1, LIF-8: mcpx on its standard input and output, byte by byte.
+
+`StdioClient` fails on output that is not a message.
+"""
 
 import contextlib
 import json

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fixtures.api import Api, Asked, Said
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Refusal
 from mcpx.commands.http import HttpRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.config import load, watch
 from mcpx.config.watch import Watcher

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, older, run
+from kit.callers import older_caller
+from kit.loop import run
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Server
 from mcpx.core import announcements
@@ -40,17 +42,17 @@ class House:
         await self.gateway.close()
 
     async def names(self) -> list[str]:
-        return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, older())))["tools"]]
+        return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, older_caller())))["tools"]]
 
     async def call(self, tool: str) -> Json:
-        return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": {}}, older()))
+        return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": {}}, older_caller()))
 
 
 def test_nothing_changed_is_nothing_done() -> None:
     """CFG-5: the generation is the same object."""
 
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         async with House(toy.server("a")) as house:
             before = house.gateway.generation
             plan = await house.gateway.apply(config(toy.server("a")))
@@ -63,7 +65,7 @@ def test_what_did_not_change_is_the_same_object_and_what_did_is_announced_once()
     """CFG-5."""
 
     async def main() -> None:
-        a, b, c = Toy(tools=("a",)), Toy(tools=("b",)), Toy(tools=("c",))
+        a, b, c = ScriptedServer(tools=("a",)), ScriptedServer(tools=("b",)), ScriptedServer(tools=("c",))
         async with House(a.server("a"), b.server("b")) as house:
             kept = house.gateway.generation.upstreams["a"]
             plan = await house.gateway.apply(config(a.server("a"), c.server("c")))
@@ -82,7 +84,7 @@ def test_the_new_state_is_shown_when_servers_have_listed_and_not_before() -> Non
     """CFG-5: until then everybody sees the old one, whole."""
 
     async def main() -> None:
-        a, b = Toy(tools=("a",)), Toy(tools=("b",))
+        a, b = ScriptedServer(tools=("a",)), ScriptedServer(tools=("b",))
         b.opening.clear()
         async with House(a.server("a")) as house:
             applying = asyncio.create_task(house.gateway.apply(config(b.server("b"))))
@@ -102,7 +104,7 @@ def test_a_server_that_takes_too_long_does_not_hold_up_the_new_state(monkeypatch
     monkeypatch.setattr(announcements, "GAP", 0.01)
 
     async def main() -> None:
-        a, slow = Toy(tools=("a",)), Toy(tools=("slow",))
+        a, slow = ScriptedServer(tools=("a",)), ScriptedServer(tools=("slow",))
         slow.opening.clear()
         async with House(a.server("a")) as house:
             await house.gateway.apply(config(a.server("a", prefix="x"), slow.server("slow")))
@@ -118,7 +120,7 @@ def test_a_failed_start_is_no_reason_to_show_the_new_state() -> None:
     """CFG-5: the old server serves until the new one has listed, which a later attempt may bring."""
 
     async def main() -> None:
-        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         new.down = "not yet"
         async with House(old.server("a")) as house:
             applying = asyncio.create_task(
@@ -140,10 +142,14 @@ def test_what_the_predecessor_offered_stays_until_the_new_one_says_what_it_offer
     monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
 
     async def main() -> None:
-        async def fails(line: Line, params: Json) -> Json:
+        async def fails(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(INTERNAL_ERROR, "no list today")
 
-        old, worse, other = Toy(tools=("old",)), Toy(), Toy(answers={"tools/list": fails})
+        old, worse, other = (
+            ScriptedServer(tools=("old",)),
+            ScriptedServer(),
+            ScriptedServer(answers={"tools/list": fails}),
+        )
         worse.down = other.down = "exited with code 1"
         async with House(old.server("a")) as house:
             for toy in (worse, other):
@@ -168,7 +174,7 @@ def test_a_snapshot_of_the_new_server_is_better_than_what_the_old_one_offered(
     monkeypatch.setattr(module, "PUBLISH_AFTER", 0.05)
 
     async def main() -> None:
-        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         # Toys have no address; in a config that is what makes one server another.
         old.url, new.url = "old", "new"  # pyright: ignore[reportAttributeAccessIssue]
         async with House(new.server("a"), state=tmp_path):
@@ -188,7 +194,7 @@ def test_nobody_waits_for_a_lazy_server_or_one_that_is_switched_off_and_the_latt
     monkeypatch.setattr(module, "PUBLISH_AFTER", 3600.0)
 
     async def main() -> None:
-        old, new = Toy(tools=("old",)), Toy(tools=("new",))
+        old, new = ScriptedServer(tools=("old",)), ScriptedServer(tools=("new",))
         new.opening.clear()
         async with House(old.server("a")) as house:
             await house.gateway.apply(config(new.server("a", lazy=True)))
@@ -206,12 +212,12 @@ def test_a_running_call_of_a_server_that_goes_finishes_and_new_ones_find_nothing
     async def main() -> None:
         go, arrived = asyncio.Event(), asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             arrived.set()
             await go.wait()
             return {"content": []}
 
-        a = Toy(tools={"slow": slow})
+        a = ScriptedServer(tools={"slow": slow})
         async with House(a.server("a")) as house:
             call = asyncio.create_task(house.call("slow"))
             await arrived.wait()
@@ -230,7 +236,7 @@ def test_two_changes_at_once_come_one_after_the_other_and_the_last_stays() -> No
     """CFG-5: a storm of edits ends in its last state."""
 
     async def main() -> None:
-        toys = {f"t{number}": Toy(tools=(f"t{number}",)) for number in range(5)}
+        toys = {f"t{number}": ScriptedServer(tools=(f"t{number}",)) for number in range(5)}
         async with House() as house:
             await asyncio.gather(*(house.gateway.apply(config(toy.server(name))) for name, toy in toys.items()))
             assert await house.names() == ["t4"]
@@ -246,11 +252,11 @@ def test_an_end_in_the_middle_closes_what_comes_and_what_goes(when: str) -> None
     async def main() -> None:
         arrived = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             arrived.set()
             return await asyncio.get_running_loop().create_future()
 
-        a, b, hanging = Toy(tools={"slow": slow}), Toy(tools=("b",)), Toy()
+        a, b, hanging = ScriptedServer(tools={"slow": slow}), ScriptedServer(tools=("b",)), ScriptedServer()
         hanging.opening.clear()
         async with House(a.server("a")) as house:
             call = asyncio.create_task(house.call("slow"))

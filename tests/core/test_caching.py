@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.callers import RecordingChannel, modern_caller, older_caller
 from kit.clock import LoopClock
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core import caching
@@ -27,18 +29,18 @@ class Counter:
 
     def __init__(self, *eras: str, answer: Callable[[Json], Json] | None = None, read_only: object = True) -> None:
         self.calls: list[Json] = []
-        self.lines: list[Line] = []
+        self.lines: list[ScriptedConnection] = []
         self.open = asyncio.Event()
         self.open.set()
         self.answer = answer
         self.annotations = {"readOnlyHint": read_only}
-        self.toy = Toy(*eras, tools={"look": self._look}, answers={"tools/list": self._list})
+        self.toy = ScriptedServer(*eras, tools={"look": self._look}, answers={"tools/list": self._list})
 
-    async def _list(self, line: Line, params: Json) -> Json:
+    async def _list(self, line: ScriptedConnection, params: Json) -> Json:
         tool = {"name": "look", "inputSchema": {"type": "object"}, "annotations": self.annotations}
         return {"tools": [tool]}
 
-    async def _look(self, line: Line, params: Json) -> Json:
+    async def _look(self, line: ScriptedConnection, params: Json) -> Json:
         self.calls.append(params)
         self.lines.append(line)
         number = len(self.calls)
@@ -67,7 +69,7 @@ class Desk:
     async def __aenter__(self) -> "Desk":
         self.gateway.start()
         await self.gateway.generation.upstreams["desk"].came.wait()
-        await turns()
+        await yield_to_loop()
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -75,7 +77,7 @@ class Desk:
 
     async def look(self, caller: Caller | None = None, arguments: Any = None, **params: Any) -> str:
         given = {"name": "look", "arguments": {} if arguments is None else arguments, **params}
-        result = await self.gateway.handle(Call("tools/call", given, caller or older()))
+        result = await self.gateway.handle(Call("tools/call", given, caller or older_caller()))
         return result["content"][0]["text"] if "content" in result else str(result)
 
     def begin(self, caller: Caller | None = None, **params: Any) -> asyncio.Task[str]:
@@ -97,7 +99,7 @@ def with_desk(test: Callable[[Desk], Any], *eras: str, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ["older", "modern"])
-@pytest.mark.parametrize("caller", [older, modern])
+@pytest.mark.parametrize("caller", [older_caller, modern_caller])
 def test_an_answer_is_given_again_and_recorded_for_whoever_asked(caller: Any, era: str) -> None:
     async def test(desk: Desk) -> None:
         assert [await desk.look(caller()), await desk.look(caller())] == ["1", "1"]
@@ -193,7 +195,7 @@ def test_what_else_a_call_says_of_itself_counts_unless_it_only_names_the_request
 
 def test_sessions_that_are_alike_share_answers() -> None:
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older("a")), await desk.look(older("b"))] == ["1", "1"]
+        assert [await desk.look(older_caller("a")), await desk.look(older_caller("b"))] == ["1", "1"]
 
     with_desk(test)
 
@@ -201,16 +203,16 @@ def test_sessions_that_are_alike_share_answers() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda: older("a", principal="eve"),
-        lambda: older("a", version="2025-06-18"),
+        lambda: older_caller("a", principal="eve"),
+        lambda: older_caller("a", version="2025-06-18"),
         lambda: Caller(session="a", client={"name": "another"}),
-        lambda: older("a", askable=True),
-        lambda: modern("older"),
+        lambda: older_caller("a", askable=True),
+        lambda: modern_caller("older"),
     ],
 )
 def test_callers_that_differ_do_not(other: Callable[[], Caller]) -> None:
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older("a")), await desk.look(other())] == ["1", "2"]
+        assert [await desk.look(older_caller("a")), await desk.look(other())] == ["1", "2"]
 
     with_desk(test)
 
@@ -218,7 +220,7 @@ def test_callers_that_differ_do_not(other: Callable[[], Caller]) -> None:
 @pytest.mark.parametrize("isolation", ["per_session", "per_call"])
 def test_where_sessions_have_servers_of_their_own_they_have_answers_of_their_own(isolation: str) -> None:
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older(name)) for name in "abab"] == ["1", "2", "1", "2"]
+        assert [await desk.look(older_caller(name)) for name in "abab"] == ["1", "2", "1", "2"]
 
     with_desk(test, isolation=isolation)
 
@@ -227,9 +229,9 @@ def test_who_can_be_asked_shares_with_nobody() -> None:
     """The answer may rest on what the server asked that client; one that never asks is found out in time."""
 
     async def test(desk: Desk) -> None:
-        assert [await desk.look(older(name, askable=True)) for name in "abab"] == ["1", "2", "1", "2"]
+        assert [await desk.look(older_caller(name, askable=True)) for name in "abab"] == ["1", "2", "1", "2"]
         desk.gateway.generation.upstreams["desk"]._connections.traits._unasked = 50
-        assert [await desk.look(older(name, askable=True)) for name in "cd"] == ["3", "3"]
+        assert [await desk.look(older_caller(name, askable=True)) for name in "cd"] == ["3", "3"]
 
     with_desk(test)
 
@@ -250,7 +252,7 @@ def test_who_can_be_asked_shares_with_nobody() -> None:
 )
 def test_what_is_no_answer_or_too_large_is_not_kept(answer: Json) -> None:
     async def test(desk: Desk) -> None:
-        call = Call("tools/call", {"name": "look", "arguments": {}}, modern())
+        call = Call("tools/call", {"name": "look", "arguments": {}}, modern_caller())
         assert [await desk.gateway.handle(call), await desk.gateway.handle(call)][0].keys() >= answer.keys()
         assert len(desk.counter.calls) == 2
         assert desk.gateway.provisions.answers.size == 0
@@ -267,7 +269,7 @@ def test_errors_are_given_to_all_who_wait_and_not_kept() -> None:
         desk.counter.open.clear()
         waiting = [desk.begin() for _ in range(3)]
         await until(lambda: desk.counter.calls)
-        await turns()
+        await yield_to_loop()
         desk.counter.open.set()
         for task in waiting:
             with pytest.raises(RpcError, match="not now"):
@@ -301,7 +303,7 @@ def test_what_was_asked_for_longest_ago_goes_first(monkeypatch: pytest.MonkeyPat
 
 def test_whoever_changes_an_answer_changes_only_its_own() -> None:
     async def test(desk: Desk) -> None:
-        call = Call("tools/call", {"name": "look", "arguments": {}}, older())
+        call = Call("tools/call", {"name": "look", "arguments": {}}, older_caller())
         for _ in range(3):
             result = await desk.gateway.handle(call)
             assert result["content"][0]["text"] == "1"
@@ -314,13 +316,13 @@ def test_whoever_changes_an_answer_changes_only_its_own() -> None:
 # --- merged
 
 
-@pytest.mark.parametrize("caller", [older, modern])
+@pytest.mark.parametrize("caller", [older_caller, modern_caller])
 def test_identical_calls_at_one_time_are_one_call(caller: Any) -> None:
     async def test(desk: Desk) -> None:
         desk.counter.open.clear()
         waiting = [desk.begin(caller()) for _ in range(50)]
         await until(lambda: desk.counter.calls)
-        await turns()
+        await yield_to_loop()
         desk.counter.open.set()
         assert await asyncio.gather(*waiting) == ["1"] * 50
         assert len(desk.counter.calls) == 1 and len(desk.finished) == 50
@@ -333,10 +335,10 @@ def test_whoever_leaves_leaves_the_others_alone_and_with_the_last_the_call_ends(
         desk.counter.open.clear()
         first, second, third = (desk.begin() for _ in range(3))
         await until(lambda: desk.counter.calls)
-        await turns()
+        await yield_to_loop()
         first.cancel()
         second.cancel()
-        await turns()
+        await yield_to_loop()
         assert first.cancelled() and second.cancelled() and not desk.counter.cancelled
         third.cancel()
         await until(lambda: desk.counter.cancelled == 1)
@@ -352,11 +354,11 @@ def test_whoever_leaves_leaves_the_others_alone_and_with_the_last_the_call_ends(
 def test_the_first_may_leave_and_the_others_get_the_answer() -> None:
     async def test(desk: Desk) -> None:
         desk.counter.open.clear()
-        first, second = desk.begin(older("a")), desk.begin(older("b"))
+        first, second = desk.begin(older_caller("a")), desk.begin(older_caller("b"))
         await until(lambda: desk.counter.calls)
-        await turns()
+        await yield_to_loop()
         first.cancel()
-        await turns()
+        await yield_to_loop()
         await desk.gateway.end_session("a")
         desk.counter.open.set()
         assert await second == "1"
@@ -374,11 +376,11 @@ def test_one_that_wants_progress_joins_nobody_and_may_be_joined() -> None:
         assert sorted(await asyncio.gather(*waiting)) == ["1", "2"]
 
         desk.counter.open.clear()
-        tape = Tape()
-        leads = desk.begin(older("a", voice=tape), arguments={"n": 1}, _meta={"progressToken": "mine"})
+        tape = RecordingChannel()
+        leads = desk.begin(older_caller("a", voice=tape), arguments={"n": 1}, _meta={"progressToken": "mine"})
         await until(lambda: len(desk.counter.calls) == 3)
         joins = desk.begin(arguments={"n": 1})
-        await turns()
+        await yield_to_loop()
         token = desk.counter.calls[-1]["_meta"]["progressToken"]
         desk.counter.lines[-1].say("notifications/progress", {"progressToken": token, "progress": 1})
         await until(lambda: tape.told)
@@ -394,7 +396,7 @@ def test_modern_clients_that_can_be_asked_are_not_merged() -> None:
 
     async def test(desk: Desk) -> None:
         desk.counter.open.clear()
-        waiting = [desk.begin(modern(askable=True)) for _ in range(2)]
+        waiting = [desk.begin(modern_caller(askable=True)) for _ in range(2)]
         await until(lambda: len(desk.counter.calls) == 2)
         desk.counter.open.set()
         assert sorted(await asyncio.gather(*waiting)) == ["1", "2"]
@@ -407,7 +409,7 @@ def test_a_question_in_a_merged_call_is_asked_of_one_who_still_waits() -> None:
         gate = asyncio.Event()
         counter = Counter("older")
 
-        async def tool(line: Line, params: Json) -> Json:
+        async def tool(line: ScriptedConnection, params: Json) -> Json:
             counter.calls.append(params)
             await gate.wait()
             answer = await line.ask("elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}})
@@ -415,15 +417,17 @@ def test_a_question_in_a_merged_call_is_asked_of_one_who_still_waits() -> None:
 
         counter.toy.tools["look"] = tool
         async with Desk(counter) as desk:
-            gone, there = (Tape(create={"action": "accept", "content": {"name": name}}) for name in ("gone", "there"))
-            caller = older("a", askable=True)
+            gone, there = (
+                RecordingChannel(create={"action": "accept", "content": {"name": name}}) for name in ("gone", "there")
+            )
+            caller = older_caller("a", askable=True)
             given: Json = {"name": "look", "arguments": {}}
             calls = [Call("tools/call", given, caller, voice) for voice in (gone, there)]
             first, second = (asyncio.ensure_future(desk.gateway.handle(call)) for call in calls)
             await until(lambda: counter.calls)
-            await turns()
+            await yield_to_loop()
             first.cancel()
-            await turns()
+            await yield_to_loop()
             gate.set()
             assert (await second)["content"][0]["text"] == "there"
             assert len(counter.calls) == 1 and not gone.asked
@@ -478,7 +482,7 @@ def test_a_reload_that_did_not_change_the_server_changes_nothing() -> None:
         assert await desk.look() == "1"
         config = desk.gateway.generation.config
         await desk.gateway.apply(Config(mcp_servers=config.mcp_servers, global_=config.global_, mode="search"))
-        assert await desk.look(Caller(session="one", client=older().client, mode="direct")) == "1"
+        assert await desk.look(Caller(session="one", client=older_caller().client, mode="direct")) == "1"
 
     with_desk(test)
 
@@ -511,7 +515,7 @@ def test_a_server_that_was_started_anew_is_asked_anew() -> None:
 
 
 async def _never(*_: Any) -> Json:
-    return await forever()
+    return await never_return()
 
 
 def test_a_server_that_does_not_answer_fails_all_who_wait_in_its_time() -> None:

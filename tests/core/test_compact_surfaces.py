@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, run
+from kit.loop import run
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, ToolProxy
 from mcpx.core.gateway import Gateway
@@ -24,13 +25,13 @@ ROWS = [{"id": number, "name": f"row {number}"} for number in range(2_000)]
 
 
 def answering(result: Json) -> Any:
-    async def answer(line: Line, params: Json) -> Json:
+    async def answer(line: ScriptedConnection, params: Json) -> Json:
         return result
 
     return answer
 
 
-async def read(line: Line, params: Json) -> Json:
+async def read(line: ScriptedConnection, params: Json) -> Json:
     """What it was given, or a result that the path names."""
     named: dict[str, Json] = {
         "rows": {"content": [{"type": "text", "text": json.dumps(ROWS)}]},
@@ -42,17 +43,17 @@ async def read(line: Line, params: Json) -> Json:
     return named.get(params["arguments"]["path"], echoed)
 
 
-def files() -> Toy:
+def files() -> ScriptedServer:
     listed = [{"name": "read", "description": "Reads a file", "inputSchema": SCHEMA}]
     resources = [{"uri": "file:///a", "name": "a", "mimeType": "text/plain"}, {"uri": "file:///b", "name": "b"}]
     contents = {"file:///a": {"uri": "file:///a", "text": "hello"}, "file:///b": {"uri": "file:///b", "blob": "aGk="}}
 
-    async def resource(line: Line, params: Json) -> Json:
+    async def resource(line: ScriptedConnection, params: Json) -> Json:
         if params["uri"] not in contents:
             raise RpcError(-32002, "no such resource")
         return {"contents": [contents[params["uri"]]]}
 
-    return Toy(
+    return ScriptedServer(
         tools={"read": read},
         capabilities={"tools": {}, "resources": {}},
         answers={
@@ -103,7 +104,10 @@ def told(result: Json, *, failed: bool = False) -> str:
 
 @asynccontextmanager
 async def house(**settings: Any) -> AsyncIterator[Gateway]:
-    servers = (files().server("files", prefix="fs"), Toy(tools=("ping",)).server("other", description="Answers."))
+    servers = (
+        files().server("files", prefix="fs"),
+        ScriptedServer(tools=("ping",)).server("other", description="Answers."),
+    )
     gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=600.0, **settings)), {})
     gateway.start()
     try:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns
+from kit.callers import modern_caller, older_caller
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.waiting import until
 from mcpx.config import Config, Global, Naming
 from mcpx.core import announcements
@@ -24,9 +26,12 @@ KINDS_OF_EVENTS = (OffersChanged, ResourceUpdated, ServerSaid, UpstreamChanged, 
 class House:
     """A gateway in front of toys, in the order given."""
 
-    def __init__(self, *, first_start_wait: float = 0.0, naming: Naming | None = None, **toys: Toy | Any) -> None:
+    def __init__(
+        self, *, first_start_wait: float = 0.0, naming: Naming | None = None, **toys: ScriptedServer | Any
+    ) -> None:
         servers = [
-            toy.server(name) if isinstance(toy, Toy) else toy[0].server(name, **toy[1]) for name, toy in toys.items()
+            toy.server(name) if isinstance(toy, ScriptedServer) else toy[0].server(name, **toy[1])
+            for name, toy in toys.items()
         ]
         config = Config(
             mcp_servers=tuple(servers),
@@ -48,10 +53,10 @@ class House:
         for name, upstream in self.gateway.generation.upstreams.items():
             if not names or name in names:
                 await upstream.settled.wait()
-        await turns()
+        await yield_to_loop()
 
     async def ask(self, method: str, caller: Caller | None = None, **params: Any) -> Json:
-        return await self.gateway.handle(Call(method, params, caller or older()))
+        return await self.gateway.handle(Call(method, params, caller or older_caller()))
 
     async def names(self, caller: Caller | None = None, **params: Any) -> list[str]:
         return [tool["name"] for tool in (await self.ask("tools/list", caller, **params))["tools"]]
@@ -61,9 +66,9 @@ class House:
         return [event.kinds for event in self.events if isinstance(event, OffersChanged)]
 
 
-def held(*eras: str, **options: Any) -> Toy:
+def held(*eras: str, **options: Any) -> ScriptedServer:
     """A server that does not come up before the test says so."""
-    toy = Toy(*eras, **options)
+    toy = ScriptedServer(*eras, **options)
     toy.opening.clear()
     return toy
 
@@ -75,7 +80,7 @@ def test_lists_come_in_the_order_of_the_config_whoever_connected_first() -> None
     """NAM-6."""
 
     async def main() -> None:
-        slow, quick = held(tools=("s1", "s2")), Toy(tools=("q2", "q1"))
+        slow, quick = held(tools=("s1", "s2")), ScriptedServer(tools=("q2", "q1"))
         async with House(slow=slow, quick=quick) as on:
             await on.settled("quick")
             assert await on.names() == ["q2", "q1"]
@@ -90,7 +95,7 @@ def test_a_name_that_was_given_stays_with_its_owner(caplog: pytest.LogCaptureFix
     """NAM-1: also against a server earlier in the config that comes up later; and a warning says so."""
 
     async def main() -> None:
-        first, second = held(tools=("search", "other")), Toy(tools=("search",))
+        first, second = held(tools=("search", "other")), ScriptedServer(tools=("search",))
         async with House(first=first, second=second) as on:
             await on.settled("second")
             assert await on.names() == ["search"]
@@ -112,7 +117,7 @@ def test_names_that_nobody_was_shown_follow_the_order_of_the_config() -> None:
     """NAM-1."""
 
     async def main() -> None:
-        first, second = held(tools=("search",)), Toy(tools=("search",))
+        first, second = held(tools=("search",)), ScriptedServer(tools=("search",))
         async with House(first=first, second=second) as on:
             await on.settled("second")
             first.opening.set()
@@ -126,12 +131,12 @@ def test_a_server_that_is_gone_and_comes_back_finds_its_names_again() -> None:
     """NAM-1: its tools stay listed meanwhile."""
 
     async def main() -> None:
-        a, b = Toy("older", tools=("search",)), Toy("older", tools=("search",))
+        a, b = ScriptedServer("older", tools=("search",)), ScriptedServer("older", tools=("search",))
         async with House(a=a, b=b) as on:
             await on.settled()
             before = await on.names()
             a.lines[0].die()
-            await turns()
+            await yield_to_loop()
             assert await on.names() == before == ["search", "b_search"]
             await on.ask("tools/call", name="search")
             assert await on.names() == before
@@ -144,7 +149,7 @@ def test_pages_put_together_are_the_list() -> None:
     """NAM-6."""
 
     async def main() -> None:
-        async with House(a=Toy(tools=[f"t{n}" for n in range(7)])) as on:
+        async with House(a=ScriptedServer(tools=[f"t{n}" for n in range(7)])) as on:
             await on.settled()
             found: list[str] = []
             params: Json = {"limit": 3}
@@ -164,8 +169,10 @@ def test_pages_put_together_are_the_list() -> None:
 
 def test_a_disabled_server_is_neither_listed_nor_waited_for() -> None:
     async def main() -> None:
-        off = Toy(tools=("off",))
-        async with House(first_start_wait=600.0, off=(off, {"enabled": False}), on=Toy(tools=("on",))) as house:
+        off = ScriptedServer(tools=("off",))
+        async with House(
+            first_start_wait=600.0, off=(off, {"enabled": False}), on=ScriptedServer(tools=("on",))
+        ) as house:
             assert await house.names() == ["on"]
             assert off.attempts == 0
 
@@ -182,7 +189,7 @@ def test_a_list_waits_for_starting_servers_and_answers_as_soon_as_they_are_there
         toy = held(tools=("late",))
         async with House(first_start_wait=600.0, toy=toy) as on:
             asking = asyncio.create_task(on.names())
-            await turns()
+            await yield_to_loop()
             assert not asking.done()
             toy.opening.set()
             assert await asking == ["late"]
@@ -195,15 +202,15 @@ def test_a_list_waits_no_longer_than_first_start_wait_after_the_clients_first_me
 
     async def main() -> None:
         hangs = held(), {"timeout": 600.0}
-        async with House(first_start_wait=0.2, hangs=hangs, quick=Toy(tools=("q",))) as on:
+        async with House(first_start_wait=0.2, hangs=hangs, quick=ScriptedServer(tools=("q",))) as on:
             await on.settled("quick")
-            caller = older()
+            caller = older_caller()
             began = time.monotonic()
             assert await on.names(caller) == ["q"]
             assert time.monotonic() - began > 0.05
             for waited in (caller, Caller(since=time.monotonic() - 60)):
                 again = asyncio.create_task(on.names(waited))
-                await turns()
+                await yield_to_loop()
                 assert again.done() and await again == ["q"]
 
     run(main())
@@ -213,9 +220,9 @@ def test_a_server_that_fails_to_start_is_not_waited_for_any_longer() -> None:
     """SRC-8."""
 
     async def main() -> None:
-        broken = Toy()
+        broken = ScriptedServer()
         broken.down = "no"
-        async with House(first_start_wait=600.0, broken=broken, good=Toy(tools=("good",))) as on:
+        async with House(first_start_wait=600.0, broken=broken, good=ScriptedServer(tools=("good",))) as on:
             assert await on.names() == ["good"]
 
     run(main())
@@ -228,7 +235,7 @@ def test_a_call_to_a_tool_of_a_server_that_is_still_starting_waits_for_it() -> N
         late, hangs = held(tools=("late",)), held()
         async with House(first_start_wait=60.0, late=late, hangs=hangs) as on:
             calling = asyncio.create_task(on.ask("tools/call", name="late", arguments={"text": "hi"}))
-            await turns()
+            await yield_to_loop()
             late.opening.set()
             assert (await calling)["content"][0]["text"] == "hi"  # while the other one still hangs
 
@@ -243,7 +250,7 @@ def test_a_name_that_nobody_offers_is_unknown_once_every_server_has_settled() ->
                 asyncio.create_task(on.ask("tools/call", name="nobody's")),
                 asyncio.create_task(on.ask("resources/read", uri="nobody:s")),
             ]
-            await turns()
+            await yield_to_loop()
             assert not any(call.done() for call in calls)
             late.opening.set()
             for call in calls:
@@ -257,11 +264,11 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
     """LIF-4: names that a model makes up have nobody tried who has nothing to do with them."""
 
     async def main() -> None:
-        absent, bare = Toy(tools=("echo",)), Toy()
+        absent, bare = ScriptedServer(tools=("echo",)), ScriptedServer()
         absent.down = bare.down = "not there"
         quiet = {"max_retries": 0}
         async with House(
-            absent=(absent, {"prefix": "x", **quiet}), bare=(bare, quiet), good=Toy(tools=("x_own",))
+            absent=(absent, {"prefix": "x", **quiet}), bare=(bare, quiet), good=ScriptedServer(tools=("x_own",))
         ) as on:
             await on.settled()
             for name in ("echo", "xecho", "absent_echo", "bare_echo"):
@@ -275,13 +282,13 @@ def test_a_server_that_never_came_up_is_tried_by_names_with_its_prefix_only_and_
             with pytest.raises(Unavailable, match="next try in"):
                 await on.ask("tools/call", name="x_echo")
             with pytest.raises(Unavailable, match="next try in"):
-                await on.gateway.view(older()).pick("absent", "echo")
+                await on.gateway.view(older_caller()).pick("absent", "echo")
             assert (absent.attempts, bare.attempts) == (BARREN_LIVES, 1)
             with pytest.raises(Unavailable, match=r"^bare: not there"):
-                await on.gateway.view(older()).pick("bare", "echo")
+                await on.gateway.view(older_caller()).pick("bare", "echo")
             bare.down = None
-            assert await on.gateway.view(older()).pick("bare", "echo") is not None
-            assert await on.gateway.view(older()).pick("bare", "other") is None
+            assert await on.gateway.view(older_caller()).pick("bare", "echo") is not None
+            assert await on.gateway.view(older_caller()).pick("bare", "other") is None
             assert bare.attempts == 3
 
     run(main())
@@ -294,9 +301,9 @@ def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_st
         late = held()
         late.down = "not there"
         async with House(late=(late, {"prefix": "late", "max_retries": 0})) as on:
-            picking = asyncio.create_task(on.gateway.view(older()).pick("late", "echo"))
+            picking = asyncio.create_task(on.gateway.view(older_caller()).pick("late", "echo"))
             calling = asyncio.create_task(on.ask("tools/call", name="late_echo"))
-            await turns()
+            await yield_to_loop()
             late.opening.set()
             await asyncio.wait([picking, calling])
             assert str(picking.exception()) == str(calling.exception()) == "late: not there"
@@ -307,16 +314,16 @@ def test_a_call_to_a_server_that_is_still_starting_waits_for_that_attempt_and_st
 
 def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there() -> None:
     async def main() -> None:
-        async def resources(line: Line, params: Json) -> Json:
+        async def resources(line: ScriptedConnection, params: Json) -> Json:
             return {"resources": [{"uri": "x:1", "name": "x"}]}
 
-        async def read(line: Line, params: Json) -> Json:
+        async def read(line: ScriptedConnection, params: Json) -> Json:
             return {"contents": [{"uri": params["uri"]}]}
 
         late = held(capabilities={"resources": {}}, answers={"resources/list": resources, "resources/read": read})
         async with House(first_start_wait=60.0, late=late) as on:
             reading = asyncio.create_task(on.ask("resources/read", uri="x:1"))
-            await turns()
+            await yield_to_loop()
             late.opening.set()
             assert await reading == {"contents": [{"uri": "x:1"}]}
 
@@ -326,7 +333,7 @@ def test_a_resource_of_a_server_that_is_still_starting_is_found_when_it_is_there
 @pytest.mark.parametrize("name", [None, 5, [], {}])
 def test_a_name_that_is_no_string_is_a_mistake_in_the_params(name: Any) -> None:
     async def main() -> None:
-        async with House(a=Toy()) as on:
+        async with House(a=ScriptedServer()) as on:
             with pytest.raises(RpcError) as caught:
                 await on.ask("tools/call", name=name)
             assert caught.value.code == INVALID_PARAMS
@@ -343,7 +350,7 @@ def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytes
 
     async def main() -> None:
         late = held(tools=("late",), capabilities={"tools": {}, "prompts": {}})
-        async with House(late=late, other=Toy()) as on:
+        async with House(late=late, other=ScriptedServer()) as on:
             await on.settled("other")
             await on.names()
             assert on.announced == []
@@ -358,7 +365,7 @@ def test_servers_that_come_after_the_first_list_are_announced(monkeypatch: pytes
 
 def test_nothing_is_announced_before_anybody_has_listed() -> None:
     async def main() -> None:
-        async with House(a=Toy(), b=Toy()) as on:
+        async with House(a=ScriptedServer(), b=ScriptedServer()) as on:
             await on.settled()
             assert on.announced == []
 
@@ -369,7 +376,7 @@ def test_a_server_that_comes_back_with_the_same_tools_is_not_announced(monkeypat
     monkeypatch.setattr(announcements, "GAP", 0.001)
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with House(toy=toy) as on:
             await on.settled()
             await on.names()
@@ -387,7 +394,7 @@ def test_what_a_server_says_has_changed_is_announced_even_if_it_looks_the_same()
     """PRO-4."""
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with House(toy=toy) as on:
             await on.settled()
             await on.names()
@@ -409,7 +416,7 @@ def test_fifty_servers_that_start_together_are_not_fifty_announcements(monkeypat
             began = time.monotonic()
             for toy in toys.values():
                 toy.opening.set()
-                await turns(2)
+                await yield_to_loop(2)
             await on.settled()
             assert len(await on.names()) == 50
             known = on.gateway.catalog
@@ -443,13 +450,13 @@ def test_one_broken_server_does_not_affect_another() -> None:
     """SRC-8."""
 
     async def main() -> None:
-        async def dies(line: Line, params: Json) -> Json:
+        async def dies(line: ScriptedConnection, params: Json) -> Json:
             line.die()
-            return await forever()
+            return await never_return()
 
-        hangs = Toy(tools={"hang": forever})
-        crashes = Toy(tools={"crash": dies})
-        async with House(hangs=hangs, crashes=crashes, good=Toy(tools={"good": echo})) as on:
+        hangs = ScriptedServer(tools={"hang": never_return})
+        crashes = ScriptedServer(tools={"crash": dies})
+        async with House(hangs=hangs, crashes=crashes, good=ScriptedServer(tools={"good": echo})) as on:
             await on.settled()
             hanging = asyncio.create_task(on.ask("tools/call", name="hang"))
             with pytest.raises(Unavailable, match=r"^crashes: "):
@@ -464,9 +471,11 @@ def test_one_broken_server_does_not_affect_another() -> None:
 
 def test_health_tells_each_servers_state_and_reason() -> None:
     async def main() -> None:
-        broken = Toy()
+        broken = ScriptedServer()
         broken.down = "no such file"
-        async with House(broken=broken, good=Toy(), off=(Toy(), {"enabled": False}), hangs=held()) as on:
+        async with House(
+            broken=broken, good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False}), hangs=held()
+        ) as on:
             await on.settled("broken", "good")
             health = on.gateway.health()
             assert health["status"] == "degraded"
@@ -474,7 +483,7 @@ def test_health_tells_each_servers_state_and_reason() -> None:
             assert states == {"broken": "disconnected", "good": "connected", "off": "disabled", "hangs": "connecting"}
             assert health["servers"]["broken"]["last_error"] == "broken: no such file"
             assert health["servers"]["good"]["since"].endswith("Z")
-        async with House(good=Toy(), off=(Toy(), {"enabled": False})) as on:
+        async with House(good=ScriptedServer(), off=(ScriptedServer(), {"enabled": False})) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "ok"
 
@@ -485,14 +494,14 @@ def test_what_servers_say_is_published_with_their_name() -> None:
     """PRO-4."""
 
     async def main() -> None:
-        async def resources(line: Line, params: Json) -> Json:
+        async def resources(line: ScriptedConnection, params: Json) -> Json:
             return {"resources": [{"uri": "x:1", "name": "x"}]}
 
         answers = {"resources/list": resources, "resources/subscribe": fine}
-        toy = Toy("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
         async with House(toy=toy) as on:
             await on.settled()
-            await on.ask("resources/subscribe", older("one"), uri="x:1")
+            await on.ask("resources/subscribe", older_caller("one"), uri="x:1")
             toy.lines[0].say("notifications/message", {"level": "info", "data": "hi"})
             toy.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
             await until(lambda: any(isinstance(event, ResourceUpdated) for event in on.events))
@@ -505,7 +514,7 @@ def test_what_servers_say_is_published_with_their_name() -> None:
 
 def test_a_listener_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with House(toy=Toy()) as on:
+        async with House(toy=ScriptedServer()) as on:
 
             def fails(event: Event) -> None:
                 raise KeyError("bug")
@@ -521,7 +530,7 @@ def test_a_listener_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptur
     assert "a listener failed" in caplog.text
 
 
-async def fine(line: Line, params: Json) -> Json:
+async def fine(line: ScriptedConnection, params: Json) -> Json:
     return {}
 
 
@@ -529,7 +538,7 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
     """PRO-2."""
 
     async def main() -> None:
-        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
         async with House(toy=toy) as on:
             await on.settled()
 
@@ -537,11 +546,11 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
                 return [p["level"] for m, p in toy.lines[0].heard if m == "logging/setLevel"]
 
             for session, level in (("a", "error"), ("b", "info"), ("a", "warning")):
-                await on.gateway.set_level(older(session, log_level=level), level)
-                await turns()
+                await on.gateway.set_level(older_caller(session, log_level=level), level)
+                await yield_to_loop()
             assert levels() == ["error", "info"]
             await on.gateway.end_session("b")
-            await on.gateway.set_level(older("a", log_level="alert"), "alert")
+            await on.gateway.set_level(older_caller("a", log_level="alert"), "alert")
             await until(lambda: levels() == ["error", "info", "alert"])
 
     run(main())
@@ -549,11 +558,11 @@ def test_servers_are_asked_for_the_lowest_level_anybody_wants() -> None:
 
 def test_a_server_slow_to_take_a_level_holds_no_client_up() -> None:
     async def main() -> None:
-        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": forever})
+        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": never_return})
         async with House(toy=toy) as on:
             await on.settled()
-            setting = asyncio.create_task(on.gateway.set_level(older(), "debug"))
-            await turns()
+            setting = asyncio.create_task(on.gateway.set_level(older_caller(), "debug"))
+            await yield_to_loop()
             assert setting.done()
 
     run(main())
@@ -563,19 +572,19 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
     """PRO-2."""
 
     async def main() -> None:
-        async def resources(line: Line, params: Json) -> Json:
+        async def resources(line: ScriptedConnection, params: Json) -> Json:
             return {"resources": [{"uri": "x:1", "name": "x"}]}
 
         answers = {"resources/list": resources, "resources/subscribe": fine, "resources/unsubscribe": fine}
-        toy = Toy("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        toy = ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
         async with House(toy=toy) as on:
             await on.settled()
             [resource] = (await on.ask("resources/list"))["resources"]
             for session in ("a", "b"):
-                await on.ask("resources/subscribe", older(session), uri=resource["uri"])
+                await on.ask("resources/subscribe", older_caller(session), uri=resource["uri"])
             await on.gateway.end_session("a")
             assert "resources/unsubscribe" not in toy.lines[0].methods()
-            await on.ask("resources/unsubscribe", older("b"), uri="x:1")
+            await on.ask("resources/unsubscribe", older_caller("b"), uri="x:1")
             told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m.startswith("resources/") and "uri" in p]
             assert told == [("resources/subscribe", "x:1"), ("resources/unsubscribe", "x:1")]
 
@@ -584,17 +593,17 @@ def test_subscriptions_are_the_sessions_own_and_end_with_it() -> None:
 
 def test_which_arguments_travel_as_headers_is_known_for_the_public_name() -> None:
     async def main() -> None:
-        async def tools(line: Line, params: Json) -> Json:
+        async def tools(line: ScriptedConnection, params: Json) -> Json:
             schema = {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
             return {"tools": [{"name": "t", "inputSchema": schema}, {"name": "plain"}]}
 
-        toy = Toy(answers={"tools/list": tools})
+        toy = ScriptedServer(answers={"tools/list": tools})
         async with House(naming=Naming(prefix="always"), toy=toy) as on:
             await on.settled()
             for _ in range(2):
-                assert on.gateway.param_headers("toy_t", modern()) == {("a",): ("A", "string")}
-            assert on.gateway.param_headers("toy_plain", modern()) is None
-            assert on.gateway.param_headers("t", modern()) is None
+                assert on.gateway.param_headers("toy_t", modern_caller()) == {("a",): ("A", "string")}
+            assert on.gateway.param_headers("toy_plain", modern_caller()) is None
+            assert on.gateway.param_headers("t", modern_caller()) is None
 
     run(main())
 
@@ -603,17 +612,20 @@ def test_two_hundred_calls_at_once_get_their_own_answers() -> None:
     """SRC-8: over two servers and both eras."""
 
     async def main() -> None:
-        async def slow(line: Line, params: Json) -> Json:
-            await turns(hash(params["arguments"]["text"]) % 7)
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
+            await yield_to_loop(hash(params["arguments"]["text"]) % 7)
             return await echo(line, params)
 
         patient = {"call_timeout": 60.0}  # all of them wait for the last one, and it for the machine
-        toys = {"a": (Toy("older", tools={"x": slow}), patient), "b": (Toy("modern", tools={"y": slow}), patient)}
+        toys = {
+            "a": (ScriptedServer("older", tools={"x": slow}), patient),
+            "b": (ScriptedServer("modern", tools={"y": slow}), patient),
+        }
         async with House(**toys) as on:
             await on.settled()
 
             async def one(n: int) -> None:
-                caller = modern() if n % 3 else older(f"s{n % 5}")
+                caller = modern_caller() if n % 3 else older_caller(f"s{n % 5}")
                 result = await on.ask("tools/call", caller, name="xy"[n % 2], arguments={"text": str(n)})
                 assert result["content"][0]["text"] == str(n)
 
@@ -626,12 +638,17 @@ def test_closing_while_servers_start_leaves_nothing_behind() -> None:
     """LIF-8."""
 
     async def main() -> None:
-        toys = [held(), Toy(answers={"server/discover": forever}), Toy(answers={"tools/list": forever}), Toy()]
+        toys = [
+            held(),
+            ScriptedServer(answers={"server/discover": never_return}),
+            ScriptedServer(answers={"tools/list": never_return}),
+            ScriptedServer(),
+        ]
         house = House(**{f"s{n}": toy for n, toy in enumerate(toys)})
         async with house:
-            await turns()
+            await yield_to_loop()
         assert [toy.alive for toy in toys] == [[]] * 4
-        await turns()
+        await yield_to_loop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())

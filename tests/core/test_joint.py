@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fixtures import replicas as fixture
-from fixtures.parts import run, turns
+from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.config import Config, load
 from mcpx.config.edits import EditError, PutEntry, Where
@@ -377,7 +377,7 @@ def test_two_keys_in_one_store_do_not_write_over_each_other(
             heard: list[int] = []
             old.replicas.members.watch("key", heard.append)
             await until(lambda: bool(heard))  # of its own claim; it looks once more then, and would claim it again
-            await turns()
+            await yield_to_loop()
             await old.replicas.store.ask("PING")  # answered behind that look
             server.cli("DEL", "{mcpx}:fingerprint")
             async with house(server, tmp_path, "new", TEXT.replace("idle", "own"), MCPX_KEY="new") as new:

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fixtures.parts import Toy, older, run
+from kit.callers import older_caller
+from kit.loop import run
+from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.catalog.naming import Naming
 from mcpx.commands.work import Bench, CommandFailed, Progress, Work
@@ -86,13 +88,15 @@ class House:
         await self.gateway.close()
 
     async def tools(self) -> list[Json]:
-        return (await self.gateway.handle(Call("tools/list", {}, older())))["tools"]
+        return (await self.gateway.handle(Call("tools/list", {}, older_caller())))["tools"]
 
     async def names(self) -> list[str]:
         return [tool["name"] for tool in await self.tools()]
 
     async def call(self, tool: str, arguments: Any = None, mode: str | None = None) -> Json:
-        return await self.gateway.handle(Call("tools/call", {"name": tool, "arguments": arguments}, older(mode=mode)))
+        return await self.gateway.handle(
+            Call("tools/call", {"name": tool, "arguments": arguments}, older_caller(mode=mode))
+        )
 
 
 def config(*commands: Command, servers: tuple[Server, ...] = (), **fields: Any) -> Config:
@@ -141,7 +145,7 @@ def test_a_command_keeps_its_plain_name_and_a_tool_of_that_name_gets_its_servers
     """NAM-1."""
 
     async def main() -> None:
-        toy = Toy(tools=("greet", "other"))
+        toy = ScriptedServer(tools=("greet", "other"))
         naming = Naming(prefix=prefix)
         async with House(command(Stage()), servers=(toy.server("toy"),), naming=naming) as house:
             others = ["toy_greet", "toy_other" if prefix == "always" else "other"]
@@ -319,8 +323,8 @@ def test_commands_have_tools_and_nothing_else() -> None:
         async with House(command(Stage())) as house:
             source = house.gateway.source(house.gateway.generation, "commands")
             with pytest.raises(RpcError, match="nothing here but tools"):
-                await source.call(Call("resources/read", {}, older()), {})
+                await source.call(Call("resources/read", {}, older_caller()), {})
             with pytest.raises(RpcError, match="no resources"):
-                await source.subscribe(older(), "file:///x", {})
+                await source.subscribe(older_caller(), "file:///x", {})
 
     run(main())

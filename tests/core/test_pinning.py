@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.core.pinning import Pinning
 from mcpx.policy.pins.fingerprint import Item, fingerprint

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import modern, older, run
+from kit.callers import modern_caller, older_caller
+from kit.loop import run
 from mcpx.core.router import ROUTES, route
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, NotFound, RpcError
@@ -56,7 +57,7 @@ class Room:
 
 def routed(method: str, caller: Caller | None = None, **params: Any) -> tuple[Json, list[tuple[Any, ...]]]:
     room = Room()
-    return run(route(DIRECT, room, Call(method, params, caller or older()))), room.done
+    return run(route(DIRECT, room, Call(method, params, caller or older_caller()))), room.done
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_uri_becomes_the_servers_own_and_everything_else_stays() -> None:
 
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
 def test_an_unknown_uri_is_told_in_the_callers_era(method: str) -> None:
-    for caller, code in ((older(), RESOURCE_NOT_FOUND), (modern(), INVALID_PARAMS)):
+    for caller, code in ((older_caller(), RESOURCE_NOT_FOUND), (modern_caller(), INVALID_PARAMS)):
         with pytest.raises(NotFound) as caught:
             routed(method, caller, uri="a:b")
         assert caught.value.code == code

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, modern, older, run, turns
+from kit.callers import RecordingChannel, modern_caller, older_caller
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
@@ -23,7 +25,7 @@ HEAD = re.compile(r"\[mcpx: \d+ [^ ]+: (.*)\]")
 FIELDS = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 
 
-class Plant(Toy):
+class Plant(ScriptedServer):
     """A server whose tools note when they begin and end. `hold` is what the calls named there wait for."""
 
     def __init__(self, *eras: str) -> None:
@@ -33,7 +35,7 @@ class Plant(Toy):
         self.hold: dict[str, asyncio.Event] = {}
         self.most = self.running = 0
 
-    async def _list(self, line: Line, params: Json) -> Json:
+    async def _list(self, line: ScriptedConnection, params: Json) -> Json:
         hint = {"annotations": {"readOnlyHint": True}}
         return {
             "tools": [
@@ -43,7 +45,7 @@ class Plant(Toy):
             ]
         }
 
-    async def _tool(self, line: Line, params: Json) -> Json:
+    async def _tool(self, line: ScriptedConnection, params: Json) -> Json:
         name, given = params["name"], params["arguments"]
         mark = given.get("id", name)
         self.log.append(f"+{mark}")
@@ -71,7 +73,7 @@ class Plant(Toy):
 
 
 @asynccontextmanager
-async def house(plant: Toy, **settings: Any) -> AsyncIterator[Gateway]:
+async def house(plant: ScriptedServer, **settings: Any) -> AsyncIterator[Gateway]:
     gateway = Gateway(
         Config(mcp_servers=(plant.server("p", prefix="p"),), global_=Global(startup_wait=600.0, **settings)), {}
     )
@@ -121,11 +123,11 @@ def test_read_only_calls_run_at_once_and_others_alone_in_order() -> None:
             assert sorted(plant.log) == ["+a", "+b"]
             plant.hold["b"].set()
             await until(lambda: "-b" in plant.log)
-            await turns()
+            await yield_to_loop()
             assert "+w" not in plant.log, "a still runs"
             plant.hold["a"].set()
             await until(lambda: "+w" in plant.log)
-            await turns()
+            await yield_to_loop()
             assert plant.log[-1] == "+w", "c waits"
             plant.hold["w"].set()
             result = await work
@@ -150,7 +152,7 @@ def test_so_many_at_once_and_no_more() -> None:
             work = asyncio.ensure_future(calls(gateway, "search", *items))
             await until(lambda: plant.running == AT_ONCE)
             for event in plant.hold.values():
-                await turns()
+                await yield_to_loop()
                 event.set()
             result = await work
             assert outcomes(result) == ["ok"] * MOST and plant.most == AT_ONCE
@@ -201,7 +203,7 @@ def test_what_runs_already_is_waited_for_when_a_neighbour_fails() -> None:
             items += [item("inspect", "look", id="late"), item("inspect", "write", id="w")]
             work = asyncio.ensure_future(calls(gateway, "inspect", *items))
             await until(lambda: "-b" in plant.log)
-            await turns()
+            await yield_to_loop()
             for event in plant.hold.values():
                 event.set()
             result = await work
@@ -227,7 +229,7 @@ def test_a_client_that_gives_up_ends_all_that_runs() -> None:
                 await work
             await until(lambda: plant.running == 0)
             assert sum(len(line.cancelled) for line in plant.lines) == 2
-            await turns()
+            await yield_to_loop()
             assert "+w" not in plant.log
 
     run(main())
@@ -239,8 +241,8 @@ def test_progress_of_several_is_that_of_one_and_only_grows() -> None:
     async def main() -> None:
         plant = Plant()
         async with house(plant) as gateway:
-            tape = Tape()
-            caller = older(mode="describe", voice=tape)
+            tape = RecordingChannel()
+            caller = older_caller(mode="describe", voice=tape)
             items = [item("describe", "steps", id=name) for name in "ab"]
             await calls(gateway, "describe", *items, caller=caller, token=True)
             told = [params for method, params in tape.told if method == "notifications/progress"]
@@ -261,8 +263,8 @@ def test_an_older_client_is_asked_in_the_middle_of_several_calls() -> None:
     async def main() -> None:
         plant = Plant("older")
         async with house(plant) as gateway:
-            tape = Tape(create={"action": "accept"})
-            caller = older(mode="describe", voice=tape, askable=True)
+            tape = RecordingChannel(create={"action": "accept"})
+            caller = older_caller(mode="describe", voice=tape, askable=True)
             items = [item("describe", "ask", id=name) for name in "ab"]
             result = await calls(gateway, "describe", *items, caller=caller)
             assert outcomes(result) == ["ok", "ok"], result
@@ -278,7 +280,7 @@ def test_a_modern_client_is_asked_by_one_call_only() -> None:
     async def main() -> None:
         plant = Plant("older")
         async with house(plant) as gateway:
-            caller = modern(mode="describe", askable=True)
+            caller = modern_caller(mode="describe", askable=True)
             asking = item("describe", "ask", id="a")
             result = await calls(gateway, "describe", asking, item("describe", "write", id="w"), caller=caller)
             assert outcomes(result) == ["failed", "not run: call 1 failed"]
@@ -328,7 +330,7 @@ def test_several_calls_resume_nothing(resuming: Json) -> None:
             given = [{"method": "p.look", "arguments": {"id": "a"}}] * 2
             params = {"name": "call", "arguments": {"calls": given}, **resuming}
             with pytest.raises(RpcError, match="belong to a single call"):
-                await gateway.handle(Call("tools/call", params, modern(askable=True, mode="describe")))
+                await gateway.handle(Call("tools/call", params, modern_caller(askable=True, mode="describe")))
             assert len(plant.log) == made
 
     run(main())
@@ -437,7 +439,7 @@ def test_after_too_much_that_cannot_be_cut_no_other_call_begins(monkeypatch: pyt
         monkeypatch.setattr("mcpx.surfaces.several.WHOLE", 200_000)
         plant = Plant()
 
-        async def image(line: Line, params: Json) -> Json:
+        async def image(line: ScriptedConnection, params: Json) -> Json:
             return {"content": [{"type": "image", "data": "A" * 150_000, "mimeType": "image/png"}]}
 
         plant.tools["write"] = image

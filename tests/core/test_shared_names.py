@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, older, run, turns
 from fixtures.replicas import Store
+from kit.callers import older_caller
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global, Naming, Server
 from mcpx.core.catalogs import _Special
@@ -43,7 +45,7 @@ async def replica(store: Store, config: Config) -> AsyncIterator[Gateway]:
 
 
 async def names(gateway: Gateway, caller: Caller | None = None) -> list[str]:
-    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller or older())))["tools"]]
+    return [tool["name"] for tool in (await gateway.handle(Call("tools/list", {}, caller or older_caller())))["tools"]]
 
 
 async def public(gateway: Gateway) -> dict[str, str]:
@@ -78,9 +80,9 @@ async def come(gateway: Gateway, *servers: str) -> None:
     await until(lambda: all(gateway.catalog.count(name, "tools") for name in servers))
 
 
-def pair() -> tuple[Toy, Toy, Config]:
+def pair() -> tuple[ScriptedServer, ScriptedServer, Config]:
     """Two servers with a tool of the same name, neither up yet."""
-    one, two = Toy(), Toy()
+    one, two = ScriptedServer(), ScriptedServer()
     one.opening.clear()
     two.opening.clear()
     return one, two, config(one.server("one"), two.server("two"))
@@ -295,7 +297,7 @@ def test_a_name_is_free_again_once_its_server_is_not_configured_any_more(store: 
             await come(first, "one", "two")
             assert await public(first) == {"one": "echo", "two": "two_echo"}
             await settled(first)
-            three = Toy()
+            three = ScriptedServer()
             await first.apply(config(two.server("two"), three.server("three")))
             await come(first, "three")
             assert await public(first) == {"two": "two_echo", "three": "echo"}
@@ -310,7 +312,7 @@ def test_odd_names_of_servers_are_shared_as_they_are(store: Store) -> None:
 
     async def main() -> None:
         odd = ["a b", "a:b", "ä", "\ud800", "x" * 900, "y" * 5_000, "a\0b"]
-        plain, other = Toy(tools=odd), Toy(tools=odd)
+        plain, other = ScriptedServer(tools=odd), ScriptedServer(tools=odd)
         async with replica(store, config(plain.server("one"))) as first:
             await come(first, "one")
             shown = await names(first)
@@ -336,14 +338,14 @@ def test_many_names_are_told_in_pieces_and_found_whole(store: Store) -> None:
             found = {(o.server, o.name): o.public for o in gateway.catalog.offers["tools"]}
             return all(found["two", tool] == tool and found["one", tool] == f"one_{tool}" for tool in tools)
 
-        mine, theirs, again = Toy(tools=tools), Toy(tools=tools), Toy(tools=tools)
+        mine, theirs, again = ScriptedServer(tools=tools), ScriptedServer(tools=tools), ScriptedServer(tools=tools)
         mine.opening.clear()
         async with replica(store, config(mine.server("one"), theirs.server("two"))) as first:
             await come(first, "two")
             assert set(await names(first)) == set(tools)
             await settled(first)
             mine.opening.set()
-            other = config(Toy(tools=tools).server("one"), again.server("two"))
+            other = config(ScriptedServer(tools=tools).server("one"), again.server("two"))
             async with replica(store, other) as second:
                 await come(second, "one", "two")
                 for gateway in (first, second):
@@ -362,7 +364,9 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
     tools = [f"t{number}" for number in range(600)]
 
     async def main() -> None:
-        async with replica(store, config(Toy(tools=tools).server("one"), Toy(tools=tools).server("two"))) as first:
+        async with replica(
+            store, config(ScriptedServer(tools=tools).server("one"), ScriptedServer(tools=tools).server("two"))
+        ) as first:
             await come(first, "one", "two")
             await settled(first)
             catalogs, shared = first.catalogs, first.catalogs.names
@@ -376,7 +380,7 @@ def test_names_that_are_settled_while_a_catalog_is_built_in_slices_count_in_it(
                 _ = catalogs.shared
                 building = catalogs._building
                 assert building is not None
-            await turns(3)  # it has begun, and has copied the names that count
+            await yield_to_loop(3)  # it has begun, and has copied the names that count
             assert not building.done()
             theirs = {
                 ("tools", server, tool): name for server, tool, name in (("one", "t0", "one_t0"), ("two", "t0", "t0"))
@@ -396,7 +400,7 @@ def test_nothing_of_names_stays_for_ever(store: Store) -> None:
     """SCA-1"""
 
     async def main() -> None:
-        async with replica(store, config(Toy().server("one"))) as first:
+        async with replica(store, config(ScriptedServer().server("one"))) as first:
             await come(first, "one")
             await names(first)
             await settled(first)

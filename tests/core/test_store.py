@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.config import Config, load
 from mcpx.config.edits import EditError, NewText, PutEntry, RemoveEntry, Restore, SetFields, SetSection, Where
 from mcpx.config.masking import MASK

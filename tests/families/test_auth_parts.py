@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.auth import AUTHS
 from mcpx.auth.credentials import Proof, Purpose
 from mcpx.config.validate import keys_of

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.parts import run
 from kit.clock import LoopClock
+from kit.loop import run
 from mcpx.front import admission as module
 from mcpx.front.admission import Admission
 from mcpx.front.visitor import Visitor

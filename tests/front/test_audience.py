@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.front import audience as module
 from mcpx.front.audience import Audience, ListenStream, Session

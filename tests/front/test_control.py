@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.front import control
 from mcpx.front.control import Control, ask, socket_path
 from mcpx.model.call import Json

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Toy, asks, forever, run, turns
+from kit.callers import CLIENT_CAPABILITIES
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, asking_tool
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
@@ -22,7 +24,7 @@ from mcpx.wire.peer import Peer
 class PeerClient:
     """A client connected by a `Peer` to the conversation under test."""
 
-    def __init__(self, *, solo: bool = True, start: bool = True, **toys: Toy) -> None:
+    def __init__(self, *, solo: bool = True, start: bool = True, **toys: ScriptedServer) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
         self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
         self.congested = False
@@ -91,7 +93,7 @@ class PeerClient:
 
 def test_an_older_conversation_begins_with_initialize() -> None:
     async def main() -> None:
-        async with PeerClient(a=Toy()) as client:
+        async with PeerClient(a=ScriptedServer()) as client:
             assert await client.ask("ping") == {}
             for method in ("tools/list", "logging/setLevel", "nonsense"):
                 with pytest.raises(RpcError, match="begins with initialize") as caught:
@@ -119,12 +121,12 @@ def test_servers_start_with_the_first_message_that_tells_who_the_client_is() -> 
     """LIF-1 and PRO-3."""
 
     async def main() -> None:
-        async with PeerClient(a=Toy()) as client:
-            await client.greet(**ASKABLE)
+        async with PeerClient(a=ScriptedServer()) as client:
+            await client.greet(**CLIENT_CAPABILITIES)
             await client.modern("server/discover")
             [caller] = client.firsts
-            assert (caller.capabilities, caller.solo, caller.principal) == (ASKABLE, True, "local")
-        async with PeerClient(a=Toy()) as client:
+            assert (caller.capabilities, caller.solo, caller.principal) == (CLIENT_CAPABILITIES, True, "local")
+        async with PeerClient(a=ScriptedServer()) as client:
             await client.modern("server/discover", {"roots": {}})
             await client.greet()
             [caller] = client.firsts
@@ -138,7 +140,7 @@ def test_both_eras_may_be_spoken_on_one_carrier() -> None:
     """SRC-2."""
 
     async def main() -> None:
-        async with PeerClient(a=Toy()) as client:
+        async with PeerClient(a=ScriptedServer()) as client:
             await client.greet()
             assert (await client.ask("tools/call", name="echo")).keys() == {"content"}
             assert (await client.modern("tools/call", name="echo")).keys() == {"content", "resultType"}
@@ -172,7 +174,7 @@ def test_the_reply_to_shutdown_is_on_its_way_before_the_end_begins() -> None:
     async def main() -> None:
         async with PeerClient() as client:
             assert await client.ask("shutdown") == {}
-            await turns()
+            await yield_to_loop()
             assert client.events == ["reply", "shutdown"]
 
     run(main())
@@ -182,10 +184,12 @@ def test_a_question_reaches_the_client_and_its_answer_the_server() -> None:
     """PRO-5."""
 
     async def main() -> None:
-        toy = Toy("older", tools={"ask": asks(("roots/list", None), ("elicitation/create", {"message": "?"}))})
+        toy = ScriptedServer(
+            "older", tools={"ask": asking_tool(("roots/list", None), ("elicitation/create", {"message": "?"}))}
+        )
         async with PeerClient(srv=toy) as client:
             client.answers = {"roots/list": {"roots": [1]}, "elicitation/create": {"action": "accept"}}
-            await client.greet(**ASKABLE)
+            await client.greet(**CLIENT_CAPABILITIES)
             result = await client.ask("tools/call", name="ask")
             assert result["structuredContent"] == {"answers": [{"roots": [1]}, {"action": "accept"}]}
             assert [question["id"] for question in client.questions] == ["srv:1", "srv:2"]
@@ -199,16 +203,16 @@ def test_a_clients_refusal_to_answer_reaches_the_server_as_it_is() -> None:
     async def main() -> None:
         seen: list[RpcError] = []
 
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             try:
                 return await line.ask("roots/list")
             except RpcError as error:
                 seen.append(error)
                 return {"content": []}
 
-        async with PeerClient(srv=Toy("older", tools={"ask": ask})) as client:
+        async with PeerClient(srv=ScriptedServer("older", tools={"ask": ask})) as client:
             client.answers = {"roots/list": RpcError(-1, "the user said no", {"x": 1})}
-            await client.greet(**ASKABLE)
+            await client.greet(**CLIENT_CAPABILITIES)
             await client.ask("tools/call", name="ask")
             assert [error.to_json() for error in seen] == [
                 {"code": -1, "message": "the user said no", "data": {"x": 1}}
@@ -225,21 +229,21 @@ def test_a_server_that_takes_its_question_back_takes_it_back_at_the_client() -> 
 
         async def endless() -> Json:
             try:
-                return await forever()
+                return await never_return()
             finally:
                 stopped.set()
 
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             task = asyncio.create_task(line.ask("roots/list"))
             await until(lambda: client.questions)
             task.cancel()
             await stopped.wait()
             return {"content": []}
 
-        client = PeerClient(srv=Toy("older", tools={"ask": ask}))
+        client = PeerClient(srv=ScriptedServer("older", tools={"ask": ask}))
         async with client:
             client.answers = {"roots/list": endless}
-            await client.greet(**ASKABLE)
+            await client.greet(**CLIENT_CAPABILITIES)
             await client.ask("tools/call", name="ask")
 
     run(main())
@@ -249,7 +253,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_never_answered() -> Non
     """LIF-6."""
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with PeerClient(srv=toy) as client:
             await client.greet()
             call = asyncio.create_task(client.ask("tools/call", name="hang"))
@@ -277,7 +281,7 @@ def test_a_client_that_does_not_read_misses_progress_and_logs_and_nothing_else()
                 "notifications/resources/updated",
             ):
                 client.connection.tell(method, {})
-            await turns()
+            await yield_to_loop()
             assert [method for method, _ in client.heard] == [
                 "notifications/tools/list_changed",
                 "notifications/resources/updated",
@@ -303,7 +307,7 @@ def test_a_clients_notification_reaches_its_servers_once_it_has_been_greeted() -
     """PRO-4."""
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with PeerClient(srv=toy) as client:
             client.peer.notify("notifications/roots/list_changed", None)
             await client.greet()
@@ -322,7 +326,7 @@ def test_a_listener_ends_with_a_result_when_the_conversation_is_finished() -> No
     """LIF-8."""
 
     async def main() -> None:
-        toy = Toy("modern")
+        toy = ScriptedServer("modern")
         async with PeerClient(srv=toy) as client:
             listening = asyncio.create_task(
                 client.modern("subscriptions/listen", notifications={"toolsListChanged": True})
@@ -342,7 +346,7 @@ def test_a_listener_ends_with_a_result_when_the_conversation_is_finished() -> No
 
 def test_a_client_that_is_gone_is_told_nothing_and_its_calls_are_cancelled() -> None:
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with PeerClient(srv=toy) as client:
             await client.greet()
             call = asyncio.create_task(client.ask("tools/call", name="hang"))
@@ -350,7 +354,7 @@ def test_a_client_that_is_gone_is_told_nothing_and_its_calls_are_cancelled() -> 
             client.connection.peer.lose("the client closed the connection")
             await until(lambda: toy.lines[0].cancelled)
             toy.lines[0].say("notifications/tools/list_changed")
-            await turns()
+            await yield_to_loop()
             assert client.heard == []
             call.cancel()
             await asyncio.wait([call])

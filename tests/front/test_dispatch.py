@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.callers import RecordingChannel, modern_caller, older_caller
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
@@ -18,18 +20,18 @@ from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcE
 from mcpx.wire import era
 
 
-async def fine(line: Line, params: Json) -> Json:
+async def fine(line: ScriptedConnection, params: Json) -> Json:
     return {}
 
 
-async def resources(line: Line, params: Json) -> Json:
+async def resources(line: ScriptedConnection, params: Json) -> Json:
     return {"resources": [{"uri": "x:1", "name": "x"}, {"uri": "x:2", "name": "y"}]}
 
 
 SUBSCRIBABLE: Json = {"resources": {"subscribe": True}}
 
 
-def library(*eras: str, **answers: Any) -> Toy:
+def library(*eras: str, **answers: Any) -> ScriptedServer:
     """A server with resources to subscribe to."""
     methods = {
         "resources/list": resources,
@@ -37,13 +39,13 @@ def library(*eras: str, **answers: Any) -> Toy:
         "resources/unsubscribe": fine,
         **answers,
     }
-    return Toy(*eras, capabilities=SUBSCRIBABLE, answers=methods)
+    return ScriptedServer(*eras, capabilities=SUBSCRIBABLE, answers=methods)
 
 
 class Office:
     """A dispatcher, its gateway, and one older client."""
 
-    def __init__(self, **toys: Toy) -> None:
+    def __init__(self, **toys: ScriptedServer) -> None:
         servers = tuple(toy.server(name) for name, toy in toys.items())
         self.gateway = Gateway(Config(mcp_servers=servers, global_=Global(startup_wait=0.0, first_start_wait=0.0)), {})
         self.dispatcher = Dispatcher(self.gateway)
@@ -62,7 +64,7 @@ class Office:
         await self.gateway.close()
 
     def greet(self, **params: Any) -> Json:
-        return self.dispatcher.greet(params, self.session, Visitor("ann"), Tape(), solo=False)
+        return self.dispatcher.greet(params, self.session, Visitor("ann"), RecordingChannel(), solo=False)
 
     async def ask(self, method: str, **params: Any) -> Json:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -83,7 +85,7 @@ def test_initialize_is_answered_before_any_server_is_up(asked: str | None, answe
     """LIF-1 and PRO-3: everything is declared at once."""
 
     async def main() -> None:
-        hangs = Toy()
+        hangs = ScriptedServer()
         hangs.opening.clear()
         office = Office(hangs=hangs)
         result = office.greet(protocolVersion=asked, clientInfo={"name": "c"}, capabilities={"roots": {}})
@@ -119,24 +121,24 @@ def test_instructions_name_the_servers_in_at_most_two_kilobytes(name: str) -> No
 
     async def main() -> None:
         for count in (0, 1, 3, 30, 500):
-            office = Office(**{name.format(n): Toy() for n in range(count)})
+            office = Office(**{name.format(n): ScriptedServer() for n in range(count)})
             text: str = office.greet()["instructions"]
             assert len(text.encode()) <= 2048
             listed = text.partition(": ")[2].removesuffix(".").removesuffix(", …")
             names = [part for part in listed.split(", ") if part]
             assert names == [name.format(n) for n in range(len(names))]  # whole names, from the first on
             assert len(names) == count or len(text.encode()) > 1700
-            assert office.dispatcher.discover(modern())["instructions"] == text
+            assert office.dispatcher.discover(modern_caller())["instructions"] == text
 
     run(main())
 
 
 def test_a_disabled_server_is_not_named() -> None:
     async def main() -> None:
-        config = Config(mcp_servers=(Toy().server("on"), Toy().server("off", enabled=False)))
+        config = Config(mcp_servers=(ScriptedServer().server("on"), ScriptedServer().server("off", enabled=False)))
         dispatcher = Dispatcher(Gateway(config, {}))
-        assert "on" in dispatcher.discover(modern())["instructions"].split(": ")[1]
-        assert "off" not in dispatcher.discover(modern())["instructions"]
+        assert "on" in dispatcher.discover(modern_caller())["instructions"].split(": ")[1]
+        assert "off" not in dispatcher.discover(modern_caller())["instructions"]
 
     run(main())
 
@@ -145,7 +147,7 @@ def test_a_disabled_server_is_not_named() -> None:
 def test_a_modern_caller_is_what_its_own_envelope_says(level: Any, taken: str | None) -> None:
     async def main() -> None:
         meta = {era.VERSION_KEY: "2026-07-28", era.CAPABILITIES_KEY: {"roots": {}}, era.LEVEL_KEY: level}
-        voice = Tape()
+        voice = RecordingChannel()
         caller = Office().dispatcher.modern_caller({"params": {"_meta": meta}}, Visitor("bob"), voice, solo=False)
         assert (caller.principal, caller.modern, caller.session) == ("bob", True, None)
         assert (caller.capabilities, caller.client, caller.log_level) == ({"roots": {}}, {}, taken)
@@ -164,7 +166,9 @@ def test_who_came_first_is_remembered_by_a_name_of_bounded_length() -> None:
         async with Office() as office:
             for name in ("x" * 1_000_000, ["x"] * 1_000_000, None):
                 meta = {era.CLIENT_KEY: {"name": name}}
-                office.dispatcher.modern_caller({"params": {"_meta": meta}}, Visitor("ann"), Tape(), solo=False)
+                office.dispatcher.modern_caller(
+                    {"params": {"_meta": meta}}, Visitor("ann"), RecordingChannel(), solo=False
+                )
             known = office.dispatcher._seen  # pyright: ignore[reportPrivateUsage]
             assert sorted(len(name) for _, name in known) == [0, 200]
 
@@ -173,15 +177,15 @@ def test_who_came_first_is_remembered_by_a_name_of_bounded_length() -> None:
 
 def test_a_modern_result_is_shaped_and_an_older_one_left_alone() -> None:
     async def main() -> None:
-        async with Office(a=Toy("older")) as office:
+        async with Office(a=ScriptedServer("older")) as office:
             assert await office.ask("ping") == {}
             assert (await office.ask("tools/list")).keys() == {"tools"}
             message = {"method": "tools/list", "params": {}}
-            shaped = await office.dispatcher.serve_modern(message, modern())
+            shaped = await office.dispatcher.serve_modern(message, modern_caller())
             assert shaped.keys() == {"tools", "resultType", "ttlMs", "cacheScope"}
             for method in era.REMOVED:
                 with pytest.raises(RpcError) as caught:
-                    await office.dispatcher.serve_modern({"method": method, "params": {}}, modern())
+                    await office.dispatcher.serve_modern({"method": method, "params": {}}, modern_caller())
                 assert caught.value.code == METHOD_NOT_FOUND
 
     run(main())
@@ -203,7 +207,7 @@ def test_a_level_holds_for_the_session_from_then_on() -> None:
     """PRO-2."""
 
     async def main() -> None:
-        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
         async with Office(toy=toy) as office:
             assert await office.ask("logging/setLevel", level="error") == {}
             await until(lambda: "logging/setLevel" in toy.lines[0].methods())
@@ -218,9 +222,9 @@ def test_a_level_holds_for_the_session_from_then_on() -> None:
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled"])
 def test_what_is_between_the_client_and_us_goes_no_further(method: str) -> None:
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with Office(toy=toy) as office:
-            office.session.caller = older(office.session.id, solo=True)
+            office.session.caller = older_caller(office.session.id, solo=True)
             office.dispatcher.notification(office.session, method, {})
             office.dispatcher.notification(office.session, "notifications/roots/list_changed", {})
             await until(lambda: "notifications/roots/list_changed" in toy.lines[0].methods())
@@ -236,7 +240,7 @@ def test_an_update_that_comes_together_with_the_answer_is_heard() -> None:
     """PRO-4: some servers tell the present state at once."""
 
     async def main() -> None:
-        async def eager(line: Line, params: Json) -> Json:
+        async def eager(line: ScriptedConnection, params: Json) -> Json:
             line.say("notifications/resources/updated", {"uri": params["uri"]})
             return {}
 
@@ -249,7 +253,7 @@ def test_an_update_that_comes_together_with_the_answer_is_heard() -> None:
 
 def test_a_refused_subscription_hears_nothing() -> None:
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-32602, "no")
 
         lib = library("older", **{"resources/subscribe": refuse})
@@ -257,7 +261,7 @@ def test_a_refused_subscription_hears_nothing() -> None:
             with pytest.raises(RpcError, match="no"):
                 await office.ask("resources/subscribe", uri="x:1")
             lib.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
-            await turns()
+            await yield_to_loop()
             assert office.updates() == []
             assert office.session.subscriptions == {}
 
@@ -276,7 +280,7 @@ def test_updates_come_in_each_form_that_is_still_subscribed() -> None:
             async def told() -> list[str]:
                 office.heard.clear()
                 line.say("notifications/resources/updated", {"uri": "x:1"})
-                await turns()
+                await yield_to_loop()
                 return sorted(office.updates())
 
             await office.ask("resources/subscribe", uri="x:1")
@@ -313,7 +317,7 @@ def test_a_client_that_leaves_is_unsubscribed() -> None:
             await office.dispatcher.leave(office.session)
             assert lib.lines[0].methods()[-1] == "resources/unsubscribe"
             lib.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
-            await turns()
+            await yield_to_loop()
             assert office.updates() == []
 
     run(main())
@@ -344,7 +348,7 @@ def test_a_subscription_that_is_taken_back_while_others_are_made_anew_is_not_mad
     async def main() -> None:
         slowly = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await slowly.wait()
             return {}
 
@@ -371,7 +375,7 @@ class Listening:
         self.frames: list[tuple[str, Json]] = []
         self.end = asyncio.Event()
         stream = ListenStream("id", wanted, lambda method, params: self.frames.append((method, params)))
-        self.task = asyncio.create_task(office.dispatcher.listen(stream, modern(), self.end))
+        self.task = asyncio.create_task(office.dispatcher.listen(stream, modern_caller(), self.end))
 
     async def acknowledged(self) -> Json:
         await until(lambda: self.frames)
@@ -413,7 +417,7 @@ def test_a_listener_that_wants_too_much_is_refused() -> None:
 
 def test_a_resource_that_cannot_be_subscribed_is_not_honoured() -> None:
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(METHOD_NOT_FOUND, "no")
 
         async with Office(lib=library("older", **{"resources/subscribe": refuse})) as office:
@@ -436,7 +440,7 @@ def test_a_cancelled_listener_is_forgotten_and_its_servers_told() -> None:
                 await on.task
             assert lib.lines[0].methods()[-1] == "resources/unsubscribe"
             lib.lines[0].say("notifications/resources/updated", {"uri": "x:1"})
-            await turns()
+            await yield_to_loop()
             assert len(on.frames) == 1
 
     run(main())
@@ -449,7 +453,7 @@ def test_the_end_of_a_listener_does_not_wake_a_server_that_is_down() -> None:
             on = Listening(office, resourceSubscriptions=["x:1"])
             await on.acknowledged()
             lib.lines[0].die()
-            await turns()
+            await yield_to_loop()
             on.end.set()
             await on.task
             assert lib.attempts == 1
@@ -459,7 +463,7 @@ def test_the_end_of_a_listener_does_not_wake_a_server_that_is_down() -> None:
 
 def test_a_listener_cancelled_while_a_server_is_asked_leaves_no_subscription_behind() -> None:
     async def main() -> None:
-        lib = library("older", **{"resources/subscribe": forever})
+        lib = library("older", **{"resources/subscribe": never_return})
         async with Office(lib=lib) as office:
             on = Listening(office, resourceSubscriptions=["x:1"])
             await until(lambda: "resources/subscribe" in lib.lines[0].methods())
@@ -474,15 +478,17 @@ def test_a_listener_cancelled_while_a_server_is_asked_leaves_no_subscription_beh
 def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> None:
     """PRO-3: `direct`, and `auto` while it comes to that; compact menus have it already."""
 
-    async def hello(line: Line, params: Json) -> Json:
+    async def hello(line: ScriptedConnection, params: Json) -> Json:
         return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
 
     async def main() -> None:
-        async with Office(toy=Toy("older", answers={"initialize": hello})) as office:
+        async with Office(toy=ScriptedServer("older", answers={"initialize": hello})) as office:
             for mode, told in (("direct", True), ("auto", True), ("search", False), ("inspect", False), (None, True)):
-                text: str = office.dispatcher.discover(modern(mode=mode))["instructions"]
+                text: str = office.dispatcher.discover(modern_caller(mode=mode))["instructions"]
                 assert text.endswith("\n\ntoy: Be kind.") == told, mode
-                greeting = office.dispatcher.greet({}, office.session, Visitor("ann"), Tape(), solo=False, mode=mode)
+                greeting = office.dispatcher.greet(
+                    {}, office.session, Visitor("ann"), RecordingChannel(), solo=False, mode=mode
+                )
                 assert greeting["instructions"] == text
 
     run(main())
@@ -492,17 +498,17 @@ def test_what_servers_say_of_themselves_is_told_where_every_tool_is_shown() -> N
 def test_with_auto_it_is_told_what_the_client_will_be_shown(budget: int, told: bool) -> None:
     """PRO-3, SUR-5: as far as that is known before its first list."""
 
-    async def hello(line: Line, params: Json) -> Json:
+    async def hello(line: ScriptedConnection, params: Json) -> Json:
         return {"protocolVersion": era.LATEST_OLDER, "capabilities": {"tools": {}}, "instructions": "Be kind."}
 
     async def main() -> None:
-        toy = Toy("older", answers={"initialize": hello})
+        toy = ScriptedServer("older", answers={"initialize": hello})
         config = Config(mcp_servers=(toy.server("toy"),), mode="auto", global_=Global(auto_budget=budget))
         gateway = Gateway(config, {})
         try:
             gateway.start()
             await gateway.generation.upstreams["toy"].settled.wait()
-            assert ("Be kind." in Dispatcher(gateway).discover(modern())["instructions"]) == told
+            assert ("Be kind." in Dispatcher(gateway).discover(modern_caller())["instructions"]) == told
         finally:
             await gateway.close()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
 from front.test_guard import asked
+from kit.loop import run
 from mcpx.config import Config, FrontAuth, FrontServer, Profile, Server, Token
 from mcpx.core.gateway import Gateway
 from mcpx.front.dispatch import Dispatcher

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run
 from kit.clock import LoopClock
+from kit.loop import never_return, run
 from kit.waiting import until
 from mcpx.front import http_session, sessions
 from mcpx.front.http_session import HttpSession
@@ -94,7 +94,7 @@ def test_a_busy_session_never_goes_and_with_all_busy_nobody_comes_in(monkeypatch
 
     async def main() -> None:
         hall = Hall()
-        call = asyncio.ensure_future(forever())
+        call = asyncio.ensure_future(never_return())
         busy = [hall.use(hall.begin()) for _ in range(3)]
         for owner in busy[:2]:
             owner.running["1"] = call
@@ -294,7 +294,7 @@ def test_the_end_of_a_session_with_many_calls_is_spread_over_turns() -> None:
         owner = Hall().begin()
 
         async def hang() -> None:
-            await forever()
+            await never_return()
 
         tasks = {n: asyncio.ensure_future(hang()) for n in range(5000)}
         owner.running.update(tasks)

@@ -8,7 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Reply, Toy, Web, asks, echo, forever, run, serving, turns
+from kit.callers import CLIENT_CAPABILITIES
+from kit.http_pair import HttpClient, StreamedReply, serving_http
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.waiting import until
 from mcpx.config import Config, Global
 from mcpx.core.gateway import Gateway
@@ -40,7 +43,7 @@ POST = {"content-type": "application/json", "accept": "application/json, text/ev
 class StreamableClient:
     """A client of streamable HTTP with a chosen identity and session."""
 
-    def __init__(self, web: Web, who: str = "ann") -> None:
+    def __init__(self, web: HttpClient, who: str = "ann") -> None:
         self.web = web
         self.who = who
         self.session: str | None = None
@@ -52,22 +55,22 @@ class StreamableClient:
             headers.setdefault("mcp-session-id", self.session)
         return {name: value for name, value in headers.items() if value is not None}
 
-    def post(self, message: Any, **headers: str | None) -> Reply:
+    def post(self, message: Any, **headers: str | None) -> StreamedReply:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.web.send("POST", "/mcp", body, self._headers({k.replace("_", "-"): v for k, v in headers.items()}))
 
-    def get(self, last: str | None = None, **headers: str | None) -> Reply:
+    def get(self, last: str | None = None, **headers: str | None) -> StreamedReply:
         more = {"accept": "text/event-stream", **headers, **({"last-event-id": last} if last else {})}
         return self.web.send("GET", "/mcp", b"", self._headers(more))
 
-    def ask(self, method: str, id: Any = None, **params: Any) -> Reply:
+    def ask(self, method: str, id: Any = None, **params: Any) -> StreamedReply:
         self._ids += 1
         return self.post({"jsonrpc": "2.0", "id": self._ids if id is None else id, "method": method, "params": params})
 
-    def call(self, name: str, id: Any = None, **params: Any) -> Reply:
+    def call(self, name: str, id: Any = None, **params: Any) -> StreamedReply:
         return self.ask("tools/call", id, name=name, **params)
 
-    def notify(self, method: str, **params: Any) -> Reply:
+    def notify(self, method: str, **params: Any) -> StreamedReply:
         return self.post({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def greet(self, version: str = "2025-11-25", capabilities: Json | None = None) -> "StreamableClient":
@@ -83,7 +86,7 @@ class StreamableClient:
         assert self.session
         return self
 
-    def modern(self, method: str, id: Any = 1, meta: Json | None = None, **params: Any) -> Reply:
+    def modern(self, method: str, id: Any = 1, meta: Json | None = None, **params: Any) -> StreamedReply:
         envelope = {era.VERSION_KEY: era.LATEST_MODERN, era.CAPABILITIES_KEY: {}, **(meta or {})}
         headers = {"mcp-protocol-version": era.LATEST_MODERN, "mcp-method": method}
         if "name" in params:
@@ -95,7 +98,7 @@ class StreamableClient:
 class Front:
     """The front, the gateway behind it, and clients of it."""
 
-    def __init__(self, web: Web, streamable: Streamable, gateway: Gateway) -> None:
+    def __init__(self, web: HttpClient, streamable: Streamable, gateway: Gateway) -> None:
         self.web = web
         self.streamable = streamable
         self.gateway = gateway
@@ -113,8 +116,8 @@ class Front:
 
 
 @asynccontextmanager
-async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
-    toy = toy or Toy()
+async def front(toy: ScriptedServer | None = None) -> AsyncGenerator[Front]:
+    toy = toy or ScriptedServer()
     gateway = Gateway(Config(mcp_servers=(toy.server(),), global_=Global(startup_wait=2.0, first_start_wait=2.0)), {})
     tasks = Tasks("front")
     streamable = Streamable(Dispatcher(gateway), tasks)
@@ -123,7 +126,7 @@ async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
         streamable.handle(exchange, Visitor(exchange.headers.get("x-who") or ""))
 
     gateway.start()
-    async with serving(handle) as web:
+    async with serving_http(handle) as web:
         try:
             yield Front(web, streamable, gateway)
         finally:
@@ -132,7 +135,7 @@ async def front(toy: Toy | None = None) -> AsyncGenerator[Front]:
             await gateway.close()
 
 
-async def says(line: Line, params: Json) -> Json:
+async def says(line: ScriptedConnection, params: Json) -> Json:
     """A tool that says something before its result."""
     line.say("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
     return {"content": []}
@@ -232,7 +235,7 @@ def test_a_session_belongs_to_who_began_it() -> None:
 
 def test_a_deleted_session_is_gone_with_all_that_ran_in_it() -> None:
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             ann = await at.client().greet()
             stream = ann.get()
@@ -303,7 +306,7 @@ def test_with_all_sessions_busy_a_new_one_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sessions, "MOST", 2)
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             calling, listening = await at.client().greet(), await at.client().greet()
             calling.call("hang")
@@ -321,7 +324,7 @@ def test_a_session_nobody_uses_ends_and_one_in_use_does_not(monkeypatch: pytest.
     """SEC-6."""
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             idle, calling, listening = [await at.client().greet() for _ in range(3)]
             hanging = calling.call("hang")
@@ -359,7 +362,7 @@ def test_no_more_calls_are_taken_than_so_many_at_a_time(bound: str, monkeypatch:
     monkeypatch.setattr(module, bound, 3)
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever, "echo": echo})
+        toy = ScriptedServer("older", tools={"hang": never_return, "echo": echo})
         async with front(toy) as at:
             ann, other, bob = await at.client().greet(), await at.client().greet(), await at.client("bob").greet()
             hanging = [ann.call("hang", n) for n in range(3)]
@@ -381,7 +384,7 @@ def test_no_more_calls_are_taken_than_so_many_at_a_time(bound: str, monkeypatch:
 
 def test_a_reply_is_json_unless_something_goes_first() -> None:
     async def main() -> None:
-        async with front(Toy("older", tools={"echo": echo, "says": says})) as at:
+        async with front(ScriptedServer("older", tools={"echo": echo, "says": says})) as at:
             ann = await at.client().greet()
             plain = ann.call("echo")
             assert (await plain.json())["result"]["content"]
@@ -399,7 +402,7 @@ def test_a_reply_is_json_unless_something_goes_first() -> None:
 )
 def test_only_clients_of_2025_11_25_get_the_priming_event(version: str, primed: bool) -> None:
     async def main() -> None:
-        async with front(Toy("older", tools={"says": says})) as at:
+        async with front(ScriptedServer("older", tools={"says": says})) as at:
             ann = await at.client().greet(version)
             first = await ann.call("says", _meta={"progressToken": 1}).event()
             assert (not first.data) == primed
@@ -409,7 +412,7 @@ def test_only_clients_of_2025_11_25_get_the_priming_event(version: str, primed: 
 
 def test_an_id_in_flight_cannot_be_used_twice() -> None:
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             ann = await at.client().greet()
             first = ann.call("hang", "same")
@@ -428,7 +431,7 @@ def test_a_cancellation_that_arrives_with_its_request_still_ends_the_post() -> N
     """On two connections both may be read in the same turn, before the call has begun."""
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             ann = await at.client().greet()
             await ann.ask("ping").over.wait()
@@ -450,7 +453,7 @@ def test_a_cancellation_that_arrives_with_its_request_still_ends_the_post() -> N
 
 def test_an_id_used_again_after_its_cancellation_can_be_cancelled_again() -> None:
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             ann = await at.client().greet()
             for round in (1, 2, 3):
@@ -469,18 +472,18 @@ def test_a_broken_connection_is_no_cancellation_in_the_older_era() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             line.say("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
             await gate.wait()
             return {"content": [], "late": True}
 
-        toy = Toy("older", tools={"slow": slow})
+        toy = ScriptedServer("older", tools={"slow": slow})
         async with front(toy) as at:
             ann = await at.client().greet()
             call = ann.call("slow", 3, _meta={"progressToken": 1})
             await call.message()
             call.abort()
-            await turns()
+            await yield_to_loop()
             gate.set()
             again = ann.get("s1-1")
             assert (await again.message())["result"]["late"]
@@ -497,11 +500,11 @@ def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: py
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await gate.wait()
             return {"content": [], "late": True}
 
-        toy = Toy("older", tools={"slow": slow})
+        toy = ScriptedServer("older", tools={"slow": slow})
         async with front(toy) as at:
             ann = await at.client().greet()
             call = ann.call("slow", 3)
@@ -510,7 +513,7 @@ def test_a_call_kept_alive_by_signs_of_life_can_be_come_back_for(monkeypatch: py
             primer = await call.event()
             assert primer.id == "s1-0"
             call.abort()
-            await turns()
+            await yield_to_loop()
             gate.set()
             again = ann.get(primer.id)
             assert (await again.message())["result"]["late"]
@@ -523,7 +526,7 @@ def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(monkeypatch: pyt
     monkeypatch.setattr(module, "READ_FOR", 0.05)
 
     async def main() -> None:
-        async with front(Toy("older", tools={"says": says})) as at:
+        async with front(ScriptedServer("older", tools={"says": says})) as at:
             ann = await at.client().greet()
             await ann.call("says", 3, _meta={"progressToken": 1}).over.wait()
             at.streamable.tend()
@@ -534,7 +537,7 @@ def test_a_finished_stream_is_kept_for_a_while_and_then_dropped(monkeypatch: pyt
             at.streamable.tend()
             gone = ann.get("s1-1")  # now an ordinary GET
             await gone.begun.wait()
-            await turns()
+            await yield_to_loop()
             assert gone.events.empty() and not gone.over.is_set()
 
     run(main())
@@ -545,7 +548,7 @@ def test_no_more_finished_streams_are_kept_than_so_many(monkeypatch: pytest.Monk
     monkeypatch.setattr(http_session, "KEPT_STREAMS", 3)
 
     async def main() -> None:
-        async with front(Toy("older", tools={"says": says})) as at:
+        async with front(ScriptedServer("older", tools={"says": says})) as at:
             ann = await at.client().greet()
             for n in range(5):
                 await ann.call("says", n, _meta={"progressToken": 1}).over.wait()
@@ -557,7 +560,7 @@ def test_no_more_finished_streams_are_kept_than_so_many(monkeypatch: pytest.Monk
 
 def test_a_position_nobody_gave_opens_the_stream_of_what_belongs_to_no_request() -> None:
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with front(toy) as at:
             ann = await at.client().greet()
             for last in ("s99-1", "nonsense", "-", "push-x", "s1-" + "9" * 50, "push-99999999999", "s1-²", "push-²"):
@@ -580,8 +583,8 @@ def test_a_question_travels_on_the_stream_of_its_call_and_the_answer_goes_back()
     """PRO-5: with an id of `<server>:<number>`."""
 
     async def main() -> None:
-        async with front(Toy("older", tools={"ask": asks(ELICIT, ELICIT)})) as at:
-            ann = await at.client().greet(capabilities=ASKABLE)
+        async with front(ScriptedServer("older", tools={"ask": asking_tool(ELICIT, ELICIT)})) as at:
+            ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask")
             for n in (1, 2):
                 question = await call.message()
@@ -599,8 +602,8 @@ def test_a_question_travels_on_the_stream_of_its_call_and_the_answer_goes_back()
 )
 def test_an_answer_that_is_none_ends_the_call_and_not_the_session(answer: Json) -> None:
     async def main() -> None:
-        async with front(Toy("older", tools={"ask": asks(ELICIT)})) as at:
-            ann = await at.client().greet(capabilities=ASKABLE)
+        async with front(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as at:
+            ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask")
             question = await call.message()
             ann.post({"jsonrpc": "2.0", "id": question["id"], **answer})
@@ -614,9 +617,9 @@ def test_answers_to_nothing_and_answers_of_another_session_are_ignored() -> None
     """PRO-5."""
 
     async def main() -> None:
-        async with front(Toy("older", tools={"ask": asks(ELICIT)})) as at:
-            ann = await at.client("ann").greet(capabilities=ASKABLE)
-            bob = await at.client("bob").greet(capabilities=ASKABLE)
+        async with front(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as at:
+            ann = await at.client("ann").greet(capabilities=CLIENT_CAPABILITIES)
+            bob = await at.client("bob").greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask")
             question = await call.message()
             for who, id in ((bob, question["id"]), (ann, "toy:99"), (ann, 1), (ann, None)):
@@ -635,7 +638,7 @@ def test_a_server_puts_no_more_questions_than_so_many_at_a_time(monkeypatch: pyt
     monkeypatch.setattr(http_session, "MOST_QUESTIONS", 3)
 
     async def main() -> None:
-        async def pester(line: Line, params: Json) -> Json:
+        async def pester(line: ScriptedConnection, params: Json) -> Json:
             asked = [asyncio.ensure_future(line.ask(*ELICIT)) for _ in range(5)]
             done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
             while len(done) < 2:
@@ -646,8 +649,8 @@ def test_a_server_puts_no_more_questions_than_so_many_at_a_time(monkeypatch: pyt
                 task.cancel()
             return {"content": [], "structuredContent": {"codes": codes}}
 
-        async with front(Toy("older", tools={"pester": pester})) as at:
-            ann = await at.client().greet(capabilities=ASKABLE)
+        async with front(ScriptedServer("older", tools={"pester": pester})) as at:
+            ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("pester")
             while "result" not in (told := await call.message()):
                 assert told["method"] in ("elicitation/create", "notifications/cancelled")
@@ -658,8 +661,8 @@ def test_a_server_puts_no_more_questions_than_so_many_at_a_time(monkeypatch: pyt
 
 def test_a_cancelled_call_takes_its_question_back() -> None:
     async def main() -> None:
-        async with front(Toy("older", tools={"ask": asks(ELICIT)})) as at:
-            ann = await at.client().greet(capabilities=ASKABLE)
+        async with front(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as at:
+            ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask", 9)
             question = await call.message()
             ann.notify("notifications/cancelled", requestId=9)
@@ -676,9 +679,9 @@ def test_a_cancelled_call_takes_its_question_back() -> None:
 
 def test_a_session_that_ends_while_it_is_asked_leaves_no_question_open() -> None:
     async def main() -> None:
-        toy = Toy("older", tools={"ask": asks(ELICIT)})
+        toy = ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})
         async with front(toy) as at:
-            ann = await at.client().greet(capabilities=ASKABLE)
+            ann = await at.client().greet(capabilities=CLIENT_CAPABILITIES)
             call = ann.call("ask")
             await call.message()
             gone = at.web.send("DELETE", "/mcp", b"", {"mcp-session-id": ann.session or "", "x-who": "ann"})
@@ -724,7 +727,7 @@ def test_a_header_that_comes_twice_is_a_mismatch(header: str) -> None:
             body = json.dumps({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": params}).encode()
             values = {"mcp-protocol-version": era.LATEST_MODERN, "mcp-method": "tools/call", "mcp-name": "echo"}
             lines = [*{**POST, **values}.items(), (header, values[header])]
-            reply = Reply()
+            reply = StreamedReply()
             pool = at.web._pool  # pyright: ignore[reportPrivateUsage]
             pool.start("POST", "/mcp", header_lines([(k.encode(), v.encode()) for k, v in lines]), body, reply)
             message = await reply.json()
@@ -737,7 +740,7 @@ def test_a_closed_connection_is_the_cancellation_in_the_modern_era() -> None:
     """LIF-6."""
 
     async def main() -> None:
-        toy = Toy("modern", tools={"hang": forever})
+        toy = ScriptedServer("modern", tools={"hang": never_return})
         async with front(toy) as at:
             call = at.client().modern("tools/call", name="hang")
             await until(lambda: toy.lines and toy.lines[0].calls())
@@ -750,7 +753,7 @@ def test_a_closed_connection_is_the_cancellation_in_the_modern_era() -> None:
 
 def test_a_connection_closed_in_the_same_turn_leaves_nothing_behind() -> None:
     async def main() -> None:
-        toy = Toy("modern", tools={"hang": forever})
+        toy = ScriptedServer("modern", tools={"hang": never_return})
         async with front(toy) as at:
             await at.client().modern("ping").over.wait()
             handle = at.streamable.handle
@@ -764,7 +767,7 @@ def test_a_connection_closed_in_the_same_turn_leaves_nothing_behind() -> None:
             at.streamable.handle = handle_and_hang_up  # type: ignore[method-assign]
             at.client().modern("tools/call", name="hang")
             await handled.wait()
-            await turns()
+            await yield_to_loop()
             assert at.open == 0
 
     run(main())
@@ -774,12 +777,12 @@ def test_what_belongs_to_a_modern_request_comes_on_its_own_stream() -> None:
     """PRO-4: progress under the client's token, logs at the level it asked for; and never a question."""
 
     async def main() -> None:
-        async def busy(line: Line, params: Json) -> Json:
+        async def busy(line: ScriptedConnection, params: Json) -> Json:
             await says(line, params)
             line.say("notifications/message", {"level": "info"})
             return {"content": []}
 
-        async with front(Toy("modern", tools={"busy": busy})) as at:
+        async with front(ScriptedServer("modern", tools={"busy": busy})) as at:
             stream = at.client().modern("tools/call", 9, {"progressToken": "mine"}, name="busy")
             progress = await stream.message()
             assert progress["params"]["progressToken"] == "mine"
@@ -832,10 +835,10 @@ def test_modern_notifications_are_taken_and_ignored_and_answers_refused() -> Non
 
 def test_arguments_that_travel_as_headers_must_agree_with_them() -> None:
     async def main() -> None:
-        async def tools(line: Line, params: Json) -> Json:
+        async def tools(line: ScriptedConnection, params: Json) -> Json:
             return {"tools": [{"name": "echo", "inputSchema": {"properties": {"n": HEADED}}}]}
 
-        async with front(Toy(answers={"tools/list": tools})) as at:
+        async with front(ScriptedServer(answers={"tools/list": tools})) as at:
             await at.client().modern("tools/list").over.wait()
             ann = at.client()
 
@@ -872,7 +875,7 @@ def test_a_listener_is_acknowledged_hears_what_it_asked_for_and_is_told_the_end(
     """PRO-4: every frame carries the id of the request as the client sent it."""
 
     async def main() -> None:
-        toy = Toy("modern")
+        toy = ScriptedServer("modern")
         async with front(toy) as at:
             wanted = {"toolsListChanged": True, "promptsListChanged": False, "unknown": True}
             stream = at.client().modern("subscriptions/listen", "my id", notifications=wanted)
@@ -901,17 +904,17 @@ def test_what_runs_may_finish_within_the_grace() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await gate.wait()
             return {"content": [], "done": True}
 
-        toy = Toy(tools={"slow": slow, "hang": forever})
+        toy = ScriptedServer(tools={"slow": slow, "hang": never_return})
         async with front(toy) as at:
             ann = await at.client().greet()
             call, hanging = ann.call("slow"), ann.call("hang")
             await until(lambda: sum(len(line.calls()) for line in toy.lines) == 2)
             closing = asyncio.create_task(at.streamable.close(0.2))
-            await turns()
+            await yield_to_loop()
             gate.set()
             assert (await call.json())["result"]["done"]
             await closing
@@ -943,7 +946,7 @@ def test_a_call_whose_session_goes_is_told_why(lost: bool) -> None:
     """SCA-1: what another replica has taken up nobody has cancelled, and the call may have had an effect."""
 
     async def main() -> None:
-        toy = Toy("older", tools={"hang": forever})
+        toy = ScriptedServer("older", tools={"hang": never_return})
         async with front(toy) as at:
             client = await at.client().greet()
             hanging = client.call("hang")

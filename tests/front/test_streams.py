@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Reply, Web, run, serving, turns
+from kit.http_pair import HttpClient, StreamedReply, serving_http
+from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.front import streams
 from mcpx.front.notices import Parcel, encoded
@@ -27,11 +28,11 @@ RESULT = jsonrpc.result(1, {"done": True})
 class Door:
     """Requests of the client, one `Exchange` after the other."""
 
-    def __init__(self, web: Web, waiting: "asyncio.Queue[Exchange]") -> None:
+    def __init__(self, web: HttpClient, waiting: "asyncio.Queue[Exchange]") -> None:
         self._web = web
         self._waiting = waiting
 
-    async def knock(self, method: str = "POST") -> tuple[Exchange, Reply]:
+    async def knock(self, method: str = "POST") -> tuple[Exchange, StreamedReply]:
         reply = self._web.send(method, "/mcp", b"{}" if method == "POST" else b"")
         return await self._waiting.get(), reply
 
@@ -39,11 +40,11 @@ class Door:
 @asynccontextmanager
 async def door() -> AsyncGenerator[Door]:
     waiting: asyncio.Queue[Exchange] = asyncio.Queue()
-    async with serving(waiting.put_nowait) as web:
+    async with serving_http(waiting.put_nowait) as web:
         yield Door(web, waiting)
 
 
-async def ids(reply: Reply) -> list[tuple[str | None, Any]]:
+async def ids(reply: StreamedReply) -> list[tuple[str | None, Any]]:
     """All events up to the end of the stream, as (id, message)."""
     await reply.over.wait()
     found: list[tuple[str | None, Any]] = []
@@ -260,7 +261,7 @@ def test_the_newest_reader_of_a_stream_wins() -> None:
             stream.resume(exchange, 0)
             assert await ids(first) == [("s1-1", NOTICE)]
             first.abort()
-            await turns()
+            await yield_to_loop()
             stream.finish(RESULT)
             assert await ids(second) == [("s1-1", NOTICE), ("s1-2", RESULT)]
 

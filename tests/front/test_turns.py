@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.front.turns import AT_ONCE, Turns
 

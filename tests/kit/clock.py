@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fixtures.parts import turns
+from kit.loop import yield_to_loop
 
 
 class Clock:
@@ -36,4 +36,4 @@ class LoopClock:
     async def advance(self, seconds: float) -> None:
         """Move the clock, then let the timers that are due run."""
         self.move(seconds)
-        await turns()
+        await yield_to_loop()

@@ -5,7 +5,7 @@
 
 `Gateway` starts in about 20 ms and listens on real sockets. Its servers are real child processes. Use
 `GatewayProcess` for what belongs to a process: signals, standard streams, exit codes, memory, crashes, log settings.
-Both have the same attributes, apart from `process`, `stdio_command`, and `excused`.
+Both have the same attributes, apart from `process` and `excused`.
 """
 
 import asyncio
@@ -57,6 +57,7 @@ class _Folder:
     """A temporary folder with the configuration file and the state of one gateway."""
 
     config: Config
+    args: tuple[str, ...]
     env: dict[str, str]
     admin_token: str
 
@@ -83,6 +84,17 @@ class _Folder:
     @property
     def admin_headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.admin_token}"}
+
+    @property
+    def _program(self) -> list[str]:
+        file = [] if self.config is None else [str(self.file)]
+        return [sys.executable, "-m", "mcpx", *file]
+
+    @property
+    def stdio_command(self) -> list[str]:
+        """The command line of a client over stdio, to be run with `env`: a gateway of its own, or a bridge to this one
+        if MCPX_STANDALONE is false."""
+        return [*self._program, "--transport", "stdio", *self.args]
 
     def control(self, verb: str, **more: object) -> Json:
         """Send one request over the control channel."""
@@ -401,14 +413,9 @@ class GatewayProcess(_Folder):
 
     @property
     def _program(self) -> list[str]:
+        python, *words = super()._program
         counting = measured() if self._admin and self._counted else []
-        file = [] if self.config is None else [str(self.file)]
-        return [sys.executable, *counting, "-m", "mcpx", *file]
-
-    @property
-    def stdio_command(self) -> list[str]:
-        """The command line that serves this config on stdin and stdout; to be run with `env`."""
-        return [*self._program, "--transport", "stdio", *self.args]
+        return [python, *counting, *words]
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever
+from kit.loop import never_return
 from kit.waiting import until
 from mcpx.config import Config, Policy, PolicyRule
 from mcpx.config.sections import FrontLimits, FrontServer
@@ -52,7 +52,7 @@ class Voice:
     def pause(self, retry_ms: int) -> None: ...
 
 
-class Server:
+class RecordingServer:
     def __init__(self, *results: Json | Exception) -> None:
         self.results = list(results)
         self.called: list[Json] = []
@@ -62,7 +62,7 @@ class Desk:
     def __init__(self) -> None:
         self.state = PolicyState(None)
 
-    async def call(self, server: Server, caller: Caller, method: str = "tools/call", **params: Any) -> Json:
+    async def call(self, server: RecordingServer, caller: Caller, method: str = "tools/call", **params: Any) -> Json:
         said: Json = {"name": "rm", "arguments": {"path": "/a"}, **params}
         outer = dict(said)
         passage = Passage("files", "rm", None, Call(method, outer, caller), said)
@@ -97,7 +97,7 @@ MUTE = Caller("ada")
 
 def test_an_older_client_is_asked_and_its_yes_lets_the_call_pass() -> None:
     async def test() -> None:
-        server, (caller, voice) = Server(), older(YES)
+        server, (caller, voice) = RecordingServer(), older(YES)
         await Desk().call(server, caller)
         assert len(server.called) == 1
         [(who, method, question)] = voice.asked
@@ -121,7 +121,7 @@ def test_an_older_client_is_asked_and_its_yes_lets_the_call_pass() -> None:
 )
 def test_all_but_a_clear_yes_is_a_no(answer: Json) -> None:
     async def test() -> None:
-        server, (caller, _) = Server(), older(answer)
+        server, (caller, _) = RecordingServer(), older(answer)
         with pytest.raises(Denied) as refused:
             await Desk().call(server, caller)
         assert refused.value.code == DENIED and server.called == []
@@ -139,7 +139,7 @@ def test_nobody_answers_in_time_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "PATIENCE", 0.01)
 
     async def test() -> None:
-        server, (caller, voice) = Server(), older(None)
+        server, (caller, voice) = RecordingServer(), older(None)
         with pytest.raises(Denied, match="nobody answered"):
             await Desk().call(server, caller)
         assert voice.taken_back and server.called == []
@@ -149,7 +149,7 @@ def test_nobody_answers_in_time_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_call_that_is_given_up_takes_its_question_back() -> None:
     async def test() -> None:
-        server, (caller, voice) = Server(), older(None)
+        server, (caller, voice) = RecordingServer(), older(None)
         task = asyncio.ensure_future(Desk().call(server, caller))
         await voice.heard.wait()
         task.cancel()
@@ -164,7 +164,7 @@ def test_a_client_that_cannot_be_asked_after_all_has_to_wait_for_an_approval() -
     async def test() -> None:
         caller, _ = older(RpcError(-32601, "no"))
         with pytest.raises(Denied) as refused:
-            await Desk().call(Server(), caller)
+            await Desk().call(RecordingServer(), caller)
         assert refused.value.code == NEEDS_APPROVAL
 
     run(test)
@@ -172,7 +172,7 @@ def test_a_client_that_cannot_be_asked_after_all_has_to_wait_for_an_approval() -
 
 def test_a_modern_client_comes_back_with_a_yes_and_the_server_sees_nothing_of_it() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         question = await desk.call(server, MODERN)
         assert question["resultType"] == "input_required" and server.called == []
         asked = question["inputRequests"][KEY]
@@ -188,7 +188,7 @@ def test_a_modern_client_comes_back_with_a_yes_and_the_server_sees_nothing_of_it
 
 def test_a_yes_is_worth_nothing_for_another_call() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         question = await desk.call(server, MODERN)
         answers = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
         others: list[tuple[Caller, Json]] = [
@@ -207,7 +207,7 @@ def test_a_yes_is_worth_nothing_for_another_call() -> None:
 def test_a_servers_own_question_goes_on_without_being_asked_again_and_only_that() -> None:
     async def test() -> None:
         asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
-        desk, server = Desk(), Server(asks, asks)
+        desk, server = Desk(), RecordingServer(asks, asks)
         question = await desk.call(server, MODERN)
         answers = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
         assert await desk.call(server, MODERN, **answers) == asks
@@ -232,7 +232,7 @@ def approval_in(refused: Denied) -> str:
 @pytest.mark.parametrize("caller", [MUTE, Caller("ada", modern=True, capabilities={"elicitation": {"url": {}}})])
 def test_of_who_cannot_be_asked_an_approved_call_passes_exactly_once(caller: Caller) -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         with pytest.raises(Denied) as refused:
             await desk.call(server, caller)
         id = approval_in(refused.value)
@@ -247,7 +247,7 @@ def test_of_who_cannot_be_asked_an_approved_call_passes_exactly_once(caller: Cal
 
 def test_an_approval_is_worth_nothing_for_another_call() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         with pytest.raises(Denied) as refused:
             await desk.call(server, MUTE)
         desk.state.approvals.decide(approval_in(refused.value), allow=True, by="")
@@ -271,7 +271,7 @@ def test_an_approval_is_worth_nothing_for_another_call() -> None:
 
 def test_who_was_refused_is_told_so() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         with pytest.raises(Denied) as refused:
             await desk.call(server, MUTE)
         desk.state.approvals.decide(approval_in(refused.value), allow=False, by="")
@@ -284,7 +284,7 @@ def test_who_was_refused_is_told_so() -> None:
 
 def test_an_approval_outlives_a_limit_that_was_in_the_way() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server(Denied(OVERLOADED, "later"))
+        desk, server = Desk(), RecordingServer(Denied(OVERLOADED, "later"))
         with pytest.raises(Denied) as refused:
             await desk.call(server, MUTE)
         desk.state.approvals.decide(approval_in(refused.value), allow=True, by="")
@@ -297,7 +297,7 @@ def test_an_approval_outlives_a_limit_that_was_in_the_way() -> None:
 
 def test_completions_are_refused_and_nobody_is_asked_to_unsubscribe() -> None:
     async def test() -> None:
-        desk, server, (caller, voice) = Desk(), Server(), older(YES)
+        desk, server, (caller, voice) = Desk(), RecordingServer(), older(YES)
         with pytest.raises(Denied):
             await desk.call(server, caller, "completion/complete")
         assert server.called == []
@@ -316,7 +316,7 @@ def test_arguments_too_deep_to_be_shown_are_refused() -> None:
         for _ in range(100_000):
             deep = [deep]
         with pytest.raises(Denied) as refused:
-            await Desk().call(Server(), MUTE, arguments={"a": deep})
+            await Desk().call(RecordingServer(), MUTE, arguments={"a": deep})
         assert refused.value.code == DENIED
         while isinstance(deep, list):
             deep = deep.pop()
@@ -326,7 +326,7 @@ def test_arguments_too_deep_to_be_shown_are_refused() -> None:
 
 def test_who_asks_without_end_takes_no_question_from_anybody_else() -> None:
     async def test() -> None:
-        desk, server = Desk(), Server()
+        desk, server = Desk(), RecordingServer()
         asked = await desk.call(server, MODERN)
         answers: Json = {"requestState": asked["requestState"], "inputResponses": {KEY: YES}}
         crowd = Caller("eve", modern=True, capabilities=MODERN.capabilities)
@@ -360,7 +360,7 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_
     """Somebody said yes to it, and it was not made."""
 
     async def test() -> None:
-        state, server = PolicyState(None), Server()
+        state, server = PolicyState(None), RecordingServer()
         asks = Policy(rules=(PolicyRule(effect="ask", servers=("files",)),))
         warden = Warden(Config(server=FrontServer(limits=FrontLimits(in_flight=1)), policy=asks), state)
 
@@ -389,7 +389,7 @@ def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_what_lets_it_
             with pytest.raises(Denied) as refused:
                 await call(answer)
             await state.book.decide(refused.value.data["approval"], allow=True, by="eve")
-        runs = asyncio.ensure_future(call(forever, to="other"))
+        runs = asyncio.ensure_future(call(never_return, to="other"))
         await until(lambda: [counter.running for counter in state.counters.clients.values()] == [1])
         waits = asyncio.ensure_future(call(answer, **brings))
         await until(lambda: state.counters.depth()["client"] == 1)

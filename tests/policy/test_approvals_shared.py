@@ -43,8 +43,8 @@ class Voice:
 PERSON = Caller("ada", capabilities={"elicitation": {}}, voice=Voice(), session="s")
 
 
-class Server:
-    """All replicas call the same one."""
+class RecordingServer:
+    """The server of all replicas. It records calls and returns the given results."""
 
     def __init__(self, *results: Json | Exception) -> None:
         self.results = list(results)
@@ -80,7 +80,7 @@ class Replica:
 
     async def call(
         self,
-        server: Server,
+        server: RecordingServer,
         caller: Caller = MUTE,
         path: str = "/a",
         through: Through = lambda forward: forward(),
@@ -98,12 +98,12 @@ class Replica:
 
         return await self.state.asking.pass_if_approved(passage, RULE, forward, through)
 
-    async def refused(self, server: Server, caller: Caller = MUTE, **more: Any) -> Denied:
+    async def refused(self, server: RecordingServer, caller: Caller = MUTE, **more: Any) -> Denied:
         with pytest.raises(Denied) as refused:
             await self.call(server, caller, **more)
         return refused.value
 
-    async def waits(self, server: Server, caller: Caller = MUTE, **more: Any) -> str:
+    async def waits(self, server: RecordingServer, caller: Caller = MUTE, **more: Any) -> str:
         refused = await self.refused(server, caller, **more)
         assert refused.code == NEEDS_APPROVAL, refused
         return refused.data["approval"]
@@ -161,7 +161,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-async def passes(replica: Replica, server: Server) -> bool:
+async def passes(replica: Replica, server: RecordingServer) -> bool:
     try:
         return await replica.call(server) == {"content": []}
     except Denied as denied:
@@ -183,7 +183,7 @@ async def back(*them: Replica) -> None:
 def test_a_call_waits_at_every_replica_and_is_decided_at_any(store: Store) -> None:
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             assert await two.waits(server) == id, "the same call waits under the same id"
             assert await two.pending() == await three.pending() == [id]
@@ -215,7 +215,7 @@ def test_two_replicas_that_get_an_approved_call_in_the_same_instant_let_one_pass
     async def test() -> None:
         async with replicas(store, 3) as them:
             for number in range(10):
-                server, path = Server(), f"/{number}"
+                server, path = RecordingServer(), f"/{number}"
                 id = await them[0].waits(server, path=path)
                 assert await them[1].decide(id)
                 calls = [each.call(server, path=path) for each in them for _ in range(10)]
@@ -233,7 +233,7 @@ def test_decided_twice_in_the_same_instant_is_decided_once(store: Store) -> None
     async def test() -> None:
         async with replicas(store) as (one, two):
             for number in range(10):
-                id = await one.waits(Server(), path=f"/{number}")
+                id = await one.waits(RecordingServer(), path=f"/{number}")
                 said = await asyncio.gather(one.decide(id, True), two.decide(id, False))
                 assert sorted(said) == [False, True]
 
@@ -243,7 +243,7 @@ def test_decided_twice_in_the_same_instant_is_decided_once(store: Store) -> None
 def test_a_refusal_is_told_everywhere(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             assert await one.decide(id, False)
             refused = await two.refused(server)
@@ -256,7 +256,7 @@ def test_a_refusal_is_told_everywhere(store: Store) -> None:
 def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server(Denied(OVERLOADED, "later"))
+            server = RecordingServer(Denied(OVERLOADED, "later"))
             id = await one.waits(server)
             assert await two.decide(id)
             assert (await one.refused(server)).message == "later"
@@ -270,7 +270,7 @@ def test_an_approval_that_reached_no_server_is_there_again_at_every_replica(stor
 def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             assert await one.decide(await one.waits(server))
             store.pause()
             call = asyncio.ensure_future(one.call(server))
@@ -290,7 +290,7 @@ def test_a_call_that_is_given_up_while_the_store_is_asked_leaves_its_approval(st
 def test_a_call_that_is_given_up_while_it_waits_for_a_limit_leaves_its_approval(store: Store, impatient: bool) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server, waits = Server(), asyncio.Event()
+            server, waits = RecordingServer(), asyncio.Event()
 
             async def stands_in_line(forward: Forward) -> Json:
                 waits.set()
@@ -319,17 +319,17 @@ def test_the_bounds_count_over_all_replicas(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as them:
             for number in range(approving.MOST_EACH):
-                await them[number % 2].waits(Server(), path=f"/{number}")
+                await them[number % 2].waits(RecordingServer(), path=f"/{number}")
             for each in them:
                 await until(lambda each=each: len(each.waiting()) == approving.MOST_EACH, what="both know")
-                assert (await each.refused(Server(), path="/more")).code == OVERLOADED
+                assert (await each.refused(RecordingServer(), path="/more")).code == OVERLOADED
             others = approving.MOST - approving.MOST_EACH
             for number in range(others):
                 caller = Caller(f"bob {number // approving.MOST_EACH}")
-                await them[number % 2].waits(Server(), caller, path=f"/{number}")
+                await them[number % 2].waits(RecordingServer(), caller, path=f"/{number}")
             for each in them:
                 await until(lambda each=each: len(each.waiting()) == approving.MOST, what="both know")
-                assert (await each.refused(Server(), Caller("cleo"))).code == OVERLOADED
+                assert (await each.refused(RecordingServer(), Caller("cleo"))).code == OVERLOADED
                 assert len(await each.pending()) == approving.MOST
             newcomer = Replica(Replicas(parse(store.url), {}, "test"))
             await newcomer.start()
@@ -346,7 +346,7 @@ def test_the_store_forgets_in_time(store: Store, monkeypatch: pytest.MonkeyPatch
 
     async def test() -> None:
         async with replicas(store) as (one, two):
-            id = await one.waits(Server())
+            id = await one.waits(RecordingServer())
             keys = store.cli("keys", "*approvals*").splitlines()
             assert keys and all(int(store.cli("pttl", key)) > 0 for key in keys), "nothing stays for ever"
             await until(lambda: not one.waiting() and not two.waiting(), what="it has ended")
@@ -361,7 +361,7 @@ def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Sto
         async with replicas(store, 1) as (one,):
             more = 8
             for number in range(approving.MOST + more):
-                server, path = Server(), f"/{number}"
+                server, path = RecordingServer(), f"/{number}"
                 assert await one.decide(await one.waits(server, path=path))
                 assert await one.call(server, path=path)
             assert int(store.cli("zcard", "{mcpx}:approvals:used")) == approving.MOST + more
@@ -375,8 +375,8 @@ def test_of_what_was_used_the_store_keeps_a_bounded_number_of_records(store: Sto
 def test_the_store_tells_nothing_of_arguments_or_callers(store: Store) -> None:
     async def test() -> None:
         async with replicas(store, 1, {"MCPX_KEY": "k" * 32}) as (one,):
-            await one.waits(Server(), Caller("a-certain-person"), path="/business/plan")
-            await one.call(Server(), MODERN)
+            await one.waits(RecordingServer(), Caller("a-certain-person"), path="/business/plan")
+            await one.call(RecordingServer(), MODERN)
             for key in store.cli("keys", "*").splitlines():
                 kind = store.cli("type", key)
                 read = {"hash": ("hgetall",), "zset": ("zrange",), "string": ("get",)}[kind]
@@ -390,7 +390,7 @@ def test_the_store_tells_nothing_of_arguments_or_callers(store: Store) -> None:
 def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones_are_told(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             waits, approved, refused = [await one.waits(server, path=path) for path in "abc"]
             assert await one.decide(approved) and await one.decide(refused, False)
             for id, state in ((waits, "pending"), (approved, "approved"), (refused, "denied")):
@@ -415,7 +415,7 @@ def test_while_the_store_is_away_nothing_passes_that_was_approved_and_known_ones
 def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             waits, approved, refused, used = [await one.waits(server, path=path) for path in "abcd"]
             assert await one.decide(approved) and await two.decide(refused, False) and await two.decide(used)
             assert await two.call(server, path="d")
@@ -443,7 +443,7 @@ def test_what_waits_is_written_anew_where_the_store_has_lost_everything(store: S
 def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_of_it(store: Store) -> None:
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             await until(lambda: three.waiting() == [id], what="all know")
             async with deaf(three):
@@ -466,7 +466,7 @@ def test_what_was_used_does_not_come_back_to_life_though_a_replica_did_not_hear_
 def test_a_store_that_is_emptied_while_it_runs_is_filled_again_by_whoever_looks(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             id, other = await one.waits(server), await one.waits(server, path="/b")
             assert await two.pending() == [id, other]
             store.cli("flushall")
@@ -490,7 +490,7 @@ def test_an_approval_whose_use_nobody_can_tell_of_is_given_back(store: Store) ->
 
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             assert await one.decide(id)
             await until(lambda: two.states(id)[-1:] == ["approved"], what="both know")
@@ -519,7 +519,7 @@ def test_what_was_given_back_stays_though_another_replica_has_heard_that_it_was_
 
     async def test() -> None:
         async with replicas(store, 3) as (one, two, three):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             assert await one.decide(id)
             for each in (two, three):
@@ -591,7 +591,7 @@ def test_a_claim_whose_answer_is_lost_is_given_back_whenever_it_is_carried_out(
 
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             watched = two.replicas.members._watched  # pyright: ignore[reportPrivateUsage]
             kept = watched.copy()
             if ends == "knew nothing":
@@ -634,7 +634,7 @@ def test_what_is_done_here_is_told_as_done_here_though_a_look_at_the_store_overt
 
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
 
             async def overtaken(script: Script, work: Coroutine[Any, Any, Any]) -> Any:
                 held = Held(one, script)
@@ -663,7 +663,7 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
                 seen = two.replicas.members._numbers  # pyright: ignore[reportPrivateUsage]
                 for number in range(20):
                     before = seen.get("approvals", 0)
-                    await one.waits(Server(), path=f"/{number}")
+                    await one.waits(RecordingServer(), path=f"/{number}")
                     await until(lambda before=before: seen.get("approvals", 0) > before, what="it was told")
                 assert len(book._tasks._running) == 1
             await until(lambda: len(two.waiting()) == 20, what="it knows all of them")
@@ -674,7 +674,7 @@ def test_however_often_something_is_told_while_the_store_is_slow_it_is_looked_at
 def test_an_answer_that_was_overtaken_does_not_count_more_than_what_is_known_since(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             id = await one.waits(server)
             held = Held(two, WAIT)
             call = asyncio.ensure_future(two.waits(server))
@@ -696,7 +696,7 @@ def test_a_modern_clients_answer_is_taken_by_another_replica_once(store: Store) 
     async def test() -> None:
         async with replicas(store) as them:
             one, two = them
-            server = Server()
+            server = RecordingServer()
             question = await one.call(server, MODERN)
             answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
             others: list[tuple[Caller, Json]] = [
@@ -723,7 +723,7 @@ def test_a_servers_own_question_goes_on_at_another_replica_once(store: Store) ->
     async def test() -> None:
         async with replicas(store) as (one, two):
             asks: Json = {"resultType": "input_required", "inputRequests": {"q": {}}, "requestState": "theirs"}
-            server = Server(asks, Denied(OVERLOADED, "later"))
+            server = RecordingServer(asks, Denied(OVERLOADED, "later"))
             question = await one.call(server, MODERN)
             answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
             assert await two.call(server, MODERN, **answers) == asks
@@ -739,7 +739,7 @@ def test_a_servers_own_question_goes_on_at_another_replica_once(store: Store) ->
 def test_an_answer_cannot_be_taken_while_the_store_is_away_and_never_after_it_was_emptied(store: Store) -> None:
     async def test() -> None:
         async with replicas(store) as (one, two):
-            server = Server()
+            server = RecordingServer()
             question = await one.call(server, MODERN)
             answers: Json = {"requestState": question["requestState"], "inputResponses": {KEY: YES}}
             await lose(store, one, two)
@@ -777,14 +777,14 @@ def test_before_the_store_was_ever_reached_calls_wait_and_are_told_of(store: Sto
         store.kill()
         one = Replica(Replicas(parse(store.url), {}, "test"))
         one.replicas.start()
-        id = await one.waits(Server())
+        id = await one.waits(RecordingServer())
         assert await one.pending() == [id]
         store.start()
         two = Replica(Replicas(parse(store.url), {}, "test"))
         await two.start()
         await until(lambda: two.waiting() == [id], what="it is written once the store is there")
         assert await two.decide(id)
-        server = Server()
+        server = RecordingServer()
         assert await one.call(server) == {"content": []}
         await one.end()
         await two.end()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run, turns
 from kit.clock import Clock
+from kit.loop import never_return, run, yield_to_loop
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile
 from mcpx.config.sections import FrontLimits, FrontServer, Limits
@@ -185,7 +185,7 @@ def test_no_more_run_at_a_time_than_allowed_and_the_next_waits() -> None:
     async def main() -> None:
         house, gate = House(of_server(in_flight=3, queue=2)), Gate()
         calls = [house.start(gate, who=f"w{n}") for n in range(5)]
-        await turns()
+        await yield_to_loop()
         assert (gate.running, house.counters.depth()["server"]) == (3, 2)
         denied = await refused(house.call(gate, who="w9"))
         assert denied.http_status == 503 and denied.retry_after == 1
@@ -203,7 +203,7 @@ def test_without_a_word_on_the_queue_those_of_one_turn_may_wait() -> None:
     async def main() -> None:
         house, gate = House(of_clients(in_flight=1)), Gate()
         calls = [house.start(gate) for _ in range(21)]
-        await turns()
+        await yield_to_loop()
         assert (await refused(house.call(gate))).http_status == 429
         gate.open.set()
         await asyncio.gather(*calls)
@@ -215,7 +215,7 @@ def test_with_no_queue_nobody_waits() -> None:
     async def main() -> None:
         house, gate = House(of_clients(in_flight=1, queue=0)), Gate()
         call = house.start(gate)
-        await turns()
+        await yield_to_loop()
         await refused(house.call())
         gate.open.set()
         await call
@@ -247,12 +247,12 @@ def test_who_waits_is_served_in_turn_between_clients_and_in_order_of_each() -> N
             return {}
 
         first = house.start(gate)
-        await turns()
+        await yield_to_loop()
         names = [("greedy", n) for n in range(5)] + [("ann", n) for n in range(2)] + [("bob", 0)]
         calls = []
         for who, n in names:
             calls.append(house.start(lambda told=f"{who}{n}": note(told), who=who))
-            await turns(2)
+            await yield_to_loop(2)
         gate.open.set()
         await asyncio.gather(first, *calls)
         assert served == ["greedy0", "ann0", "bob0", "greedy1", "ann1", "greedy2", "greedy3", "greedy4"]
@@ -264,15 +264,15 @@ def test_in_a_full_queue_who_has_fewer_takes_a_place_of_who_has_most() -> None:
     async def main() -> None:
         house, gate = House(of_server(in_flight=1, queue=4)), Gate()
         running = house.start(gate)
-        await turns()
+        await yield_to_loop()
         greedy = [house.start(gate, who="greedy") for _ in range(4)]
-        await turns()
+        await yield_to_loop()
         ann = house.start(gate, who="ann")
-        await turns()
+        await yield_to_loop()
         assert "are in flight" in (await refused(greedy[3])).message
         await refused(house.call(who="greedy"))
         bob = house.start(gate, who="bob")
-        await turns()
+        await yield_to_loop()
         await refused(greedy[2])
         gate.open.set()
         await asyncio.gather(running, *greedy[:2], ann, bob)
@@ -285,12 +285,12 @@ def test_waiting_ends_with_the_call_and_leaves_no_trace() -> None:
     async def main() -> None:
         house, gate = House(of_server(in_flight=1)), Gate()
         running, waiting, last = (house.start(gate) for _ in range(3))
-        await turns()
+        await yield_to_loop()
         waiting.cancel()
-        await turns()
+        await yield_to_loop()
         assert house.counters.depth()["server"] == 1
         running.cancel()
-        await turns()
+        await yield_to_loop()
         assert gate.running == 1  # the last one's
         last.cancel()
         await asyncio.gather(running, waiting, last, return_exceptions=True)
@@ -303,7 +303,7 @@ def test_a_call_that_is_cancelled_when_its_turn_has_just_come_passes_it_on() -> 
     async def main() -> None:
         house, gate = House(of_server(in_flight=1)), Gate()
         running, chosen, last = (house.start(gate) for _ in range(3))
-        await turns()
+        await yield_to_loop()
         gate.open.set()
         await until_leaving(house, chosen)
         chosen.cancel()
@@ -322,7 +322,7 @@ def test_waiting_is_bounded_by_the_time_a_call_may_take() -> None:
     async def main() -> None:
         house, gate = House(of_server(call_timeout=0.05, in_flight=1, per_minute=3)), Gate()
         running = house.start(gate)
-        await turns()
+        await yield_to_loop()
         denied = await refused(house.call())
         assert "no place was free" in denied.message and denied.retry_after == 1
         assert house.counters.servers["files"].spent == pytest.approx(1)  # a call that was not made is none
@@ -346,8 +346,8 @@ def test_places_are_given_back_however_a_call_ends(how: str) -> None:
         async def fails() -> Json:
             raise RuntimeError("no")
 
-        call = house.start(fails if how == "error" else forever, profile="work")
-        await turns()
+        call = house.start(fails if how == "error" else never_return, profile="work")
+        await yield_to_loop()
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         assert house.at_rest
@@ -438,10 +438,10 @@ def test_who_waits_comes_in_when_a_reload_makes_room(after: int | None) -> None:
     async def main() -> None:
         house, gate = House(of_server(in_flight=2)), Gate()
         calls = [house.start(gate) for _ in range(4)]
-        await turns()
+        await yield_to_loop()
         assert gate.running == 2
         house.take_up(of_server(in_flight=after))
-        await turns()
+        await yield_to_loop()
         assert gate.running == 4
         gate.open.set()
         await asyncio.gather(*calls)
@@ -454,10 +454,10 @@ def test_a_lower_bound_lets_what_runs_finish_and_nobody_else_in() -> None:
     async def main() -> None:
         house, gate = House(of_server(in_flight=3)), Gate()
         calls = [house.start(gate) for _ in range(3)]
-        await turns()
+        await yield_to_loop()
         house.take_up(of_server(in_flight=1))
         waits = house.start()
-        await turns()
+        await yield_to_loop()
         assert not waits.done()
         gate.open.set()
         await asyncio.gather(*calls, waits)
@@ -472,14 +472,14 @@ def test_the_number_of_counters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     async def main() -> None:
         house, gate = House(of_clients(per_minute=60, in_flight=2)), Gate()
         busy = [house.start(gate, who=f"busy{n}") for n in range(10)]
-        await turns()
+        await yield_to_loop()
         for n in range(500):
             await house.call(who=f"w{n}")
             house.clock.advance(0.5)
         assert len(house.counters.clients) <= 20
         assert all((f"busy{n}", "10.0.0.1") in house.counters.clients for n in range(10))
         busy += [house.start(gate, who=f"more{n}") for n in range(10)]
-        await turns()
+        await yield_to_loop()
         assert (await refused(house.call(who="one too many"))).http_status == 503
         gate.open.set()
         await asyncio.gather(*busy)
@@ -521,16 +521,16 @@ def test_a_limit_that_went_and_came_back_counts_who_waited_elsewhere_meanwhile()
         limited = config(limits=Limits(in_flight=1, queue=5))
         house, first, gate = House(limited), Gate(), Gate()
         running = [house.start(first, who=who, server="first") for who in ("ann", "bob")]
-        await turns()
+        await yield_to_loop()
         waiting = [house.start(gate, who=who) for who in ("ann", "bob")]
-        await turns()
+        await yield_to_loop()
         house.take_up(config())
         house.take_up(limited)
         first.open.set()
         await asyncio.gather(*running)
-        await turns()
+        await yield_to_loop()
         waiting.append(house.start(gate, who="eve"))
-        await turns()
+        await yield_to_loop()
         assert gate.running == 1
         gate.open.set()
         await asyncio.gather(*waiting)
@@ -545,7 +545,7 @@ def test_who_is_refused_after_a_wait_gets_back_only_what_was_counted_of_it() -> 
     async def main() -> None:
         house, gate = House(of_server(call_timeout=0.05, in_flight=1)), Gate()
         calls = [house.start(gate), house.start(gate)]
-        await turns()
+        await yield_to_loop()
         house.take_up(of_server(in_flight=1, per_minute=1))
         calls.append(house.start(gate))
         await refused(calls[1])

@@ -14,7 +14,9 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Line, Toy, modern, older, run
+from kit.callers import modern_caller, older_caller
+from kit.loop import run
+from kit.server import ScriptedConnection, ScriptedServer
 from mcpx.catalog.naming import wrap_uri
 from mcpx.config import Config, Global, Naming, Profile
 from mcpx.core.gateway import Gateway
@@ -80,28 +82,28 @@ THINGS = [
 ]
 
 
-def toy(server: str) -> Toy:
+def toy(server: str) -> ScriptedServer:
     own = [thing for thing in THINGS if thing.server == server]
 
     def lists(kind: str, key: str) -> Any:
-        async def answer(line: Line, params: Json) -> Json:
+        async def answer(line: ScriptedConnection, params: Json) -> Json:
             return {key: [thing.definition for thing in own if thing.kind == kind]}
 
         return answer
 
-    async def read(line: Line, params: Json) -> Json:
+    async def read(line: ScriptedConnection, params: Json) -> Json:
         return {"contents": [{"uri": params["uri"], "text": "read"}]}
 
-    async def prompt(line: Line, params: Json) -> Json:
+    async def prompt(line: ScriptedConnection, params: Json) -> Json:
         return {"messages": []}
 
-    async def complete(line: Line, params: Json) -> Json:
+    async def complete(line: ScriptedConnection, params: Json) -> Json:
         return {"completion": {"values": []}}
 
-    async def subscribe(line: Line, params: Json) -> Json:
+    async def subscribe(line: ScriptedConnection, params: Json) -> Json:
         return {}
 
-    return Toy(
+    return ScriptedServer(
         "older",
         tools=[thing.name for thing in own if thing.kind == "tools"],
         capabilities={"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}},
@@ -254,7 +256,7 @@ class House:
         for each in self.toys.values():
             for line in each.lines:
                 line.heard.clear()
-        for caller in (older(profile="p"), modern(profile="p")):
+        for caller in (older_caller(profile="p"), modern_caller(profile="p")):
             await self.lists(caller, seen)
             assert_silent(json.dumps(self.dispatcher.discover(caller)), hidden, profile)
             await self.probes(caller, hidden[:: max(1, len(hidden) // 6)], hidden, profile)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run
 from fixtures.replicas import Store as RealStore
+from kit.loop import never_return, run
 from kit.waiting import until
 from mcpx.config import Config, Server
 from mcpx.config.schema import Profile
@@ -341,7 +341,7 @@ def test_with_no_queue_nobody_waits(store: RealStore) -> None:
 def test_waiting_is_bounded_by_the_time_a_call_may_take_and_such_a_call_is_none(store: RealStore) -> None:
     async def main() -> None:
         async with houses(store, of_server(call_timeout=0.2, in_flight=1, per_minute=30), 2) as (one, other):
-            running = one.start(forever)
+            running = one.start(never_return)
             await until(lambda: one.counters.servers["files"].running)
             denied = await refused(other.call())
             assert "no place was free" in denied.message and denied.retry_after == 1
@@ -550,7 +550,7 @@ def test_places_of_a_replica_that_is_not_heard_of_are_free_and_count_again_when_
 def test_places_of_a_replica_that_has_ended_are_free_at_once(store: RealStore) -> None:
     async def main() -> None:
         async with houses(store, of_server(in_flight=1), 2) as (one, other):
-            runs = one.start(forever)
+            runs = one.start(never_return)
             await until(lambda: one.counters.servers["files"].running == 1)
             waits = other.start()
             await until(lambda: other.counters.depth()["server"] == 1)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, modern, older, run, turns
+from kit.callers import modern_caller, older_caller
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.catalog.catalog import Catalog, Source
 from mcpx.catalog.naming import Naming, wrap_uri
@@ -168,7 +170,7 @@ def test_until_it_is_known_what_is_seen_nothing_is_listed_and_what_is_named_is_l
 
 
 class House:
-    def __init__(self, profile: Profile, *, first_start_wait: float = 0.0, **toys: Toy) -> None:
+    def __init__(self, profile: Profile, *, first_start_wait: float = 0.0, **toys: ScriptedServer) -> None:
         self.toys = toys
         servers = tuple(toy.server(name) for name, toy in toys.items())
         waits = Global(startup_wait=0.0, first_start_wait=first_start_wait)
@@ -187,7 +189,7 @@ class House:
         for name, upstream in self.gateway.generation.upstreams.items():
             if self.toys[name].opening.is_set():
                 await upstream.settled.wait()
-        await turns()
+        await yield_to_loop()
 
     async def names(self, caller: Caller) -> list[str]:
         return [tool["name"] for tool in (await self.gateway.handle(Call("tools/list", {}, caller)))["tools"]]
@@ -207,11 +209,11 @@ class House:
 @pytest.mark.parametrize("name", ["unseen_tool", "unseen.tool", "whatever"])
 def test_nobody_waits_for_a_server_that_is_not_seen(name: str) -> None:
     async def main() -> None:
-        unseen = Toy(tools=("tool",))
+        unseen = ScriptedServer(tools=("tool",))
         unseen.opening.clear()
         profile = Profile(name="p", servers=("!unseen",))
-        async with House(profile, first_start_wait=50.0, shown=Toy(), unseen=unseen) as on:
-            caller = older(profile="p")
+        async with House(profile, first_start_wait=50.0, shown=ScriptedServer(), unseen=unseen) as on:
+            caller = older_caller(profile="p")
             async with asyncio.timeout(20):
                 assert await on.names(caller) == ["echo"]
                 with pytest.raises(NotFound):
@@ -227,12 +229,12 @@ def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(monk
     monkeypatch.setattr(announcements, "GAP", 0.01)
 
     async def main() -> None:
-        shown, unseen = Toy("older"), Toy("older", tools=("tool",))
+        shown, unseen = ScriptedServer("older"), ScriptedServer("older", tools=("tool",))
         async with House(Profile(name="p", servers=("shown",)), shown=shown, unseen=unseen) as on:
             await on.settled()
-            everything, narrow = on.joined(older()), on.joined(older(profile="p"))
-            await on.names(older())
-            assert await on.names(older(profile="p")) == ["echo"]
+            everything, narrow = on.joined(older_caller()), on.joined(older_caller(profile="p"))
+            await on.names(older_caller())
+            assert await on.names(older_caller(profile="p")) == ["echo"]
             unseen.tools["more"] = unseen.tools["tool"]
             unseen.lines[0].say("notifications/tools/list_changed")
             unseen.lines[0].say("notifications/message", {"level": "error", "data": "words"})
@@ -249,10 +251,12 @@ def test_a_change_of_what_is_not_seen_is_told_to_nobody_who_does_not_see_it(monk
 
 def test_what_a_client_says_goes_to_the_servers_it_sees() -> None:
     async def main() -> None:
-        toys = {name: Toy("older", capabilities={"tools": {}, "logging": {}}) for name in ("shown", "unseen")}
+        toys = {
+            name: ScriptedServer("older", capabilities={"tools": {}, "logging": {}}) for name in ("shown", "unseen")
+        }
         async with House(Profile(name="p", servers=("shown",)), **toys) as on:
             await on.settled()
-            await on.gateway.set_level(older(profile="p"), "debug")
+            await on.gateway.set_level(older_caller(profile="p"), "debug")
             await until(lambda: "logging/setLevel" in toys["shown"].lines[0].methods())
             assert "logging/setLevel" not in toys["unseen"].lines[0].methods()
 
@@ -265,22 +269,22 @@ def test_headers_of_a_tool_that_is_not_seen_are_not_checked() -> None:
         return {"tools": [{"name": "echo", "inputSchema": schema}]}
 
     async def main() -> None:
-        async with House(Profile(name="p", tools=("!echo",)), toy=Toy(answers={"tools/list": listed})) as on:
+        async with House(Profile(name="p", tools=("!echo",)), toy=ScriptedServer(answers={"tools/list": listed})) as on:
             await on.settled()
-            assert on.gateway.param_headers("echo", modern())
-            assert on.gateway.param_headers("echo", modern(profile="p")) is None
+            assert on.gateway.param_headers("echo", modern_caller())
+            assert on.gateway.param_headers("echo", modern_caller(profile="p")) is None
 
     run(main())
 
 
 def test_of_health_a_caller_learns_what_it_sees() -> None:
     async def main() -> None:
-        down = Toy()
+        down = ScriptedServer()
         down.down = "broken"
-        async with House(Profile(name="p", servers=("!unseen",)), shown=Toy(), unseen=down) as on:
+        async with House(Profile(name="p", servers=("!unseen",)), shown=ScriptedServer(), unseen=down) as on:
             await on.settled()
             assert on.gateway.health()["status"] == "degraded"
-            seen = on.gateway.health(older(profile="p"))
+            seen = on.gateway.health(older_caller(profile="p"))
             assert (seen["status"], list(seen["servers"])) == ("ok", ["shown"])
 
     run(main())
@@ -288,15 +292,15 @@ def test_of_health_a_caller_learns_what_it_sees() -> None:
 
 def test_without_any_profile_left_those_who_came_through_one_see_nothing() -> None:
     async def main() -> None:
-        async with House(Profile(name="p"), toy=Toy()) as on:
+        async with House(Profile(name="p"), toy=ScriptedServer()) as on:
             await on.settled()
-            caller = older(profile="p")
+            caller = older_caller(profile="p")
             assert await on.names(caller) == ["echo"]
             await on.gateway.apply(replace(on.config, profiles=()))
             assert await on.names(caller) == []
             with pytest.raises(RpcError):
                 await on.gateway.handle(Call("tools/call", {"name": "echo"}, caller))
-            assert await on.names(older()) == ["echo"]
+            assert await on.names(older_caller()) == ["echo"]
 
     run(main())
 
@@ -304,10 +308,12 @@ def test_without_any_profile_left_those_who_came_through_one_see_nothing() -> No
 def test_a_large_catalog_is_narrowed_beside_everything_else() -> None:
     async def main() -> None:
         names = [f"tool_{number}" for number in range(4_000)]
-        async with House(Profile(name="p", tools=("*", "!*_1*")), first_start_wait=20.0, toy=Toy(tools=names)) as on:
-            caller = older(profile="p")
+        async with House(
+            Profile(name="p", tools=("*", "!*_1*")), first_start_wait=20.0, toy=ScriptedServer(tools=names)
+        ) as on:
+            caller = older_caller(profile="p")
             # Whoever calls before anybody has listed waits for it, and finds what it sees.
-            await on.names(older())
+            await on.names(older_caller())
             result = await on.gateway.handle(Call("tools/call", {"name": "tool_2"}, caller))
             assert result["content"]
             with pytest.raises(NotFound):

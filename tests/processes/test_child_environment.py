@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.model.call import Json
 from mcpx.processes import process
 from mcpx.processes.environment import child_environment, running_inside

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fixtures import replicas as fixture
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.members import BEAT, Member

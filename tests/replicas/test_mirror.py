@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
 from fixtures.replicas import Store
+from kit.loop import run
 from kit.waiting import until
 from mcpx.auth.shared import SIGN_INS
 from mcpx.auth.vault import Vault, name_of

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from fixtures import replicas as fixture
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours import neighbours as neighbours_module

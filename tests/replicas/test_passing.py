@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Reply, Web, forever, run, serving
+from kit.http_pair import HttpClient, StreamedReply, serving_http
+from kit.loop import never_return, run
 from kit.waiting import until
 from mcpx.front.neighbours import passing
 from mcpx.front.neighbours.papers import Papers
@@ -29,14 +30,16 @@ CALL = b'{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"x"}}'
 class Pair:
     """A client's side, and the other replica: requests as they come to it."""
 
-    def __init__(self, web: Web, door: "asyncio.Queue[Exchange]", over: Passing, lost: list[str], port: int) -> None:
+    def __init__(
+        self, web: HttpClient, door: "asyncio.Queue[Exchange]", over: Passing, lost: list[str], port: int
+    ) -> None:
         self.web, self.door, self.over, self.lost, self.port = web, door, over, lost, port
         self.again: list[str] = []
 
-    def ask(self, body: bytes = CALL) -> Reply:
+    def ask(self, body: bytes = CALL) -> StreamedReply:
         return self.web.send("POST", "/mcp", body)
 
-    def listen(self) -> Reply:
+    def listen(self) -> StreamedReply:
         return self.web.send("GET", "/mcp", b"")
 
 
@@ -56,7 +59,7 @@ async def pair() -> AsyncIterator[Pair]:
         over.hand(exchange, Visitor(), "/mcp", member, again)
 
     try:
-        async with serving(hand) as web:
+        async with serving_http(hand) as web:
             made = Pair(web, door, over, lost, member.port)
             yield made
     finally:
@@ -197,7 +200,7 @@ def test_a_connection_that_is_not_made_in_time_is_no_death(monkeypatch: pytest.M
             dial = http_client.dial
 
             async def hangs(address: Address, *more: Any) -> None:
-                await (forever() if address.port == between.port else dial(address, *more))
+                await (never_return() if address.port == between.port else dial(address, *more))
 
             async def late(count: int) -> None:
                 asked = len(between.again)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fixtures import replicas as fixture
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.front.http_session import HttpSession
 from mcpx.front.neighbours.records import MOST_EVENTS, Records, Taken
 from mcpx.front.notices import Parcel

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.parts import run
 from fixtures.replicas import SERVERS, Store, free_port, program, reaches
+from kit.loop import run
 from kit.process import START, Child
 from kit.waiting import until, wait_until
 from mcpx.replicas.address import parse

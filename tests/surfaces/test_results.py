@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from mcpx.formats.writing import ValueWriter
 from mcpx.model.call import Json
 from mcpx.surfaces.large import shaping

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
 from fixtures.replicas import Store
+from kit.loop import run
 from kit.waiting import until
 from mcpx.replicas.address import parse
 from mcpx.replicas.replicas import Replicas

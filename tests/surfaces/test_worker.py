@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, turns
+from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.surfaces.large.kept import pack
 from mcpx.surfaces.large.pages import BadReading, Page
@@ -75,7 +75,7 @@ def working(main: Callable[[Worker], Any], worker: Worker | None = None) -> Any:
             return await main(used)
         finally:
             used.close()
-            await turns()
+            await yield_to_loop()
 
     return run(closing())
 

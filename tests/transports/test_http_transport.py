@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import forever, run, turns
+from kit.loop import never_return, run, yield_to_loop
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -395,7 +395,7 @@ def test_a_question_taken_back_by_the_server_is_taken_back_from_the_client() -> 
 
         async def endless() -> Json:
             try:
-                return await forever()
+                return await never_return()
             finally:
                 stopped.set()
 
@@ -682,7 +682,7 @@ def test_what_is_under_way_is_still_answered_by_a_server_that_takes_no_new_conne
             slow = asyncio.create_task(on.ask("slow"))
             await until(lambda: held)
             closing = asyncio.create_task(site.stop(10.0))
-            await turns()
+            await yield_to_loop()
             with pytest.raises(Unavailable) as caught:
                 await on.ask()
             assert caught.value.unsent
@@ -917,7 +917,7 @@ def test_giving_up_is_said_to_an_older_server_once(how: str) -> None:
             [(_, asked), (_, said)] = on.site.posts
             assert said["method"] == "notifications/cancelled"
             assert said["params"]["requestId"] == asked["id"]
-            await turns()
+            await yield_to_loop()
             assert len(on.site.posts) == 2
 
     run(main())
@@ -948,7 +948,7 @@ def test_nothing_overtakes_the_notification_that_ends_the_handshake() -> None:
             on.talk.agreed("2025-11-25")
             asking = asyncio.create_task(on.ask("tools/list"))
             await until(lambda: held)
-            await turns()
+            await yield_to_loop()
             assert site.methods() == ["initialize", "notifications/initialized"]
             assert site.gets == []
             held[0].reply(202)
@@ -1495,7 +1495,7 @@ def test_no_more_questions_are_answered_at_a_time_than_there_are_places_for() ->
             exchange.write(frame({"id": "q0", "method": "roots/list"}))
 
         async with Talking(Site(tools_call=asks), "2025-11-25") as on:
-            call = asyncio.create_task(on.call(Owner(forever), timeout=None))
+            call = asyncio.create_task(on.call(Owner(never_return), timeout=None))
             await until(lambda: on.site.methods().count("answer") == 2)
             codes = [(m["id"], m["error"]["code"]) for _, m in on.site.posts if "method" not in m]
             assert codes == [(f"q{module.QUESTIONS}", OVERLOADED), ("q0", INVALID_REQUEST)]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fixtures.parts import forever, run
+from kit.loop import never_return, run
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_TIMEOUT, RpcError, Unavailable
 from mcpx.transports import TRANSPORTS
@@ -68,7 +68,7 @@ def test_one_that_does_not_answer_in_time_is_cancelled() -> None:
 
         async def serve(method: str, params: Json) -> Json:
             try:
-                return await forever()
+                return await never_return()
             finally:
                 cancelled.set()
 

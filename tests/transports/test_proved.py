@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from fixtures.guarded import Guarded
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.auth.credentials import Credentials, Fixed, Proof, Purpose, Refusal
 from mcpx.auth.oauth2 import OAuth2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run, turns
+from kit.loop import run, yield_to_loop
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_DOWN, SERVER_TIMEOUT, SERVER_TOO_LARGE, Unavailable
@@ -245,7 +245,7 @@ def test_a_message_that_cannot_be_sent_may_be_sent_elsewhere_and_the_server_is_l
         async with Talking(site) as on:
             await on.ask()
             stopping = asyncio.create_task(site.stop(10.0))
-            await turns()
+            await yield_to_loop()
             with pytest.raises(Unavailable) as caught:
                 await on.ask()
             assert caught.value.unsent
@@ -280,7 +280,7 @@ def test_messages_do_not_overtake_each_other() -> None:
             calls = [asyncio.create_task(on.ask(f"m{n}")) for n in range(5)]
             for n in range(5):
                 await until(lambda n=n: len(held) == n + 1)
-                await turns()
+                await yield_to_loop()
                 assert len(held) == n + 1
                 site.answer(*held[n])
             assert [await call for call in calls] == [{"echo": f"m{n}"} for n in range(5)]
@@ -404,7 +404,7 @@ def test_closing_hangs_up() -> None:
         async with Talking(Site()) as on:
             waiting = asyncio.create_task(on.ask("m", None))
             on.site.on_post = lambda exchange, _: exchange.reply(202)
-            await turns()
+            await yield_to_loop()
             assert on.talk is not None
             await on.talk.close()
             with pytest.raises(Unavailable):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import run
+from kit.loop import run
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import SERVER_DIED, SERVER_GARBAGE, Unavailable

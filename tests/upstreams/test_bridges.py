@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Tape, forever, modern, older, run, turns
+from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, older_caller
 from kit.clock import LoopClock
+from kit.loop import never_return, run, yield_to_loop
 from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, RpcError, Unavailable
@@ -67,9 +68,9 @@ class Modern:
 # --- older client, modern server
 
 
-def asker(**answers: Any) -> tuple[Caller, Tape]:
-    tape = Tape(**answers)
-    return older(askable=True, voice=tape), tape
+def asker(**answers: Any) -> tuple[Caller, RecordingChannel]:
+    tape = RecordingChannel(**answers)
+    return older_caller(askable=True, voice=tape), tape
 
 
 def test_a_result_without_a_question_comes_back_without_modern_fields() -> None:
@@ -234,7 +235,7 @@ def test_only_the_three_questions_reach_a_client(method: str) -> None:
 
 def test_a_client_is_not_asked_what_it_did_not_offer() -> None:
     async def main() -> None:
-        tape = Tape(create={})
+        tape = RecordingChannel(create={})
         caller = Caller(session="s", capabilities={"roots": {}}, voice=tape)
         with pytest.raises(RpcError) as caught:
             await answer_for_older(call_of(caller), "srv", Modern(questions(a=ELICIT)), {})
@@ -263,8 +264,8 @@ def test_cancelled_while_the_client_is_asked_takes_the_question_back() -> None:
 
 def test_progress_and_logs_are_marked_with_their_server() -> None:
     """PRO-4."""
-    tape = Tape()
-    lease = lease_of(call_of(older(voice=tape, log_level="warning"), _meta={"progressToken": "t"}))
+    tape = RecordingChannel()
+    lease = lease_of(call_of(older_caller(voice=tape, log_level="warning"), _meta={"progressToken": "t"}))
     lease.progress({"progressToken": "t", "progress": 1, "_meta": {"a": 1}})
     lease.notification("notifications/message", {"level": "info", "data": 1})
     lease.notification("notifications/message", {"level": "error", "data": 2})
@@ -280,15 +281,15 @@ def test_progress_and_logs_are_marked_with_their_server() -> None:
 
 
 def test_logs_without_a_word_from_the_client_reach_older_ones_and_no_modern_one() -> None:
-    for caller, heard in ((older(), 1), (modern(), 0), (modern(log_level="info"), 1)):
-        assert isinstance(caller.voice, Tape)
+    for caller, heard in ((older_caller(), 1), (modern_caller(), 0), (modern_caller(log_level="info"), 1)):
+        assert isinstance(caller.voice, RecordingChannel)
         lease_of(call_of(caller)).notification("notifications/message", {"level": "info"})
         assert len(caller.voice.told) == heard
 
 
 def test_a_call_without_a_way_back_hears_in_silence() -> None:
     async def main() -> None:
-        lease = lease_of(call_of(Caller(capabilities=ASKABLE, voice=None)))
+        lease = lease_of(call_of(Caller(capabilities=CLIENT_CAPABILITIES, voice=None)))
         lease.progress({})
         lease.notification("notifications/message", {})
         lease.paused(1)
@@ -300,7 +301,7 @@ def test_a_call_without_a_way_back_hears_in_silence() -> None:
 
 def test_a_modern_client_is_never_asked_directly() -> None:
     async def main() -> None:
-        caller = modern(askable=True)
+        caller = modern_caller(askable=True)
         with pytest.raises(RpcError) as caught:
             await lease_of(call_of(caller)).question("roots/list", None)
         assert caught.value.code == METHOD_NOT_FOUND
@@ -327,7 +328,7 @@ class Lot:
         await self.tasks.close()
 
     async def begin(self, run: Run, caller: Caller | None = None, **params: Any) -> Json:
-        call = call_of(caller or modern(askable=True), **params)
+        call = call_of(caller or modern_caller(askable=True), **params)
 
         async def work(parked: Parked) -> Json:
             parked.lease = lease_of(call, parked)
@@ -336,7 +337,7 @@ class Lot:
         return await self.parking.begin(call, call.params, work)
 
     async def resume(self, state: Any, answers: Any = None, caller: Caller | None = None, **params: Any) -> Json:
-        call = call_of(caller or modern(askable=True), requestState=state, inputResponses=answers, **params)
+        call = call_of(caller or modern_caller(askable=True), requestState=state, inputResponses=answers, **params)
         return await self.parking.resume(call, call.params)
 
 
@@ -437,7 +438,7 @@ def test_an_unknown_state_is_refused(state: Any) -> None:
     async def main() -> None:
         async with Lot() as lot:
             await lot.begin(asks_once)
-            assert not lot.parking.holds(call_of(modern(), requestState=state))
+            assert not lot.parking.holds(call_of(modern_caller(), requestState=state))
             with pytest.raises(RpcError) as caught:
                 await lot.resume(state, {"q1": {}})
             assert caught.value.code == INVALID_PARAMS
@@ -464,9 +465,9 @@ def test_a_state_is_good_once() -> None:
 @pytest.mark.parametrize(
     ("who", "params"),
     [
-        (modern("another", askable=True), {}),
-        (modern(askable=True, principal="somebody else"), {}),
-        (modern(askable=True), {"name": "another tool"}),
+        (modern_caller("another", askable=True), {}),
+        (modern_caller(askable=True, principal="somebody else"), {}),
+        (modern_caller(askable=True), {"name": "another tool"}),
     ],
 )
 def test_nobody_but_its_owner_resumes_a_parked_call(who: Caller, params: Json) -> None:
@@ -518,7 +519,7 @@ def test_the_time_of_a_parked_call_begins_anew_with_every_round(monkeypatch: pyt
                 asked = await lot.resume(asked["requestState"])
             assert await lot.resume(asked["requestState"], {"q1": {}}) == {"answer": {}}
 
-    run(main(), bound=10_000)
+    run(main(), seconds=10_000)
 
 
 def test_no_more_than_so_many_calls_are_parked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,7 +556,7 @@ def test_cancelled_before_its_first_question_the_call_is_given_up() -> None:
             async def works(lease: Lease) -> Json:
                 started.set()
                 try:
-                    return await forever()
+                    return await never_return()
                 finally:
                     ended.set()
 
@@ -578,7 +579,7 @@ def test_cancelled_while_a_resumed_call_runs_the_call_is_given_up() -> None:
                 await lease.question("roots/list", None)
                 resumed.set()
                 try:
-                    return await forever()
+                    return await never_return()
                 finally:
                     ended.set()
 
@@ -625,7 +626,7 @@ def test_a_question_that_is_taken_back_as_the_result_arrives_is_put_to_nobody() 
                 return {"done": True}
 
             assert await lot.begin(asks_and_is_done) == {"done": True}
-            await turns()
+            await yield_to_loop()
 
     run(main())
 
@@ -665,7 +666,7 @@ def test_a_question_of_a_call_that_is_given_up_is_refused() -> None:
 
             async def asks_beside(lease: Lease) -> Json:
                 asking.append(asyncio.create_task(lease.question("roots/list", None)))
-                return await forever()
+                return await never_return()
 
             await lot.begin(asks_beside)
             lot.parking.see_off(lambda principal: False)
@@ -691,7 +692,7 @@ def test_a_call_that_ends_while_parked_gives_its_outcome_to_who_comes_back() -> 
 
                 state = (await lot.begin(impatient))["requestState"]
                 late.set()
-                await turns()
+                await yield_to_loop()
                 if isinstance(outcome, RpcError):
                     with pytest.raises(RpcError, match="gave up"):
                         await lot.resume(state, {"q1": {}})
@@ -714,8 +715,8 @@ def test_what_the_server_says_after_the_answer_goes_to_the_request_that_waits() 
                 lease.notification("notifications/message", {"level": "error"})
                 return {}
 
-            first, second = modern(askable=True), modern(askable=True, log_level="info")
-            assert isinstance(first.voice, Tape) and isinstance(second.voice, Tape)
+            first, second = modern_caller(askable=True), modern_caller(askable=True, log_level="info")
+            assert isinstance(first.voice, RecordingChannel) and isinstance(second.voice, RecordingChannel)
             state = (await lot.begin(works, first, _meta={"progressToken": "one"}))["requestState"]
             await lot.resume(state, {"q1": {}}, second, _meta={"progressToken": "two"})
             assert [(m, p.get("progressToken")) for m, p in first.voice.told] == [("notifications/progress", "one")]
@@ -745,8 +746,8 @@ def test_what_the_server_says_while_the_client_is_away_with_a_question_is_told_w
                 lease.progress({"progressToken": "wire", "progress": 2})
                 return {}
 
-            first, second = modern(askable=True), modern(askable=True, log_level="info")
-            assert isinstance(first.voice, Tape) and isinstance(second.voice, Tape)
+            first, second = modern_caller(askable=True), modern_caller(askable=True, log_level="info")
+            assert isinstance(first.voice, RecordingChannel) and isinstance(second.voice, RecordingChannel)
             state = (await lot.begin(works, first, _meta={"progressToken": "one"}))["requestState"]
             away.set()
             await said.wait()
@@ -774,8 +775,8 @@ def test_what_is_held_back_for_a_client_that_is_away_is_bounded(size: int, kept:
                 parked = lease.parked
                 return await asks_once(lease)
 
-            back = modern(askable=True)
-            assert isinstance(back.voice, Tape)
+            back = modern_caller(askable=True)
+            assert isinstance(back.voice, RecordingChannel)
             state = (await lot.begin(works, _meta={"progressToken": "one"}))["requestState"]
             assert parked is not None
             numbers = range(10 * bridges.HELD_BACK)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, older, run
+from kit.callers import older_caller
+from kit.loop import never_return, run
+from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.waiting import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Json
@@ -47,7 +49,7 @@ class Connection:
 class Patient:
     def __init__(self, **fields: Any) -> None:
         fields.setdefault("health_check_interval", TICK)
-        self.server: Server = Toy().server(**fields)
+        self.server: Server = ScriptedServer().server(**fields)
         self.calls = 0
         self.running = False
         self.listeners = False
@@ -219,7 +221,7 @@ class Hub:
 
 
 @asynccontextmanager
-async def upstream_of(toy: Toy, **fields: Any) -> AsyncIterator[tuple[Upstream, Hub]]:
+async def upstream_of(toy: ScriptedServer, **fields: Any) -> AsyncIterator[tuple[Upstream, Hub]]:
     hub = Hub()
     upstream = hub.upstream = Upstream(toy.server(**fields), hub, Surroundings({}, Snapshots(None), Gate(8)))
     upstream.start()
@@ -232,7 +234,7 @@ async def upstream_of(toy: Toy, **fields: Any) -> AsyncIterator[tuple[Upstream, 
 
 async def call(upstream: Upstream, tool: str = "echo") -> Json:
     params: Json = {"name": tool, "arguments": {"text": "x"}}
-    return await upstream.call(Call("tools/call", params, older()), params)
+    return await upstream.call(Call("tools/call", params, older_caller()), params)
 
 
 def test_a_silent_server_is_degraded_then_replaced_and_a_good_word_makes_it_well() -> None:
@@ -241,10 +243,10 @@ def test_a_silent_server_is_degraded_then_replaced_and_a_good_word_makes_it_well
     async def main() -> None:
         silent = False
 
-        async def ping(line: Line, params: Json) -> Json:
-            return await forever() if silent else {}
+        async def ping(line: ScriptedConnection, params: Json) -> Json:
+            return await never_return() if silent else {}
 
-        toy = Toy("older", answers={"ping": ping})
+        toy = ScriptedServer("older", answers={"ping": ping})
         async with upstream_of(toy, health_check_interval=0.3) as (upstream, hub):  # also the time of an answer
             silent = True
             await until(lambda: upstream.status.state == "degraded")
@@ -267,7 +269,7 @@ def test_short_calls_on_links_of_their_own_keep_a_lazy_server_awake() -> None:
     """LIF-5: a link that is gone with its call has still carried one."""
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with upstream_of(toy, lazy=True, idle_timeout=1.0, isolation="per_call") as (upstream, hub):
             began = time.monotonic()
             while time.monotonic() - began < 2.5:
@@ -283,10 +285,10 @@ def test_an_error_of_the_server_is_an_answered_call() -> None:
     """LIF-4: a life that said no has served."""
 
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-32000, "no")
 
-        toy = Toy("older", tools={"echo": echo, "refuse": refuse})
+        toy = ScriptedServer("older", tools={"echo": echo, "refuse": refuse})
         async with upstream_of(toy) as (upstream, _):
             with pytest.raises(RpcError, match="no"):
                 await call(upstream, "refuse")

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import Line, Tape, Toy, forever, modern, older, run, turns
+from kit.callers import RecordingChannel, modern_caller, older_caller
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import NotFound, RpcError, Unavailable
@@ -41,7 +43,7 @@ def tool(name: str, version: int) -> Json:
     return {"name": name, "description": f"version {version}", "inputSchema": {"type": "object"}, "annotations": hints}
 
 
-class Program(Toy):
+class Program(ScriptedServer):
     """Each conversation is a process, which offers what its program had when it was started."""
 
     starts_process = True
@@ -49,7 +51,7 @@ class Program(Toy):
     def __init__(self, *eras: str) -> None:
         super().__init__(*eras)
         self.versions: dict[str, int] = dict.fromkeys(NAMES, 0)
-        self.started: dict[Line, dict[str, int]] = {}
+        self.started: dict[ScriptedConnection, dict[str, int]] = {}
         self.lists = 0
         self.listing = asyncio.Event()
         """Lists are answered; set unless a test clears it."""
@@ -66,15 +68,15 @@ class Program(Toy):
         self.slipped: list[Json] = []
         """Those that were not approved."""
 
-    async def open(self, dial: Any) -> Line:
+    async def open(self, dial: Any) -> ScriptedConnection:
         line = await super().open(dial)
         self.started[line] = dict(self.versions)
         return line
 
-    async def answer(self, line: Line, method: str, params: Json) -> Json:
+    async def answer(self, line: ScriptedConnection, method: str, params: Json) -> Json:
         if method == "tools/list":
             self.lists += 1
-            await turns(5)  # a call may come meanwhile
+            await yield_to_loop(5)  # a call may come meanwhile
             await self.listing.wait()
             if self.refusal is not None:
                 raise RpcError(-32000, self.refusal)
@@ -89,7 +91,7 @@ class Program(Toy):
             if self.fatal:
                 self.fatal = False
                 line.die()
-                await forever()
+                await never_return()
             return {"content": []}
         return await super().answer(line, method, params)
 
@@ -175,7 +177,7 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
                     async with asyncio.TaskGroup() as calls:
                         for caller in callers.values():
                             calls.create_task(on.outcome(caller, other))
-                            await turns(3)
+                            await yield_to_loop(3)
                 else:
                     if what in ("die", "restart and call"):
                         for line in program.alive[: None if what != "die" else one + 1]:
@@ -194,8 +196,8 @@ def test_nothing_is_called_that_is_not_approved_where_it_is_called(
 def _caller(who: str) -> Caller:
     era, _, name = who.partition(" ")
     if era == "modern":
-        return modern(who, askable=bool(name))
-    return older(who, askable=era == "askable", voice=Tape(list={"roots": []}))
+        return modern_caller(who, askable=bool(name))
+    return older_caller(who, askable=era == "askable", voice=RecordingChannel(list={"roots": []}))
 
 
 def test_calls_that_come_together_over_a_fresh_link_have_its_list_read_once() -> None:
@@ -203,7 +205,7 @@ def test_calls_that_come_together_over_a_fresh_link_have_its_list_read_once() ->
 
     async def main() -> None:
         async with On(Program("older"), isolation="per_session") as on:
-            caller = older("one")
+            caller = older_caller("one")
             await asyncio.gather(*(on.call(caller) for _ in range(50)))
             assert on.program.lists == 2 and len(on.program.reached) == 50
             await on.call(caller)
@@ -219,12 +221,12 @@ def test_who_gives_up_while_a_list_is_read_leaves_it_to_the_others() -> None:
         program = Program("older")
         async with On(program, isolation="per_session") as on:
             program.listing.clear()
-            calls = [asyncio.create_task(on.call(older("one")))]
+            calls = [asyncio.create_task(on.call(older_caller("one")))]
             await until(lambda: program.lists == 2)
-            calls.append(asyncio.create_task(on.call(older("one"))))
-            await turns()
+            calls.append(asyncio.create_task(on.call(older_caller("one"))))
+            await yield_to_loop()
             calls[0].cancel()
-            await turns()
+            await yield_to_loop()
             assert calls[0].cancelled() and not calls[1].done() and program.reached == []
             program.listing.set()
             await calls[1]
@@ -241,7 +243,7 @@ def test_a_process_that_dies_while_its_list_is_read_is_replaced_and_the_call_mad
         program = Program("older")
         async with On(program, isolation="per_session") as on:
             program.listing.clear()
-            call = asyncio.create_task(on.call(older("one"), "write"))
+            call = asyncio.create_task(on.call(older_caller("one"), "write"))
             await until(lambda: program.lists == 2)
             program.alive[-1].die()
             program.listing.set()
@@ -257,12 +259,12 @@ def test_a_link_that_says_that_its_lists_have_changed_is_read_before_it_is_calle
     async def main() -> None:
         program = Program("modern")
         async with On(program, isolation="per_session") as on:
-            caller = modern("one")
+            caller = modern_caller("one")
             await on.call(caller)
             own = program.alive[-1]
             program.started[own] = {"read": 1, "write": 0}
             own.say("notifications/tools/list_changed")
-            await turns()
+            await yield_to_loop()
             with pytest.raises(NotFound):
                 await on.call(caller)
             on.approve()
@@ -277,19 +279,19 @@ def test_a_modern_server_whose_listening_was_interrupted_is_read_before_it_is_ca
     async def main() -> None:
         program, over = Program("modern"), asyncio.Event()
 
-        async def listen(line: Line, params: Json) -> Json:
+        async def listen(line: ScriptedConnection, params: Json) -> Json:
             line.say("notifications/subscriptions/acknowledged", {"notifications": params.get("notifications")})
             await over.wait()
             return {}
 
         program.answers["subscriptions/listen"] = listen
         async with On(program) as on:
-            await on.call(modern("one"))
+            await on.call(modern_caller("one"))
             program.started[program.alive[0]]["read"] = 1
             over.set()
-            await turns()
-            assert await on.outcome(modern("one"), "read") == "unknown"
-            assert await on.outcome(modern("one"), "write") == "ok"
+            await yield_to_loop()
+            assert await on.outcome(modern_caller("one"), "read") == "unknown"
+            assert await on.outcome(modern_caller("one"), "write") == "ok"
 
     run(main())
 
@@ -300,7 +302,7 @@ def test_a_link_that_is_the_main_one_no_more_is_judged_by_what_it_lists_itself()
     async def main() -> None:
         program = Program("older")
         async with On(program) as on:
-            caller = older("one", askable=True, voice=Tape(list={"roots": []}))
+            caller = older_caller("one", askable=True, voice=RecordingChannel(list={"roots": []}))
             await on.call(caller, "write")
             program.versions["read"] = 1
             for line in program.alive:
@@ -310,7 +312,7 @@ def test_a_link_that_is_the_main_one_no_more_is_judged_by_what_it_lists_itself()
             await on.call(caller, "write")
             program.asks = False
             await until(lambda: on.upstream.definitions["tools"][0] == tool("read", 0))
-            assert await on.outcome(older("two"), "read") == "ok"
+            assert await on.outcome(older_caller("two"), "read") == "ok"
             assert await on.outcome(caller, "read") == "unknown"
             assert [link["use"] for link in on.upstream.describe()["links"]] == ["shared", "session"]
 
@@ -326,9 +328,9 @@ def test_a_server_that_refuses_its_list_is_not_called() -> None:
             program.refusal = "not today"
             for _ in range(2):
                 with pytest.raises(Unavailable, match="not today; it is pinned"):
-                    await on.call(older("one"))
+                    await on.call(older_caller("one"))
             program.refusal = None
-            await on.call(older("one"))
+            await on.call(older_caller("one"))
             assert len(program.reached) == 1
 
     run(main())

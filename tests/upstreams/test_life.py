@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Toy, run, turns
+from kit.loop import run, yield_to_loop
+from kit.server import ScriptedServer
 from kit.waiting import until
 from mcpx.model.errors import Unavailable
 from mcpx.upstreams.life import Gate, Life
@@ -36,7 +37,7 @@ class Body:
 
 @asynccontextmanager
 async def living(body: Body, *, gate: Gate | None = None, asleep: bool = False, **fields: Any) -> AsyncIterator[Life]:
-    life = body.life = Life(Toy().server(**fields), body.connect, body.changed, gate or Gate(8))
+    life = body.life = Life(ScriptedServer().server(**fields), body.connect, body.changed, gate or Gate(8))
     task = asyncio.ensure_future(life.run(asleep=asleep))
     try:
         yield life
@@ -163,7 +164,7 @@ def test_without_auto_reconnect_only_a_call_brings_it_back() -> None:
         async with living(body, auto_reconnect=False, retry_delay=0.0) as life:
             await until(lambda: life.status.state == "connected")
             life.lost("toy: died")
-            await turns()
+            await yield_to_loop()
             assert (body.attempts, life.status.state, life.next_try) == (1, "disconnected", None)
             await life.ready()
             assert body.attempts == 2
@@ -177,7 +178,7 @@ def test_a_sleeping_server_is_not_tried_until_it_is_wanted_and_sleep_is_no_failu
     async def main() -> None:
         body = Body()
         async with living(body, asleep=True) as life:
-            await turns()
+            await yield_to_loop()
             assert (body.attempts, life.status.state) == (0, "sleeping")
             for lives in (1, 2):
                 await life.ready()
@@ -246,11 +247,11 @@ def test_so_many_start_at_a_time_and_one_that_is_wanted_does_not_stand_in_line()
         assert await gate.enter(never) and await gate.enter(never)
         rushed = asyncio.ensure_future(gate.enter(urgent))
         patient = asyncio.ensure_future(gate.enter(never))
-        await turns()
+        await yield_to_loop()
         assert not rushed.done() and not patient.done()
         urgent.set()
         assert await rushed is False
-        await turns()
+        await yield_to_loop()
         assert not patient.done()
         gate.leave()
         assert await patient is True
@@ -266,9 +267,9 @@ def test_no_place_is_lost_when_the_turn_comes_with_the_end() -> None:
         for steps in range(6):
             assert await gate.enter(never)
             waiting = asyncio.ensure_future(gate.enter(never))
-            await turns()
+            await yield_to_loop()
             gate.leave()
-            await turns(steps)
+            await yield_to_loop(steps)
             waiting.cancel()
             if (await asyncio.gather(waiting, return_exceptions=True))[0] is True:
                 gate.leave()

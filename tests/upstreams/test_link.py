@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import ASKABLE, Line, Tape, Toy, asks, echo, forever, modern, older, run, turns
+from kit.callers import CLIENT_CAPABILITIES, RecordingChannel, modern_caller, older_caller
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.waiting import until
 from mcpx.config import Server
 from mcpx.model.call import Call, Caller, Json, Voice
@@ -61,7 +63,7 @@ class Open:
 
     def __init__(
         self,
-        toy: Toy,
+        toy: ScriptedServer,
         *openings: Era,
         owner: str | None = None,
         voice: Voice | None = None,
@@ -81,7 +83,7 @@ class Open:
         await self.link.close()
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ScriptedConnection:
         return self.toy.lines[-1]
 
     async def call(self, caller: Caller, name: str = "echo", **params: Any) -> Json:
@@ -95,10 +97,10 @@ class Open:
 
 def test_a_link_whose_negotiation_fails_leaves_no_connection_behind() -> None:
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-1, "no")
 
-        opened = Open(Toy(answers={"initialize": refuse, "server/discover": refuse}))
+        opened = Open(ScriptedServer(answers={"initialize": refuse, "server/discover": refuse}))
         with pytest.raises(RpcError, match="no"):
             async with opened:
                 raise AssertionError("not reached")
@@ -111,7 +113,7 @@ def test_a_link_whose_negotiation_fails_leaves_no_connection_behind() -> None:
 
 def test_a_link_given_up_while_it_is_negotiated_leaves_no_connection_behind() -> None:
     async def main() -> None:
-        opened = Open(Toy(answers={"server/discover": forever}))
+        opened = Open(ScriptedServer(answers={"server/discover": never_return}))
         task = asyncio.create_task(opened.link.open(("modern",), {}, {}))
         await until(lambda: opened.toy.lines and opened.line.heard)
         task.cancel()
@@ -124,13 +126,13 @@ def test_a_link_given_up_while_it_is_negotiated_leaves_no_connection_behind() ->
 
 def test_a_link_tells_of_its_loss_once_and_not_of_its_closing() -> None:
     async def main() -> None:
-        async with Open(Toy()) as lost:
+        async with Open(ScriptedServer()) as lost:
             lost.line.die("gone")
             lost.line.die("again")
             assert lost.ears.losses == ["gone"]
             assert not lost.link.alive
         assert lost.ears.losses == ["gone"]
-        async with Open(Toy()) as closed:
+        async with Open(ScriptedServer()) as closed:
             pass
         assert closed.ears.losses == []
 
@@ -146,9 +148,9 @@ def test_a_modern_server_gets_each_callers_own_envelope() -> None:
     """PRO-3: the caller's capabilities, and its name marked as coming through us."""
 
     async def main() -> None:
-        async with Open(Toy("modern")) as on:
-            await on.call(modern("x", askable=True, log_level="debug"), **PARAMS)
-            await on.call(older(), **PARAMS)
+        async with Open(ScriptedServer("modern")) as on:
+            await on.call(modern_caller("x", askable=True, log_level="debug"), **PARAMS)
+            await on.call(older_caller(), **PARAMS)
             first, second = on.line.calls()
             assert first == {
                 "name": "echo",
@@ -158,7 +160,7 @@ def test_a_modern_server_gets_each_callers_own_envelope() -> None:
                     "mine": 1,
                     era.VERSION_KEY: "2026-07-28",
                     era.CLIENT_KEY: {"name": "x-through-proxy", "version": "1"},
-                    era.CAPABILITIES_KEY: ASKABLE,
+                    era.CAPABILITIES_KEY: CLIENT_CAPABILITIES,
                     era.LEVEL_KEY: "debug",
                 },
             }
@@ -171,10 +173,10 @@ def test_a_modern_server_gets_each_callers_own_envelope() -> None:
 
 def test_an_older_server_gets_no_envelope() -> None:
     async def main() -> None:
-        async with Open(Toy("older")) as on:
+        async with Open(ScriptedServer("older")) as on:
             envelope = {era.VERSION_KEY: "2026-07-28", era.CLIENT_KEY: {}, era.CAPABILITIES_KEY: {}}
-            await on.call(modern(), **{**PARAMS, "_meta": {"mine": 1, **envelope}})
-            await on.call(older(), **PARAMS)
+            await on.call(modern_caller(), **{**PARAMS, "_meta": {"mine": 1, **envelope}})
+            await on.call(older_caller(), **PARAMS)
             assert on.line.calls() == [{"name": "echo", **PARAMS}] * 2
 
     run(main())
@@ -184,12 +186,12 @@ def test_results_pass_in_the_callers_era() -> None:
     """PRO-6."""
 
     async def main() -> None:
-        async def tool(line: Line, params: Json) -> Json:
+        async def tool(line: ScriptedConnection, params: Json) -> Json:
             return {"content": [], "resultType": "complete", "future": 1}
 
-        async with Open(Toy("modern", tools={"echo": tool})) as on:
-            assert await on.call(modern()) == {"content": [], "resultType": "complete", "future": 1}
-            assert await on.call(older()) == {"content": [], "future": 1}
+        async with Open(ScriptedServer("modern", tools={"echo": tool})) as on:
+            assert await on.call(modern_caller()) == {"content": [], "resultType": "complete", "future": 1}
+            assert await on.call(older_caller()) == {"content": [], "future": 1}
 
     run(main())
 
@@ -198,14 +200,14 @@ def test_the_hearer_is_told_when_the_last_call_is_over() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await gate.wait()
             return {}
 
-        async with Open(Toy(tools={"echo": slow, "quick": echo})) as on:
-            slow_call = asyncio.create_task(on.call(modern()))
+        async with Open(ScriptedServer(tools={"echo": slow, "quick": echo})) as on:
+            slow_call = asyncio.create_task(on.call(modern_caller()))
             await until(lambda: on.link.leases)
-            await on.call(modern(), "quick")
+            await on.call(modern_caller(), "quick")
             assert on.ears.rests == 0
             gate.set()
             await slow_call
@@ -219,9 +221,9 @@ def test_a_call_without_an_answer_ends_after_its_own_time_out() -> None:
     """LIF-6."""
 
     async def main() -> None:
-        async with Open(Toy(tools={"echo": forever}), call_timeout=0.2) as on:
+        async with Open(ScriptedServer(tools={"echo": never_return}), call_timeout=0.2) as on:
             with pytest.raises(Unavailable, match=r"^toy: ") as caught:
-                await on.call(modern())
+                await on.call(modern_caller())
             assert caught.value.code == SERVER_TIMEOUT
             await until(lambda: on.line.cancelled)
             assert not on.link.leases
@@ -239,11 +241,13 @@ def test_a_question_on_a_private_link_goes_to_the_latest_call_of_its_owner() -> 
     """PRO-5."""
 
     async def main() -> None:
-        first, second = Tape(list={"n": 1}), Tape(list={"n": 2})
-        async with Open(Toy("older", tools={"wait": forever, "ask": asks(ROOTS)}), owner="s") as on:
-            waiting = asyncio.create_task(on.call(older("s", askable=True, voice=first), "wait"))
+        first, second = RecordingChannel(list={"n": 1}), RecordingChannel(list={"n": 2})
+        async with Open(
+            ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)}), owner="s"
+        ) as on:
+            waiting = asyncio.create_task(on.call(older_caller("s", askable=True, voice=first), "wait"))
             await until(lambda: on.line.calls())
-            result = await on.call(older("s", askable=True, voice=second), "ask")
+            result = await on.call(older_caller("s", askable=True, voice=second), "ask")
             assert result["structuredContent"] == {"answers": [{"n": 2}]}
             assert first.asked == []
             waiting.cancel()
@@ -254,9 +258,9 @@ def test_a_question_on_a_private_link_goes_to_the_latest_call_of_its_owner() -> 
 
 def test_a_question_on_a_link_for_single_calls_goes_to_the_one_call_there_is() -> None:
     async def main() -> None:
-        tape = Tape(list={"roots": []})
-        async with Open(Toy("older", tools={"ask": asks(ROOTS)})) as on:
-            result = await on.call(older(askable=True, voice=tape), "ask")
+        tape = RecordingChannel(list={"roots": []})
+        async with Open(ScriptedServer("older", tools={"ask": asking_tool(ROOTS)})) as on:
+            result = await on.call(older_caller(askable=True, voice=tape), "ask")
             assert result["structuredContent"] == {"answers": [{"roots": []}]}
 
     run(main())
@@ -266,12 +270,12 @@ def test_a_question_on_a_shared_link_with_several_calls_goes_to_nobody() -> None
     """PRO-5: rather an error than somebody else's question."""
 
     async def main() -> None:
-        tapes = [Tape(list={}), Tape(list={})]
-        async with Open(Toy("older", tools={"wait": forever, "ask": asks(ROOTS)})) as on:
-            waiting = asyncio.create_task(on.call(older("a", askable=True, voice=tapes[0]), "wait"))
+        tapes = [RecordingChannel(list={}), RecordingChannel(list={})]
+        async with Open(ScriptedServer("older", tools={"wait": never_return, "ask": asking_tool(ROOTS)})) as on:
+            waiting = asyncio.create_task(on.call(older_caller("a", askable=True, voice=tapes[0]), "wait"))
             await until(lambda: on.line.calls())
             with pytest.raises(RpcError) as caught:
-                await on.call(older("b", askable=True, voice=tapes[1]), "ask")
+                await on.call(older_caller("b", askable=True, voice=tapes[1]), "ask")
             assert caught.value.code == METHOD_NOT_FOUND
             assert tapes[0].asked == tapes[1].asked == []
             waiting.cancel()
@@ -282,8 +286,8 @@ def test_a_question_on_a_shared_link_with_several_calls_goes_to_nobody() -> None
 
 def test_between_calls_the_owner_of_a_private_link_is_asked() -> None:
     async def main() -> None:
-        tape = Tape(list={"roots": [1]})
-        async with Open(Toy("older"), owner="s", voice=tape) as on:
+        tape = RecordingChannel(list={"roots": [1]})
+        async with Open(ScriptedServer("older"), owner="s", voice=tape) as on:
             assert await on.line.ask("roots/list") == {"roots": [1]}
             assert tape.asked == [("toy", "roots/list", None)]
 
@@ -292,18 +296,18 @@ def test_between_calls_the_owner_of_a_private_link_is_asked() -> None:
 
 def test_a_question_a_moment_before_the_call_waits_for_the_call() -> None:
     async def main() -> None:
-        tape = Tape(list={"roots": [1]})
+        tape = RecordingChannel(list={"roots": [1]})
         gate = asyncio.Event()
 
-        async def slow(line: Line, params: Json) -> Json:
+        async def slow(line: ScriptedConnection, params: Json) -> Json:
             await gate.wait()
             return {}
 
-        async with Open(Toy("older", tools={"echo": slow})) as on:
+        async with Open(ScriptedServer("older", tools={"echo": slow})) as on:
             asking = asyncio.create_task(on.line.ask("roots/list"))
-            await turns()
+            await yield_to_loop()
             assert not asking.done()
-            calling = asyncio.create_task(on.call(older(askable=True, voice=tape)))
+            calling = asyncio.create_task(on.call(older_caller(askable=True, voice=tape)))
             assert await asking == {"roots": [1]}
             gate.set()
             await calling
@@ -314,7 +318,7 @@ def test_a_question_a_moment_before_the_call_waits_for_the_call() -> None:
 def test_a_question_that_nobody_can_answer_is_refused_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(module, "GREETING", 0.02)
-        async with Open(Toy("older")) as on:
+        async with Open(ScriptedServer("older")) as on:
             with pytest.raises(RpcError) as caught:
                 await on.line.ask("roots/list")
             assert caught.value.code == METHOD_NOT_FOUND
@@ -324,7 +328,7 @@ def test_a_question_that_nobody_can_answer_is_refused_within_a_bound(monkeypatch
 
 def test_ping_is_answered_where_it_arrives() -> None:
     async def main() -> None:
-        async with Open(Toy("older")) as on:
+        async with Open(ScriptedServer("older")) as on:
             assert await on.line.ask("ping") == {}
 
     run(main())
@@ -333,16 +337,16 @@ def test_ping_is_answered_where_it_arrives() -> None:
 # --- subscriptions
 
 
-async def fine(line: Line, params: Json) -> Json:
+async def fine(line: ScriptedConnection, params: Json) -> Json:
     return {}
 
 
 SUBSCRIBABLE: Json = {"resources": {"subscribe": True, "listChanged": True}}
 
 
-def older_with_subscriptions(**answers: Any) -> Toy:
+def older_with_subscriptions(**answers: Any) -> ScriptedServer:
     methods = {"resources/subscribe": fine, "resources/unsubscribe": fine, **answers}
-    return Toy("older", capabilities=SUBSCRIBABLE, answers=methods)
+    return ScriptedServer("older", capabilities=SUBSCRIBABLE, answers=methods)
 
 
 def test_an_older_server_is_subscribed_once_for_all_and_unsubscribed_after_the_last() -> None:
@@ -367,7 +371,7 @@ def test_an_older_server_is_subscribed_once_for_all_and_unsubscribed_after_the_l
 
 def test_a_refused_subscription_is_forgotten() -> None:
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-32602, "no such resource")
 
         async with Open(older_with_subscriptions(**{"resources/subscribe": refuse})) as on:
@@ -382,7 +386,7 @@ def test_a_refused_subscription_is_forgotten() -> None:
 
 def test_a_subscription_given_up_half_way_does_not_stand_in_for_the_next() -> None:
     async def main() -> None:
-        toy = older_with_subscriptions(**{"resources/subscribe": forever})
+        toy = older_with_subscriptions(**{"resources/subscribe": never_return})
         async with Open(toy) as on:
             task = asyncio.create_task(on.link.subscribe("x:1", "a", {}))
             await until(lambda: "resources/subscribe" in on.line.methods())
@@ -396,14 +400,14 @@ def test_a_subscription_given_up_half_way_does_not_stand_in_for_the_next() -> No
     run(main())
 
 
-def wanted(line: Line) -> list[Json]:
+def wanted(line: ScriptedConnection) -> list[Json]:
     return [params["notifications"] for method, params in line.heard if method == "subscriptions/listen"]
 
 
 def test_a_modern_server_is_listened_to_for_what_it_announces_and_what_is_subscribed() -> None:
     async def main() -> None:
         capabilities = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
-        async with Open(Toy("modern", capabilities=capabilities)) as on:
+        async with Open(ScriptedServer("modern", capabilities=capabilities)) as on:
             await on.link.listen()
             await on.link.subscribe("x:2", "a", {})
             await on.link.subscribe("x:1", "a", {})
@@ -465,7 +469,7 @@ def test_over_http_what_is_listened_for_comes_on_the_listenings_own_stream() -> 
 
 def test_a_modern_server_with_nothing_to_announce_is_not_listened_to() -> None:
     async def main() -> None:
-        async with Open(Toy("modern", capabilities={"tools": {}})) as on:
+        async with Open(ScriptedServer("modern", capabilities={"tools": {}})) as on:
             await on.link.listen()
             assert wanted(on.line) == []
 
@@ -474,13 +478,13 @@ def test_a_modern_server_with_nothing_to_announce_is_not_listened_to() -> None:
 
 def test_a_server_that_never_acknowledges_or_refuses_holds_nobody_up() -> None:
     async def main() -> None:
-        async def refuse(line: Line, params: Json) -> Json:
+        async def refuse(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(METHOD_NOT_FOUND, "no")
 
-        for answer in (refuse, forever):
-            async with Open(Toy("modern", answers={"subscriptions/listen": answer}), timeout=0.5) as on:
+        for answer in (refuse, never_return):
+            async with Open(ScriptedServer("modern", answers={"subscriptions/listen": answer}), timeout=0.5) as on:
                 await on.link.listen()
-                await turns()
+                await yield_to_loop()
                 assert len(wanted(on.line)) == 1
 
     run(main())
@@ -490,11 +494,11 @@ def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(listening, "RETRY", (0.001,))
 
     async def main() -> None:
-        async def ends(line: Line, params: Json) -> Json:
+        async def ends(line: ScriptedConnection, params: Json) -> Json:
             line.say("notifications/subscriptions/acknowledged", {})
             return {"resultType": "complete"}
 
-        async with Open(Toy("modern", answers={"subscriptions/listen": ends})) as on:
+        async with Open(ScriptedServer("modern", answers={"subscriptions/listen": ends})) as on:
             await on.link.listen()
             await until(lambda: len(wanted(on.line)) >= 3)
 
@@ -503,7 +507,7 @@ def test_a_listening_that_ends_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_older_server_announces_unasked() -> None:
     async def main() -> None:
-        async with Open(Toy("older")) as on:
+        async with Open(ScriptedServer("older")) as on:
             await on.link.listen()
             assert wanted(on.line) == []
             on.line.say("notifications/tools/list_changed")
@@ -519,7 +523,7 @@ def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
     """PRO-4: they carry our ids, which mean something else, or nothing, to a client."""
 
     async def main() -> None:
-        async def tool(line: Line, params: Json) -> Json:
+        async def tool(line: ScriptedConnection, params: Json) -> Json:
             token = params["_meta"]["progressToken"]
             loop = asyncio.get_running_loop()
             loop.call_later(0.01, lambda: line.say("notifications/progress", {"progressToken": token}))
@@ -527,8 +531,8 @@ def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
             loop.call_later(0.01, lambda: line.say("notifications/message", {"level": "info"}))
             return {}
 
-        async with Open(Toy("older", tools={"echo": tool})) as on:
-            await on.call(older(), _meta={"progressToken": 1})
+        async with Open(ScriptedServer("older", tools={"echo": tool})) as on:
+            await on.call(older_caller(), _meta={"progressToken": 1})
             await until(lambda: on.ears.notifications)
             assert on.ears.notifications == [("notifications/message", {"level": "info"})]
 
@@ -537,12 +541,12 @@ def test_late_progress_and_late_cancellations_are_nobodys_business() -> None:
 
 def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
     async def main() -> None:
-        toy = Toy("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
+        toy = ScriptedServer("older", capabilities={"logging": {}}, answers={"logging/setLevel": fine})
         async with Open(toy) as on:
             for level in ("debug", "debug", "error"):
                 await on.link.set_level(level)
             assert [p for m, p in on.line.heard if m == "logging/setLevel"] == [{"level": "debug"}, {"level": "error"}]
-        for silent in (Toy("older"), Toy("modern", capabilities={"logging": {}})):
+        for silent in (ScriptedServer("older"), ScriptedServer("modern", capabilities={"logging": {}})):
             async with Open(silent) as on:
                 await on.link.set_level("debug")
                 assert "logging/setLevel" not in on.line.methods()
@@ -552,7 +556,7 @@ def test_the_log_level_is_set_once_and_only_where_there_is_one() -> None:
 
 def test_a_refused_log_level_harms_nobody() -> None:
     async def main() -> None:
-        async with Open(Toy("older", capabilities={"logging": {}})) as on:
+        async with Open(ScriptedServer("older", capabilities={"logging": {}})) as on:
             await on.link.set_level("debug")
 
     run(main())
@@ -560,9 +564,9 @@ def test_a_refused_log_level_harms_nobody() -> None:
 
 def test_notifications_go_to_older_servers_that_live() -> None:
     async def main() -> None:
-        async with Open(Toy("modern")) as on:
+        async with Open(ScriptedServer("modern")) as on:
             on.link.notify("notifications/roots/list_changed", {})
-        async with Open(Toy("older")) as older_one:
+        async with Open(ScriptedServer("older")) as older_one:
             older_one.link.notify("notifications/roots/list_changed", {"a": 1})
             await until(lambda: older_one.line.methods()[-1] == "notifications/roots/list_changed")
         older_one.link.notify("notifications/roots/list_changed", {})

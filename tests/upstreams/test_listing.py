@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.parts import forever, run
+from kit.loop import never_return, run
 from mcpx.model.call import Json
 from mcpx.model.errors import METHOD_NOT_FOUND, SERVER_TIMEOUT, SERVER_TOO_LARGE, RpcError, Unavailable
 from mcpx.model.offer import Offers
@@ -20,8 +20,8 @@ from mcpx.wire import codec, era
 Answer = Callable[[Json], Awaitable[Json]]
 
 
-class Server:
-    """A link, as far as its lists go: what it answers is set per method."""
+class ScriptedLink:
+    """A link that replies to list requests. Replies are set per method."""
 
     def __init__(self, answers: dict[str, Answer] | None = None, timeout: float = 5.0, **methods: Answer) -> None:
         self.name, self.alive, self.modern = "toy", True, False
@@ -51,12 +51,12 @@ def pages(*answers: Json) -> Answer:
     return lists
 
 
-async def read(server: Server, *kinds: Any, **how: Any) -> listing.Listed:
+async def read(server: ScriptedLink, *kinds: Any, **how: Any) -> listing.Listed:
     account = how.pop("account", None) or Budget().account()
     return await listing.read(cast(Link, server), kinds or ("tools",), account, **how)
 
 
-def listed(server: Server, *kinds: Any, **how: Any) -> listing.Listed:
+def listed(server: ScriptedLink, *kinds: Any, **how: Any) -> listing.Listed:
     return run(read(server, *kinds, **how))
 
 
@@ -82,18 +82,18 @@ def test_pages_are_followed_to_the_end() -> None:
         {"tools": [], "nextCursor": "2"},
         {"tools": [{"name": "b"}, {"name": "c"}]},
     )
-    found = listed(Server(tools=three))
+    found = listed(ScriptedLink(tools=three))
     assert [tool["name"] for tool in found.offers["tools"]] == ["a", "b", "c"]
     assert found.notes == {"tools": ()} and not found.cut
 
 
 @pytest.mark.parametrize("page", [{}, {"tools": None}, {"tools": {}}, {"tools": "x", "nextCursor": 5}])
 def test_a_page_that_is_no_list_has_nothing_in_it(page: Json) -> None:
-    assert listed(Server(tools=pages(page))).offers == {"tools": []}
+    assert listed(ScriptedLink(tools=pages(page))).offers == {"tools": []}
 
 
 def test_a_kind_the_server_does_not_declare_is_not_asked_for() -> None:
-    server = Server({})
+    server = ScriptedLink({})
     server.terms.capabilities = {"resources": {}}
     assert listed(server, "tools").offers == {"tools": []}
     assert listed(server, "templates").offers == {"templates": []}  # declared with resources, refused by the server
@@ -106,8 +106,8 @@ def test_a_list_that_cannot_be_read_is_left_out_and_costs_no_other() -> None:
     async def broken(params: Json) -> Json:
         raise RpcError(-32603, "oops")
 
-    for answer in (broken, forever):
-        found = listed(Server(tools=pages({"tools": tools(1)}), prompts=answer, timeout=0.3), "tools", "prompts")
+    for answer in (broken, never_return):
+        found = listed(ScriptedLink(tools=pages({"tools": tools(1)}), prompts=answer, timeout=0.3), "tools", "prompts")
         assert found.offers == {"tools": tools(1)}
         assert "its prompts could not be listed" in found.notes["prompts"][0]
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_written_is_too_large_or_has_too_long_a_name_goes_alone_a
     infinite = codec.load(b'{"name": "i", "n": 1e999}')
     large = {"name": "large", "description": "x" * listing.LARGEST}
     page = {"tools": [*tools(1), infinite, infinite, large, {"name": "n" * (listing.LONGEST_NAME + 1)}, {"name": "z"}]}
-    found = listed(Server(tools=pages(page)))
+    found = listed(ScriptedLink(tools=pages(page)))
     assert [tool["name"] for tool in found.offers["tools"]] == ["t0", "z"]
     told = " ".join(found.notes["tools"])
     assert "2 of its tools left out: they cannot be written" in told
@@ -131,7 +131,7 @@ def test_what_cannot_be_written_is_too_large_or_has_too_long_a_name_goes_alone_a
 def test_a_server_that_pages_in_circles_is_stopped() -> None:
     """NAM-6."""
     circle = pages({"tools": [1], "nextCursor": "1"}, {"tools": [2], "nextCursor": "1"})
-    found = listed(Server(tools=circle))
+    found = listed(ScriptedLink(tools=circle))
     assert found.offers["tools"] == [1, 2]
     assert "the same cursor" in found.notes["tools"][0]
 
@@ -139,7 +139,7 @@ def test_a_server_that_pages_in_circles_is_stopped() -> None:
 def test_a_server_that_pages_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """NAM-6."""
     monkeypatch.setattr(listing, "PAGES", 20)
-    found = listed(Server(tools=endless(1)))
+    found = listed(ScriptedLink(tools=endless(1)))
     assert len(found.offers["tools"]) == 20
     assert "does not end" in found.notes["tools"][0]
 
@@ -147,7 +147,7 @@ def test_a_server_that_pages_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch
 def test_no_more_than_so_many_items_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """SEC-6."""
     monkeypatch.setattr(budget, "ITEMS", 5)
-    server = Server(tools=endless(3))
+    server = ScriptedLink(tools=endless(3))
     found = listed(server)
     assert len(found.offers["tools"]) == 5 and found.cut
     assert found.notes["tools"] == ("its tools are cut after 5: more than 5",)
@@ -155,13 +155,13 @@ def test_no_more_than_so_many_items_are_taken(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_ten_thousand_tools_are_all_taken() -> None:
-    found = listed(Server(tools=pages({"tools": tools(10_000, 1_000)})))
+    found = listed(ScriptedLink(tools=pages({"tools": tools(10_000, 1_000)})))
     assert len(found.offers["tools"]) == 10_000 and not found.cut
 
 
 def test_pages_are_bounded_in_bytes_and_what_came_until_then_is_kept() -> None:
     """SEC-6: a thousand pages of a megabyte each are a gigabyte."""
-    server = Server(tools=endless(2, 500_000))
+    server = ScriptedLink(tools=endless(2, 500_000))
     found = listed(server)
     assert found.cut and "48 MiB" in found.notes["tools"][0]
     assert 40 < len(server.asked) < 60
@@ -173,7 +173,7 @@ def test_what_stands_on_a_page_beside_the_list_counts_as_well() -> None:
         at = int(params.get("cursor", "0"))
         return {"tools": tools(1, 0, at), "junk": "x" * 8_000_000, "nextCursor": str(at + 1)}
 
-    server = Server(tools=junk)
+    server = ScriptedLink(tools=junk)
     assert "48 MiB" in listed(server).notes["tools"][0]
     assert len(server.asked) < 10
 
@@ -181,18 +181,18 @@ def test_what_stands_on_a_page_beside_the_list_counts_as_well() -> None:
 def test_small_things_count_as_what_they_take_in_memory() -> None:
     """SEC-6: three bytes of JSON can be an object of seventy."""
     nested = {"name": "n", "inputSchema": [{}] * 100_000}
-    found = listed(Server(tools=pages({"tools": [{**nested, "name": str(n)} for n in range(50)]})))
+    found = listed(ScriptedLink(tools=pages({"tools": [{**nested, "name": str(n)} for n in range(50)]})))
     assert found.cut and len(found.offers["tools"]) < 10
 
 
 @pytest.mark.parametrize("item", [None, {}, codec.load(b"[1e999]")])
 def test_a_million_empty_items_on_one_page_are_not_all_looked_at(item: Any) -> None:
-    found = listed(Server(tools=pages({"tools": [item] * 1_000_000})))
+    found = listed(ScriptedLink(tools=pages({"tools": [item] * 1_000_000})))
     assert found.cut and len(found.offers["tools"]) <= budget.ITEMS
 
 
 def test_a_cursor_of_megabytes_ends_the_list() -> None:
-    server = Server(tools=pages({"tools": tools(2), "nextCursor": "1" * 2_000_000}))
+    server = ScriptedLink(tools=pages({"tools": tools(2), "nextCursor": "1" * 2_000_000}))
     found = listed(server)
     assert found.offers["tools"] == tools(2)
     assert "cursor" in found.notes["tools"][0] and len(found.notes["tools"][0]) < 200
@@ -207,7 +207,7 @@ def test_listing_has_a_time_limit_for_all_pages_together() -> None:
         at = int(params.get("cursor", "0"))
         return {"tools": tools(1, 0, at), "nextCursor": str(at + 1)}
 
-    found = listed(Server(tools=dripping, timeout=0.4))
+    found = listed(ScriptedLink(tools=dripping, timeout=0.4))
     assert 1 <= len(found.offers["tools"]) <= 8 and found.cut
 
 
@@ -218,7 +218,7 @@ def test_a_later_page_that_hangs_or_is_too_large_does_not_cost_the_earlier_ones(
             raise Unavailable("toy", code, "the answer is no good")
         return {"tools": tools(3), "nextCursor": "1"}
 
-    found = listed(Server(tools=half))
+    found = listed(ScriptedLink(tools=half))
     assert found.offers["tools"] == tools(3)
     assert found.notes["tools"] == ("its tools are cut after 3: page 2: the answer is no good",)
 
@@ -233,16 +233,16 @@ def test_the_server_that_goes_over_the_budget_of_all_is_cut_and_not_the_others(
     monkeypatch.setattr(budget, "ITEMS_IN_ALL", 1_000)
     together = Budget()
     first, second, third = (together.account() for _ in range(3))
-    assert not listed(Server(tools=pages({"tools": tools(700)})), account=first).cut
-    over = listed(Server(tools=pages({"tools": tools(700)})), account=second)
+    assert not listed(ScriptedLink(tools=pages({"tools": tools(700)})), account=first).cut
+    over = listed(ScriptedLink(tools=pages({"tools": tools(700)})), account=second)
     assert len(over.offers["tools"]) == 300
     assert "all servers together have 1,000" in over.notes["tools"][0]
     # Whatever others took, a small one has its place.
-    small = listed(Server(tools=pages({"tools": tools(budget.ITEMS_IN_ANY_CASE)})), account=third)
+    small = listed(ScriptedLink(tools=pages({"tools": tools(budget.ITEMS_IN_ANY_CASE)})), account=third)
     assert not small.cut
     # What is given back is there for the others.
     first.close()
-    assert not listed(Server(tools=pages({"tools": tools(700)})), account=second).cut
+    assert not listed(ScriptedLink(tools=pages({"tools": tools(700)})), account=second).cut
 
 
 def test_all_servers_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,14 +250,14 @@ def test_all_servers_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(budget, "BYTES_IN_ALL", 3 * 2**20)
     together = Budget()
     big = pages({"tools": tools(100, 20_000)})
-    assert not listed(Server(tools=big), account=together.account()).cut
-    over = listed(Server(tools=big), account=together.account())
+    assert not listed(ScriptedLink(tools=big), account=together.account()).cut
+    over = listed(ScriptedLink(tools=big), account=together.account())
     assert over.cut and "all servers together take 3 MiB" in over.notes["tools"][0]
 
 
 def test_a_list_that_is_read_again_takes_the_place_of_the_one_before() -> None:
     account = Budget().account()
-    big = Server(tools=pages({"tools": tools(1_000, 40_000)}))
+    big = ScriptedLink(tools=pages({"tools": tools(1_000, 40_000)}))
     for _ in range(5):
         assert not listed(big, account=account).cut
 
@@ -265,7 +265,7 @@ def test_a_list_that_is_read_again_takes_the_place_of_the_one_before() -> None:
         raise RpcError(-32603, "oops")
 
     for _ in range(5):
-        listed(Server(tools=broken), account=account)
+        listed(ScriptedLink(tools=broken), account=account)
     assert not listed(big, account=account).cut
     assert listed(big, account=account, whose="somebody").cut  # beside the one of everybody
 
@@ -273,9 +273,9 @@ def test_a_list_that_is_read_again_takes_the_place_of_the_one_before() -> None:
 def test_a_definition_that_is_known_is_the_same_object_and_costs_some_clients_next_to_nothing() -> None:
     """So that comparing lists, and lists for many sessions, are cheap."""
     account = Budget().account()
-    big = Server(tools=pages({"tools": tools(1_000, 30_000)}))
+    big = ScriptedLink(tools=pages({"tools": tools(1_000, 30_000)}))
     known: Offers = listed(big, account=account).offers
-    more = Server(tools=pages({"tools": [*tools(1_000, 30_000), {"name": "own"}]}))
+    more = ScriptedLink(tools=pages({"tools": [*tools(1_000, 30_000), {"name": "own"}]}))
     for session in ("one", "two", "three"):
         found = listed(more, account=account, whose=session, known=known)
         assert not found.cut
@@ -295,7 +295,7 @@ def test_reading_many_definitions_lets_others_have_their_turn(monkeypatch: pytes
     monkeypatch.setattr("mcpx.model.slices.SLICE", 0.0)
 
     async def main() -> None:
-        server = Server(tools=pages({"tools": tools(5_000)}))
+        server = ScriptedLink(tools=pages({"tools": tools(5_000)}))
         reading = asyncio.create_task(read(server))
         between = 0
         while not reading.done():

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, echo, forever, modern, older, run, turns
+from kit.callers import modern_caller, older_caller
 from kit.clock import Clock
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, echo
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import OVERLOADED, RpcError, Unavailable
@@ -57,10 +59,10 @@ def test_of_many_changes_of_one_resource_the_latest_is_told_to_all_who_want_it()
 
 def test_a_storm_of_messages_does_not_reach_the_gateway_whole() -> None:
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        async with Running(ScriptedServer("older")) as on:
             for number in range(3_000):
                 on.toy.lines[0].say("notifications/message", {"level": "info", "data": number})
-            await turns(100)
+            await yield_to_loop(100)
             await until(lambda: len(on.hub.words) >= chatter.BURST)
             assert len(on.hub.words) < 2 * chatter.BURST
 
@@ -77,7 +79,7 @@ def test_a_server_that_never_stops_announcing_changes_is_read_less_and_less_ofte
     monkeypatch.setattr(connections, "REST", 0.02)
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with Running(toy):
             line, end = toy.lines[0], asyncio.get_running_loop().time() + 1.0
             while asyncio.get_running_loop().time() < end:
@@ -96,18 +98,18 @@ def test_changes_of_one_session_s_lists_are_read_one_at_a_time(monkeypatch: pyte
     monkeypatch.setattr(connections, "REST", 0.05)
 
     async def main() -> None:
-        toy = Toy("older")
+        toy = ScriptedServer("older")
         async with Running(toy, isolation="per_session") as on:
-            await on.call(older("one", askable=True))
+            await on.call(older_caller("one", askable=True))
             own = toy.lines[-1]
             assert own is not toy.lines[0]
             for _ in range(200):
                 own.say("notifications/tools/list_changed")
             await until(lambda: "tools/list" in own.methods())
-            await turns(50)
+            await yield_to_loop(50)
             for _ in range(200):
                 own.say("notifications/tools/list_changed")
-            await turns(50)
+            await yield_to_loop(50)
             assert own.methods().count("tools/list") == 1
             await until(lambda: own.methods().count("tools/list") == 2)
 
@@ -122,7 +124,7 @@ def test_what_is_left_out_is_said_once_and_shown_as_long_as_it_is_so(
     monkeypatch.setattr(connections, "REST", 0.01)
 
     async def main() -> None:
-        toy = Toy("older", tools=("a", "b", "c"))
+        toy = ScriptedServer("older", tools=("a", "b", "c"))
         async with Running(toy) as on:
             notes = ["its tools are cut after 2: more than 2"]
             assert on.upstream.describe()["notes"] == notes
@@ -145,14 +147,14 @@ def test_what_is_left_out_is_said_once_and_shown_as_long_as_it_is_so(
 
 def test_what_a_server_says_about_itself_is_bounded_and_its_capabilities_still_count() -> None:
     async def main() -> None:
-        async def greet(line: Line, params: Json) -> Json:
+        async def greet(line: ScriptedConnection, params: Json) -> Json:
             line.era = "older"
             able = {"tools": {"listChanged": True, "x": {}}, "experimental": {str(n): {} for n in range(50_000)}}
             about = {"name": "n" * 1_000_000, "version": {"deep": [1] * 100_000}}
             greeting = {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": about}
             return {**greeting, "instructions": "i" * 5_000_000}
 
-        async with Running(Toy("older", answers={"initialize": greet})) as on:
+        async with Running(ScriptedServer("older", answers={"initialize": greet})) as on:
             assert len(on.upstream.instructions) == LONGEST_INSTRUCTIONS
             (only,) = on.upstream._connections.links
             assert only.terms.capabilities["tools"] == {"listChanged": True}
@@ -170,7 +172,7 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
     async def main() -> None:
         outcomes: list[Any] = []
 
-        async def many(line: Line, params: Json) -> Json:
+        async def many(line: ScriptedConnection, params: Json) -> Json:
             async def ask() -> None:
                 try:
                     await line.ask("elicitation/create", {"message": "q" * size})
@@ -181,10 +183,10 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
             await asyncio.wait(tasks)
             return {}
 
-        async with Running(Toy("older", tools={"many": many})) as on:
-            caller = older(askable=True)
+        async with Running(ScriptedServer("older", tools={"many": many})) as on:
+            caller = older_caller(askable=True)
             assert caller.voice is not None
-            caller.voice.ask = forever
+            caller.voice.ask = never_return
             call = asyncio.create_task(on.call(caller, "many"))
             waiting = link.MOST_QUESTIONS if size < 100 else link.QUESTION_BYTES // size
             asked = link.MOST_QUESTIONS + 10 if size < 100 else 20
@@ -198,13 +200,13 @@ def test_questions_that_wait_for_an_answer_are_bounded_in_number_and_bytes(size:
 
 def test_a_modern_server_has_so_many_questions_in_a_round() -> None:
     async def main() -> None:
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             questions = {str(n): {"method": "roots/list"} for n in range(bridges.QUESTIONS_AT_ONCE + 1)}
             return {"resultType": "input_required", "inputRequests": questions}
 
-        async with Running(Toy("modern", tools={"ask": ask})) as on:
+        async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
             with pytest.raises(Unavailable, match="65 questions at once"):
-                await on.call(older(askable=True), "ask")
+                await on.call(older_caller(askable=True), "ask")
 
     run(main())
 
@@ -219,8 +221,10 @@ def test_subscriptions_of_one_client_and_of_all_are_bounded(monkeypatch: pytest.
 
     async def main() -> None:
         answers = {"resources/subscribe": fine, "resources/unsubscribe": fine}
-        async with Running(Toy("older", capabilities={"resources": {"subscribe": True}}, answers=answers)) as on:
-            one, two, three = older("one"), older("two"), older("three")
+        async with Running(
+            ScriptedServer("older", capabilities={"resources": {"subscribe": True}}, answers=answers)
+        ) as on:
+            one, two, three = older_caller("one"), older_caller("two"), older_caller("three")
             for number in range(3):
                 await on.upstream.subscribe(one, f"x:{number}", {})
             await on.upstream.subscribe(one, "x:1", {})  # has it already
@@ -243,8 +247,10 @@ def test_calls_that_wait_for_a_connection_are_bounded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(links, "MOST_WAITING", 3)
 
     async def main() -> None:
-        async with Running(Toy("older", tools={"hang": forever}), isolation="per_session", max_links=2) as on:
-            calls = [asyncio.create_task(on.call(older(f"s{n}", askable=True), "hang")) for n in range(10)]
+        async with Running(
+            ScriptedServer("older", tools={"hang": never_return}), isolation="per_session", max_links=2
+        ) as on:
+            calls = [asyncio.create_task(on.call(older_caller(f"s{n}", askable=True), "hang")) for n in range(10)]
             await until(lambda: sum(call.done() for call in calls) >= 6)
             refused = [call.exception() for call in calls if call.done()]
             assert all(isinstance(error, Unavailable) and error.code == OVERLOADED for error in refused)
@@ -266,10 +272,10 @@ def test_nothing_is_kept_of_callers_that_had_their_turn_long_ago(monkeypatch: py
     monkeypatch.setattr(links, "TURNS", 4)
 
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        async with Running(ScriptedServer("older")) as on:
             book = on.upstream._connections.links
             for number in range(20):
-                wish = book._wishes.of(modern(askable=True))._replace(name=str(number))
+                wish = book._wishes.of(modern_caller(askable=True))._replace(name=str(number))
                 book._note_turn(wish, float(number))
             assert len(book._turns) == 4
 

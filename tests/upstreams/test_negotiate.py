@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Toy, closing, forever, run, turns
+from kit.loop import closing, never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -40,20 +41,22 @@ class Nobody:
         pass
 
 
-async def opened(toy: Toy) -> Line:
+async def opened(toy: ScriptedServer) -> ScriptedConnection:
     return await toy.open(Dial("srv", Nobody(), 5.0, 1 << 20, {}, {}))
 
 
-async def agreed(toy: Toy, openings: tuple[Era, ...] = MODERN_FIRST, timeout: float = 5.0) -> tuple[Terms, Line]:
+async def agreed(
+    toy: ScriptedServer, openings: tuple[Era, ...] = MODERN_FIRST, timeout: float = 5.0
+) -> tuple[Terms, ScriptedConnection]:
     line = await opened(toy)
     async with closing(line):
         terms = await negotiate("srv", line, openings, WHO, timeout)
-        await turns()
+        await yield_to_loop()
     return terms, line
 
 
 def refusing(code: int = METHOD_NOT_FOUND, data: Any = None):
-    async def refuse(line: Line, params: Json) -> Json:
+    async def refuse(line: ScriptedConnection, params: Json) -> Json:
         raise RpcError(code, "refused", data)
 
     return refuse
@@ -61,7 +64,7 @@ def refusing(code: int = METHOD_NOT_FOUND, data: Any = None):
 
 def test_a_modern_server_is_greeted_with_one_question() -> None:
     async def main() -> None:
-        async def discover(line: Line, params: Json) -> Json:
+        async def discover(line: ScriptedConnection, params: Json) -> Json:
             return {
                 "supportedVersions": ["2026-07-28", "2030-01-01"],
                 "capabilities": {"tools": {"listChanged": True}},
@@ -69,7 +72,7 @@ def test_a_modern_server_is_greeted_with_one_question() -> None:
                 "_meta": {era.SERVER_KEY: {"name": "s"}},
             }
 
-        terms, line = await agreed(Toy(answers={"server/discover": discover}))
+        terms, line = await agreed(ScriptedServer(answers={"server/discover": discover}))
         assert terms == Terms("2026-07-28", True, {"tools": {"listChanged": True}}, "be kind", {"name": "s"})
         [(method, params)] = line.heard
         assert method == "server/discover"
@@ -86,7 +89,7 @@ def test_an_older_server_refuses_the_probe_and_gets_the_handshake() -> None:
     """SRC-2: in the revision of whoever is behind us."""
 
     async def main() -> None:
-        terms, line = await agreed(Toy("older"))
+        terms, line = await agreed(ScriptedServer("older"))
         assert (terms.version, terms.modern, terms.server) == ("2025-06-18", False, {"name": "toy"})
         assert line.methods() == ["server/discover", "initialize", "notifications/initialized"]
         params = dict(line.heard)["initialize"]
@@ -100,10 +103,10 @@ def test_any_older_revision_a_server_answers_with_is_taken(version: str) -> None
     """SRC-2."""
 
     async def main() -> None:
-        async def initialize(line: Line, params: Json) -> Json:
+        async def initialize(line: ScriptedConnection, params: Json) -> Json:
             return {"protocolVersion": version, "capabilities": None, "instructions": 5, "serverInfo": "x"}
 
-        terms, _ = await agreed(Toy(answers={"initialize": initialize}), ("older",))
+        terms, _ = await agreed(ScriptedServer(answers={"initialize": initialize}), ("older",))
         assert terms == Terms(version, False, {}, "", {})
 
     run(main())
@@ -112,7 +115,7 @@ def test_any_older_revision_a_server_answers_with_is_taken(version: str) -> None
 @pytest.mark.parametrize("code", [METHOD_NOT_FOUND, UNSUPPORTED_VERSION, -32602, -32600, -32603, -32000, 1])
 def test_any_refusal_of_the_probe_leads_to_the_handshake(code: int) -> None:
     async def main() -> None:
-        terms, _ = await agreed(Toy(answers={"server/discover": refusing(code)}))
+        terms, _ = await agreed(ScriptedServer(answers={"server/discover": refusing(code)}))
         assert not terms.modern
 
     run(main())
@@ -121,10 +124,10 @@ def test_any_refusal_of_the_probe_leads_to_the_handshake(code: int) -> None:
 @pytest.mark.parametrize("versions", [None, [], "2026-07-28", ["2025-11-25"], [5, None], {"2026-07-28": 1}])
 def test_a_probe_answered_without_a_version_of_ours_leads_to_the_handshake(versions: Any) -> None:
     async def main() -> None:
-        async def discover(line: Line, params: Json) -> Json:
+        async def discover(line: ScriptedConnection, params: Json) -> Json:
             return {"supportedVersions": versions}
 
-        terms, _ = await agreed(Toy(answers={"server/discover": discover}))
+        terms, _ = await agreed(ScriptedServer(answers={"server/discover": discover}))
         assert not terms.modern
 
     run(main())
@@ -136,13 +139,13 @@ def test_a_refusal_that_names_our_version_is_asked_once_more() -> None:
     async def main() -> None:
         asked: list[int] = []
 
-        async def discover(line: Line, params: Json) -> Json:
+        async def discover(line: ScriptedConnection, params: Json) -> Json:
             asked.append(1)
             if len(asked) == 1:
                 raise RpcError(UNSUPPORTED_VERSION, "no", {"supported": ["2026-07-28"], "requested": "2026-07-28"})
             return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 
-        terms, _ = await agreed(Toy(answers={"server/discover": discover}))
+        terms, _ = await agreed(ScriptedServer(answers={"server/discover": discover}))
         assert terms.modern
         assert len(asked) == 2
 
@@ -152,7 +155,7 @@ def test_a_refusal_that_names_our_version_is_asked_once_more() -> None:
 def test_a_server_that_always_refuses_the_version_it_names_is_asked_twice_and_no_more() -> None:
     async def main() -> None:
         answers = {"server/discover": refusing(UNSUPPORTED_VERSION, {"supported": ["2026-07-28"]})}
-        terms, line = await agreed(Toy(answers=answers))
+        terms, line = await agreed(ScriptedServer(answers=answers))
         assert not terms.modern
         assert line.methods().count("server/discover") == 2
 
@@ -163,7 +166,7 @@ def test_a_mute_probe_costs_the_probe_and_not_the_time_out(monkeypatch: pytest.M
     monkeypatch.setattr(module, "PROBE", 0.03)
 
     async def main() -> None:
-        terms, line = await agreed(Toy(answers={"server/discover": forever}), timeout=600.0)
+        terms, line = await agreed(ScriptedServer(answers={"server/discover": never_return}), timeout=600.0)
         assert not terms.modern
         assert line.methods()[:2] == ["server/discover", "initialize"]
         # The probe is given up in words, so that the server need not keep it.
@@ -178,15 +181,15 @@ def test_the_probe_may_be_answered_late_and_still_win(monkeypatch: pytest.Monkey
     async def main() -> None:
         initialized = asyncio.Event()
 
-        async def discover(line: Line, params: Json) -> Json:
+        async def discover(line: ScriptedConnection, params: Json) -> Json:
             await initialized.wait()
             return {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 
-        async def initialize(line: Line, params: Json) -> Json:
+        async def initialize(line: ScriptedConnection, params: Json) -> Json:
             initialized.set()
-            return await forever()
+            return await never_return()
 
-        terms, line = await agreed(Toy(answers={"server/discover": discover, "initialize": initialize}))
+        terms, line = await agreed(ScriptedServer(answers={"server/discover": discover, "initialize": initialize}))
         assert terms.modern
         assert "notifications/initialized" not in line.methods()
         assert "notifications/cancelled" not in line.methods()  # initialize is not to be cancelled
@@ -225,7 +228,7 @@ def test_a_server_that_is_mute_to_everything_costs_the_time_out(monkeypatch: pyt
     monkeypatch.setattr(module, "PROBE", 0.01)
 
     async def main() -> None:
-        toy = Toy(answers={"server/discover": forever, "initialize": forever})
+        toy = ScriptedServer(answers={"server/discover": never_return, "initialize": never_return})
         with pytest.raises(Unavailable, match=r"^srv: .*within 0\.2 s"):
             await agreed(toy, timeout=0.2)
 
@@ -234,12 +237,12 @@ def test_a_server_that_is_mute_to_everything_costs_the_time_out(monkeypatch: pyt
 
 def test_a_server_that_dies_of_the_probe_says_so() -> None:
     async def main() -> None:
-        async def discover(line: Line, params: Json) -> Json:
+        async def discover(line: ScriptedConnection, params: Json) -> Json:
             line.die("the process exited with code 1")
-            return await forever()
+            return await never_return()
 
         with pytest.raises(Unavailable, match="code 1") as caught:
-            await agreed(Toy(answers={"server/discover": discover}))
+            await agreed(ScriptedServer(answers={"server/discover": discover}))
         assert caught.value.code == SERVER_DIED
 
     run(main())
@@ -247,7 +250,7 @@ def test_a_server_that_dies_of_the_probe_says_so() -> None:
 
 def test_a_refused_handshake_is_told_in_the_servers_own_words() -> None:
     async def main() -> None:
-        toy = Toy(answers={"initialize": refusing(-32050, {"why": 1})})
+        toy = ScriptedServer(answers={"initialize": refusing(-32050, {"why": 1})})
         with pytest.raises(RpcError, match="refused") as caught:
             await agreed(toy, ("older",))
         assert (caught.value.code, caught.value.data) == (-32050, {"why": 1})
@@ -262,7 +265,7 @@ def test_refused_on_both_the_handshakes_refusal_is_told_unless_only_the_probe_sa
             for openings in (MODERN_FIRST, OLDER_FIRST):
                 answers = {"server/discover": refusing(probe), "initialize": refusing(handshake)}
                 with pytest.raises(RpcError) as caught:
-                    await agreed(Toy(answers=answers), openings)
+                    await agreed(ScriptedServer(answers=answers), openings)
                 codes.append(caught.value.code)
             return codes
 
@@ -277,11 +280,11 @@ def test_refused_on_both_the_handshakes_refusal_is_told_unless_only_the_probe_sa
 @pytest.mark.parametrize("version", [None, "2026-07-28", "1999-01-01", 5, []])
 def test_a_handshake_answered_in_a_revision_nobody_speaks_is_refused(version: Any) -> None:
     async def main() -> None:
-        async def initialize(line: Line, params: Json) -> Json:
+        async def initialize(line: ScriptedConnection, params: Json) -> Json:
             return {"protocolVersion": version, "capabilities": {}}
 
         with pytest.raises(RpcError) as caught:
-            await agreed(Toy(answers={"initialize": initialize}), ("older",))
+            await agreed(ScriptedServer(answers={"initialize": initialize}), ("older",))
         assert caught.value.code == UNSUPPORTED_VERSION
 
     run(main())
@@ -289,7 +292,7 @@ def test_a_handshake_answered_in_a_revision_nobody_speaks_is_refused(version: An
 
 def test_a_modern_only_server_asked_in_the_older_way_first_is_found_out_at_once() -> None:
     async def main() -> None:
-        terms, line = await agreed(Toy("modern"), OLDER_FIRST)
+        terms, line = await agreed(ScriptedServer("modern"), OLDER_FIRST)
         assert terms.modern
         assert line.methods() == ["initialize", "server/discover"]
 
@@ -307,7 +310,7 @@ def test_an_http_refusal_is_a_refusal_too() -> None:
 
 def test_a_cancelled_negotiation_leaves_nothing_running() -> None:
     async def main() -> None:
-        toy = Toy(answers={"server/discover": forever})
+        toy = ScriptedServer(answers={"server/discover": never_return})
         line = await opened(toy)
         async with closing(line):
             task = asyncio.create_task(negotiate("srv", line, MODERN_FIRST, WHO, 5.0))
@@ -332,7 +335,7 @@ class Scripted:
         answer = self.answers[method]
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, dict) else await forever()
+        return answer if isinstance(answer, dict) else await never_return()
 
     def notify(self, method: str, params: Json | None) -> None:
         pass
@@ -415,7 +418,7 @@ def test_an_opening_that_only_came_too_late_is_not_refused(monkeypatch: pytest.M
             async def request(self, method: str, params: Json, **_: Any) -> Json:
                 if method == "initialize":
                     both.set()
-                    return await forever()
+                    return await never_return()
                 await both.wait()
                 return MODERN_GREETING
 

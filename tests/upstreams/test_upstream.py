@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.parts import Line, Tape, Toy, asks, echo, forever, modern, older, run, turns
+from kit.callers import RecordingChannel, modern_caller, older_caller
+from kit.loop import never_return, run, yield_to_loop
+from kit.server import ScriptedConnection, ScriptedServer, asking_tool, echo
 from kit.waiting import until
 from mcpx.model.call import Call, Caller, Json
 from mcpx.model.errors import INVALID_PARAMS, SERVER_DIED, SERVER_DOWN, RpcError, Unavailable
@@ -50,7 +52,7 @@ class Hub:
 class Running:
     """An upstream over a toy, closed at the end."""
 
-    def __init__(self, toy: Toy, *, start: bool = True, solo: Caller | None = None, **fields: Any) -> None:
+    def __init__(self, toy: ScriptedServer, *, start: bool = True, solo: Caller | None = None, **fields: Any) -> None:
         self.toy = toy
         self.hub = Hub()
         around = Surroundings({}, Snapshots(None), Gate(8))
@@ -77,7 +79,7 @@ class Running:
         return self.upstream.status.state
 
 
-async def fine(line: Line, params: Json) -> Json:
+async def fine(line: ScriptedConnection, params: Json) -> Json:
     return {}
 
 
@@ -88,7 +90,7 @@ def test_a_server_that_starts_is_connecting_then_connected_and_its_lists_are_pub
     """LIF-1."""
 
     async def main() -> None:
-        async with Running(Toy(tools=("a", "b"))) as on:
+        async with Running(ScriptedServer(tools=("a", "b"))) as on:
             assert on.hub.states == ["connected"]
             assert on.hub.changes == [(KINDS, False)]
             assert [tool["name"] for tool in on.upstream.definitions["tools"]] == ["a", "b"]
@@ -101,13 +103,13 @@ def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_set
     """SRC-8."""
 
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         toy.down = "command not found: 'x'"
         async with Running(toy) as on:
             assert on.hub.states == ["disconnected"]
             assert on.upstream.status.last_error == "toy: command not found: 'x'"
             with pytest.raises(Unavailable, match=r"^toy: command not found: 'x'$") as caught:
-                await on.call(modern())
+                await on.call(modern_caller())
             assert caught.value.code == SERVER_DOWN
 
     run(main())
@@ -115,8 +117,8 @@ def test_a_server_that_cannot_be_reached_is_disconnected_with_its_reason_and_set
 
 def test_a_bug_on_the_way_up_is_a_state_too_and_no_silence(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        class Broken(Toy):
-            async def open(self, dial: Any) -> Line:
+        class Broken(ScriptedServer):
+            async def open(self, dial: Any) -> ScriptedConnection:
                 raise KeyError("bug")
 
         async with Running(Broken()) as on:
@@ -132,10 +134,10 @@ def test_one_list_that_cannot_be_read_costs_the_others_nothing() -> None:
     """SRC-8."""
 
     async def main() -> None:
-        async def broken(line: Line, params: Json) -> Json:
+        async def broken(line: ScriptedConnection, params: Json) -> Json:
             raise RpcError(-32603, "oops")
 
-        toy = Toy(capabilities={"tools": {}, "prompts": {}}, answers={"prompts/list": broken})
+        toy = ScriptedServer(capabilities={"tools": {}, "prompts": {}}, answers={"prompts/list": broken})
         async with Running(toy) as on:
             assert on.state == "connected"
             assert len(on.upstream.definitions["tools"]) == 1
@@ -146,11 +148,11 @@ def test_one_list_that_cannot_be_read_costs_the_others_nothing() -> None:
 
 def test_a_server_that_dies_while_it_is_listed_is_disconnected() -> None:
     async def main() -> None:
-        async def dies(line: Line, params: Json) -> Json:
+        async def dies(line: ScriptedConnection, params: Json) -> Json:
             line.die("the process exited with code 9")
-            return await forever()
+            return await never_return()
 
-        async with Running(Toy(answers={"tools/list": dies})) as on:
+        async with Running(ScriptedServer(answers={"tools/list": dies})) as on:
             assert on.state == "disconnected"
             assert "code 9" in (on.upstream.status.last_error or "")
             assert on.upstream.settled.is_set()
@@ -177,11 +179,11 @@ def test_junk_among_the_tools_costs_the_others_nothing(junk: Any) -> None:
     """SRC-8: the rest of the list stays."""
 
     async def main() -> None:
-        async def tools(line: Line, params: Json) -> Json:
+        async def tools(line: ScriptedConnection, params: Json) -> Json:
             return {"tools": [{"name": "good"}, junk, {"name": "also good"}]}
 
         for eras in ("modern", "older"):
-            async with Running(Toy(eras, answers={"tools/list": tools})) as on:
+            async with Running(ScriptedServer(eras, answers={"tools/list": tools})) as on:
                 assert on.state == "connected"
                 assert {"name": "good"} in on.upstream.definitions["tools"]
                 assert {"name": "also good"} in on.upstream.definitions["tools"]
@@ -191,11 +193,11 @@ def test_junk_among_the_tools_costs_the_others_nothing(junk: Any) -> None:
 
 def test_a_modern_tool_that_asks_for_headers_wrongly_is_left_out_and_an_older_one_is_not() -> None:
     async def main() -> None:
-        async def tools(line: Line, params: Json) -> Json:
+        async def tools(line: ScriptedConnection, params: Json) -> Json:
             return {"tools": [{"name": "bad", "inputSchema": {"x-mcp-header": "x"}}, {"name": "good"}]}
 
         for eras, names in (("modern", ["good"]), ("older", ["bad", "good"])):
-            async with Running(Toy(eras, answers={"tools/list": tools})) as on:
+            async with Running(ScriptedServer(eras, answers={"tools/list": tools})) as on:
                 assert [tool["name"] for tool in on.upstream.definitions["tools"]] == names
 
     run(main())
@@ -208,10 +210,10 @@ def test_which_arguments_travel_as_headers_follows_the_servers_list(monkeypatch:
         schema = {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
         schemas: dict[str, Json] = {"one": schema, "two": schema}
 
-        async def tools(line: Line, params: Json) -> Json:
+        async def tools(line: ScriptedConnection, params: Json) -> Json:
             return {"tools": [{"name": name, "inputSchema": given} for name, given in schemas.items()]}
 
-        async with Running(Toy("modern", answers={"tools/list": tools})) as on:
+        async with Running(ScriptedServer("modern", answers={"tools/list": tools})) as on:
             [line] = on.toy.lines
             assert line.dial.annotations == {name: {("a",): ("A", "string")} for name in ("one", "two")}
             schemas["one"] = {}
@@ -228,12 +230,12 @@ def test_a_call_waits_for_a_server_that_is_still_starting() -> None:
     """LIF-1."""
 
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         toy.opening.clear()
         async with Running(toy, start=False) as on:
             on.upstream.start()
-            calls = [asyncio.create_task(on.call(modern())) for _ in range(5)]
-            await turns()
+            calls = [asyncio.create_task(on.call(modern_caller())) for _ in range(5)]
+            await yield_to_loop()
             toy.opening.set()
             await asyncio.gather(*calls)
             assert toy.attempts == 1
@@ -245,28 +247,28 @@ def test_a_call_does_not_wait_longer_than_the_time_out() -> None:
     """LIF-6 and SRC-8."""
 
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         toy.opening.clear()
         async with Running(toy, start=False, timeout=0.5) as on:
             on.upstream.start()
             with pytest.raises(Unavailable, match=r"^toy: not connected after 0\.5 s$") as caught:
-                await on.call(modern())
+                await on.call(modern_caller())
             assert caught.value.code == SERVER_DOWN
             toy.opening.set()  # what was begun goes on, for the next call
             await on.upstream.settled.wait()
-            await on.call(modern())
+            await on.call(modern_caller())
 
     run(main())
 
 
 def test_calls_to_a_server_that_is_down_start_one_attempt_for_all() -> None:
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         toy.down = "no"
         async with Running(toy) as on:
             toy.opening.clear()
-            calls = [asyncio.create_task(on.call(modern())) for _ in range(10)]
-            await turns()
+            calls = [asyncio.create_task(on.call(modern_caller())) for _ in range(10)]
+            await yield_to_loop()
             toy.down = None
             toy.opening.set()
             await asyncio.gather(*calls)
@@ -277,11 +279,11 @@ def test_calls_to_a_server_that_is_down_start_one_attempt_for_all() -> None:
 
 def test_one_caller_going_away_does_not_stop_the_attempt_for_the_others() -> None:
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         toy.opening.clear()
         async with Running(toy, start=False) as on:
-            goes, stays = (asyncio.create_task(on.call(modern())) for _ in range(2))
-            await turns()
+            goes, stays = (asyncio.create_task(on.call(modern_caller())) for _ in range(2))
+            await yield_to_loop()
             goes.cancel()
             await asyncio.wait([goes])
             toy.opening.set()
@@ -293,11 +295,11 @@ def test_one_caller_going_away_does_not_stop_the_attempt_for_the_others() -> Non
 
 def test_a_disabled_server_is_never_dialled() -> None:
     async def main() -> None:
-        toy = Toy()
+        toy = ScriptedServer()
         async with Running(toy, start=False, enabled=False) as on:
             assert on.state == "disabled"
             with pytest.raises(Unavailable, match="is disabled"):
-                await on.call(modern())
+                await on.call(modern_caller())
             assert toy.attempts == 0
 
     run(main())
@@ -310,18 +312,18 @@ def test_a_server_that_dies_in_a_call_fails_that_call_at_once_and_is_not_sent_it
     """SRC-8; the next call brings it back."""
 
     async def main() -> None:
-        async def dies(line: Line, params: Json) -> Json:
+        async def dies(line: ScriptedConnection, params: Json) -> Json:
             line.die("the process was ended by signal 9")
-            return await forever()
+            return await never_return()
 
-        async with Running(Toy(tools={"echo": echo, "die": dies})) as on:
+        async with Running(ScriptedServer(tools={"echo": echo, "die": dies})) as on:
             with pytest.raises(Unavailable, match=r"^toy: the process was ended by signal 9$") as caught:
-                await on.call(modern(), "die")
+                await on.call(modern_caller(), "die")
             assert caught.value.code == SERVER_DIED
             assert on.state == "disconnected"
             assert len(on.upstream.definitions["tools"]) == 2  # they stay listed
             assert [len(line.calls()) for line in on.toy.lines] == [1]
-            await on.call(modern())
+            await on.call(modern_caller())
             assert on.state == "connected"
             assert [len(line.calls()) for line in on.toy.lines] == [1, 1]
             await until(lambda: on.toy.lines[0].closed_by_gateway)
@@ -331,11 +333,11 @@ def test_a_server_that_dies_in_a_call_fails_that_call_at_once_and_is_not_sent_it
 
 def test_losing_a_private_link_does_not_make_the_server_disconnected() -> None:
     async def main() -> None:
-        async with Running(Toy("older"), isolation="per_session") as on:
-            caller = older(askable=True)
+        async with Running(ScriptedServer("older"), isolation="per_session") as on:
+            caller = older_caller(askable=True)
             await on.call(caller)
             on.toy.lines[1].die()
-            await turns()
+            await yield_to_loop()
             assert on.state == "connected"
             await on.call(caller)
             assert len(on.toy.lines) == 3
@@ -345,7 +347,7 @@ def test_losing_a_private_link_does_not_make_the_server_disconnected() -> None:
 
 def test_what_certainly_was_not_sent_is_sent_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with Running(Toy()) as on:
+        async with Running(ScriptedServer()) as on:
             line = on.toy.lines[0]
             failures = 1
             request = line.request
@@ -360,11 +362,11 @@ def test_what_certainly_was_not_sent_is_sent_again_once(monkeypatch: pytest.Monk
                 return await request(method, params, **options)
 
             monkeypatch.setattr(line, "request", unsent)
-            await on.call(modern())
+            await on.call(modern_caller())
             assert len(line.calls()) == 1
             failures = 2
             with pytest.raises(Unavailable, match="cannot connect"):
-                await on.call(modern())
+                await on.call(modern_caller())
             assert len(line.calls()) == 1
 
     run(main())
@@ -380,8 +382,8 @@ def test_a_modern_clients_call_to_an_older_server_is_parked_for_its_question_and
     """PRO-5: on a link of its own, lent out for as long."""
 
     async def main() -> None:
-        async with Running(Toy("older", tools={"ask": asks(ELICIT, ELICIT)})) as on:
-            caller = modern(askable=True)
+        async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT, ELICIT)})) as on:
+            caller = modern_caller(askable=True)
             asked = await on.call(caller, "ask")
             for n in (1, 2):
                 assert asked["resultType"] == "input_required"
@@ -398,14 +400,14 @@ def test_parked_calls_of_many_clients_do_not_get_each_others_answers() -> None:
     """PRO-5."""
 
     async def main() -> None:
-        async def ask_back(line: Line, params: Json) -> Json:
+        async def ask_back(line: ScriptedConnection, params: Json) -> Json:
             answer = await line.ask("elicitation/create", {"message": params["arguments"]["me"]})
             return {"content": [], "structuredContent": {"me": params["arguments"]["me"], **answer}}
 
-        async with Running(Toy("older", tools={"ask": ask_back})) as on:
+        async with Running(ScriptedServer("older", tools={"ask": ask_back})) as on:
 
             async def client(me: str) -> Json:
-                caller = modern(me, askable=True)
+                caller = modern_caller(me, askable=True)
                 asked = await on.call(caller, "ask", arguments={"me": me})
                 [(key, question)] = asked["inputRequests"].items()
                 assert question["params"]["message"] == me
@@ -429,9 +431,9 @@ def test_a_state_that_is_not_of_a_parked_call_is_refused_and_nothing_is_called(s
     """An older server knows no states: whatever comes is ours, and unknown, tampered with or expired."""
 
     async def main() -> None:
-        async with Running(Toy("older", tools={"ask": asks(ELICIT)})) as on:
+        async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as on:
             with pytest.raises(RpcError) as caught:
-                await on.call(modern(askable=True), "ask", requestState=state, inputResponses={"q1": {}})
+                await on.call(modern_caller(askable=True), "ask", requestState=state, inputResponses={"q1": {}})
             assert caught.value.code == INVALID_PARAMS
             assert all(line.calls() == [] for line in on.toy.lines)
 
@@ -443,8 +445,8 @@ def test_a_parked_call_whose_time_is_over_is_cancelled_at_the_server(monkeypatch
     monkeypatch.setattr(bridges, "PARKED_FOR", 0.02)
 
     async def main() -> None:
-        async with Running(Toy("older", tools={"ask": asks(ELICIT)})) as on:
-            caller = modern(askable=True)
+        async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as on:
+            caller = modern_caller(askable=True)
             asked = await on.call(caller, "ask")
             line = on.toy.lines[1]
             await until(lambda: line.cancelled)
@@ -460,15 +462,15 @@ def test_a_modern_servers_state_passes_through_untouched() -> None:
     """PRO-5."""
 
     async def main() -> None:
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             if "requestState" in params:
                 return {"resultType": "complete", "state": params["requestState"]}
             return {"resultType": "input_required", "requestState": {"any": "thing"}, "inputRequests": {}}
 
-        async with Running(Toy("modern", tools={"ask": ask})) as on:
-            asked = await on.call(modern(askable=True), "ask")
+        async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
+            asked = await on.call(modern_caller(askable=True), "ask")
             assert asked["requestState"] == {"any": "thing"}
-            done = await on.call(modern(askable=True), "ask", requestState=asked["requestState"])
+            done = await on.call(modern_caller(askable=True), "ask", requestState=asked["requestState"])
             assert done["state"] == {"any": "thing"}
 
     run(main())
@@ -476,11 +478,11 @@ def test_a_modern_servers_state_passes_through_untouched() -> None:
 
 def test_a_parked_call_of_a_server_that_goes_down_ends_with_its_error() -> None:
     async def main() -> None:
-        async with Running(Toy("older", tools={"ask": asks(ELICIT)})) as on:
-            caller = modern(askable=True)
+        async with Running(ScriptedServer("older", tools={"ask": asking_tool(ELICIT)})) as on:
+            caller = modern_caller(askable=True)
             asked = await on.call(caller, "ask")
             on.toy.lines[1].die("the process exited with code 1")
-            await turns()
+            await yield_to_loop()
             with pytest.raises(Unavailable, match="code 1"):
                 await on.call(caller, "ask", requestState=asked["requestState"], inputResponses={"q1": {}})
 
@@ -491,14 +493,14 @@ def test_an_older_client_is_asked_for_a_modern_server() -> None:
     """PRO-5."""
 
     async def main() -> None:
-        async def ask(line: Line, params: Json) -> Json:
+        async def ask(line: ScriptedConnection, params: Json) -> Json:
             if "inputResponses" in params:
                 return {"resultType": "complete", "answers": params["inputResponses"]}
             return {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
 
-        async with Running(Toy("modern", tools={"ask": ask})) as on:
-            tape = Tape(list={"roots": []})
-            assert await on.call(older(askable=True, voice=tape), "ask") == {"answers": {"k": {"roots": []}}}
+        async with Running(ScriptedServer("modern", tools={"ask": ask})) as on:
+            tape = RecordingChannel(list={"roots": []})
+            assert await on.call(older_caller(askable=True, voice=tape), "ask") == {"answers": {"k": {"roots": []}}}
             assert tape.asked == [("toy", "roots/list", None)]
 
     run(main())
@@ -511,7 +513,7 @@ def test_a_storm_of_list_changes_costs_a_few_readings(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "DEBOUNCE", 0.02)
 
     async def main() -> None:
-        toy = Toy("older", tools=("a",))
+        toy = ScriptedServer("older", tools=("a",))
         async with Running(toy) as on:
             line = toy.lines[0]
             before = line.methods().count("tools/list")
@@ -530,11 +532,11 @@ def test_a_change_announced_while_the_lists_are_read_is_read_again(monkeypatch: 
     monkeypatch.setattr(module, "DEBOUNCE", 0.001)
 
     async def main() -> None:
-        toy = Toy("older", tools=("a",))
+        toy = ScriptedServer("older", tools=("a",))
         async with Running(toy) as on:
             names, gate, reading = ["a"], asyncio.Event(), asyncio.Event()
 
-            async def tools(line: Line, params: Json) -> Json:
+            async def tools(line: ScriptedConnection, params: Json) -> Json:
                 seen = list(names)
                 reading.set()
                 await gate.wait()
@@ -545,7 +547,7 @@ def test_a_change_announced_while_the_lists_are_read_is_read_again(monkeypatch: 
             await reading.wait()
             names.append("b")
             toy.lines[0].say("notifications/tools/list_changed")
-            await turns()
+            await yield_to_loop()
             gate.set()
             await until(lambda: len(on.upstream.definitions["tools"]) == 2)
 
@@ -556,7 +558,7 @@ def test_resources_announce_their_templates_with_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "DEBOUNCE", 0.001)
 
     async def main() -> None:
-        async with Running(Toy("older")) as on:
+        async with Running(ScriptedServer("older")) as on:
             on.toy.lines[0].say("notifications/resources/list_changed")
             await until(lambda: len(on.hub.changes) == 2)
             assert on.hub.changes[1] == (("resources", "templates"), True)
@@ -568,17 +570,17 @@ def test_lists_that_cannot_be_read_again_stay_as_they_were(monkeypatch: pytest.M
     monkeypatch.setattr(module, "DEBOUNCE", 0.001)
 
     async def main() -> None:
-        async with Running(Toy("older", tools=("a",))) as on:
+        async with Running(ScriptedServer("older", tools=("a",))) as on:
             read = asyncio.Event()
 
-            async def broken(line: Line, params: Json) -> Json:
+            async def broken(line: ScriptedConnection, params: Json) -> Json:
                 read.set()
                 raise RpcError(-1, "oops")
 
             on.toy.answers["tools/list"] = broken
             on.toy.lines[0].say("notifications/tools/list_changed")
             await read.wait()
-            await turns()
+            await yield_to_loop()
             assert [tool["name"] for tool in on.upstream.definitions["tools"]] == ["a"]
             assert on.state == "connected"
 
@@ -589,12 +591,12 @@ def test_what_a_server_says_reaches_the_gateway_with_the_session_it_concerns() -
     """PRO-4."""
 
     async def main() -> None:
-        toy = Toy("older", answers={"resources/subscribe": fine})
+        toy = ScriptedServer("older", answers={"resources/subscribe": fine})
         async with Running(toy, isolation="per_session") as on:
-            await on.call(older("mine", askable=True))
+            await on.call(older_caller("mine", askable=True))
             shared, private = on.toy.lines
-            await on.upstream.watch(older("mine", askable=True), "x:1", "mine")
-            await on.upstream.watch(older("yours", solo=True), "x:1", "yours")  # as one that is not kept apart
+            await on.upstream.watch(older_caller("mine", askable=True), "x:1", "mine")
+            await on.upstream.watch(older_caller("yours", solo=True), "x:1", "yours")  # as one that is not kept apart
             for line in (shared, private):
                 line.say("notifications/message", {"level": "info"})
                 line.say("notifications/resources/updated", {"uri": "x:1"})
@@ -615,12 +617,12 @@ def test_a_clients_notification_goes_over_its_own_links_and_no_other() -> None:
     """PRO-4."""
 
     async def main() -> None:
-        async with Running(Toy("older"), isolation="per_session") as on:
+        async with Running(ScriptedServer("older"), isolation="per_session") as on:
             for session in ("one", "two"):
-                await on.call(older(session, askable=True))
-            on.upstream.notify(older("one", askable=True), "notifications/roots/list_changed", {})
-            on.upstream.notify(modern(), "notifications/roots/list_changed", {})
-            await turns()
+                await on.call(older_caller(session, askable=True))
+            on.upstream.notify(older_caller("one", askable=True), "notifications/roots/list_changed", {})
+            on.upstream.notify(modern_caller(), "notifications/roots/list_changed", {})
+            await yield_to_loop()
             told = ["notifications/roots/list_changed" in line.methods() for line in on.toy.lines]
             assert told == [False, True, False]
 
@@ -629,20 +631,20 @@ def test_a_clients_notification_goes_over_its_own_links_and_no_other() -> None:
 
 def test_the_one_client_of_a_stdio_front_reaches_every_link() -> None:
     async def main() -> None:
-        solo = older(solo=True)
-        async with Running(Toy("older"), solo=solo) as on:
+        solo = older_caller(solo=True)
+        async with Running(ScriptedServer("older"), solo=solo) as on:
             on.upstream.notify(solo, "notifications/roots/list_changed", {})
             await until(lambda: "notifications/roots/list_changed" in on.toy.lines[0].methods())
 
     run(main())
 
 
-def levels(line: Line) -> list[str]:
+def levels(line: ScriptedConnection) -> list[str]:
     return [params["level"] for method, params in line.heard if method == "logging/setLevel"]
 
 
-def logging_toy() -> Toy:
-    return Toy("older", capabilities={"tools": {}, "logging": {}}, answers={"logging/setLevel": fine})
+def logging_toy() -> ScriptedServer:
+    return ScriptedServer("older", capabilities={"tools": {}, "logging": {}}, answers={"logging/setLevel": fine})
 
 
 def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_own() -> None:
@@ -650,9 +652,9 @@ def test_shared_links_get_the_lowest_level_anybody_wants_and_private_ones_their_
 
     async def main() -> None:
         async with Running(logging_toy(), isolation="per_session") as on:
-            await on.call(older("one", askable=True))
-            await on.call(older("two", askable=True))
-            await on.upstream.set_level("debug", older("one", askable=True, log_level="warning"))
+            await on.call(older_caller("one", askable=True))
+            await on.call(older_caller("two", askable=True))
+            await on.upstream.set_level("debug", older_caller("one", askable=True, log_level="warning"))
             assert [levels(line) for line in on.toy.lines] == [["debug"], ["warning"], []]
 
     run(main())
@@ -663,10 +665,10 @@ def test_a_link_opened_after_the_level_was_set_is_told_it() -> None:
 
     async def main() -> None:
         async with Running(logging_toy(), isolation="per_session") as on:
-            caller = older("one", askable=True, log_level="error")
+            caller = older_caller("one", askable=True, log_level="error")
             await on.upstream.set_level("error", caller)
             await on.call(caller)
-            await on.call(modern(askable=True, log_level="debug"))
+            await on.call(modern_caller(askable=True, log_level="debug"))
             assert [levels(line) for line in on.toy.lines] == [["error"], ["error"], ["debug"]]
 
     run(main())
@@ -675,9 +677,9 @@ def test_a_link_opened_after_the_level_was_set_is_told_it() -> None:
 def test_a_server_that_comes_back_is_told_the_level_again() -> None:
     async def main() -> None:
         async with Running(logging_toy()) as on:
-            await on.upstream.set_level("debug", older(log_level="debug"))
+            await on.upstream.set_level("debug", older_caller(log_level="debug"))
             on.toy.lines[0].die()
-            await on.call(older())
+            await on.call(older_caller())
             assert levels(on.toy.lines[-1]) == ["debug"]
 
     run(main())
@@ -688,15 +690,15 @@ def test_a_server_that_comes_back_is_told_the_level_again() -> None:
 
 def test_the_end_of_a_session_takes_its_links_and_its_subscriptions_with_it() -> None:
     async def main() -> None:
-        toy = Toy(
+        toy = ScriptedServer(
             "older",
             capabilities={"tools": {}, "resources": {"subscribe": True}},
             answers={"resources/subscribe": fine, "resources/unsubscribe": fine},
         )
         async with Running(toy, isolation="per_session") as on:
             for who, uri in (("one", "x:1"), ("two", "x:1"), ("one", "x:2")):
-                await on.upstream.watch(older(who, solo=True), uri, who)
-            await on.call(older("one", askable=True))
+                await on.upstream.watch(older_caller(who, solo=True), uri, who)
+            await on.call(older_caller("one", askable=True))
             await on.upstream.end_session("one")
             told = [(m, p["uri"]) for m, p in toy.lines[0].heard if m == "resources/unsubscribe"]
             assert told == [("resources/unsubscribe", "x:2")]
@@ -711,30 +713,31 @@ def test_closing_at_any_moment_leaves_no_connection_and_no_task_behind(stage: st
     """LIF-8."""
 
     async def main() -> None:
-        answers: dict[str, Any] = {"greeting": {"initialize": forever}, "listing": {"tools/list": forever}}.get(
-            stage, {}
-        )
-        toy = Toy("older", tools={"ask": asks(ELICIT), "wait": forever}, answers=answers)
+        answers: dict[str, Any] = {
+            "greeting": {"initialize": never_return},
+            "listing": {"tools/list": never_return},
+        }.get(stage, {})
+        toy = ScriptedServer("older", tools={"ask": asking_tool(ELICIT), "wait": never_return}, answers=answers)
         on = Running(toy, start=False, timeout=600.0, call_timeout=600.0)
         if stage == "opening":
             toy.opening.clear()
         on.upstream.start()
         call: asyncio.Task[Json] | None = None
         if stage in ("parked", "calling"):
-            caller = modern(askable=True)
+            caller = modern_caller(askable=True)
             call = asyncio.create_task(on.call(caller, "ask" if stage == "parked" else "wait"))
             await until(lambda: len(toy.lines) == 2 and toy.lines[1].calls())
             if stage == "parked":
                 await call
         else:
             await until(lambda: toy.attempts == 1)
-            await turns()
+            await yield_to_loop()
         await on.upstream.close()
         assert toy.alive == []
         if call is not None and stage == "calling":
             with pytest.raises((Unavailable, asyncio.CancelledError)):
                 await call
-        await turns()
+        await yield_to_loop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
@@ -747,13 +750,13 @@ def test_a_list_that_was_refused_for_now_is_read_again(monkeypatch: pytest.Monke
     async def main() -> None:
         tries: list[int] = []
 
-        async def busy(line: Line, params: Json) -> Json:
+        async def busy(line: ScriptedConnection, params: Json) -> Json:
             tries.append(1)
             if len(tries) < 3:
                 raise RpcError(-32603, "busy")
             return {"tools": [{"name": "late"}]}
 
-        async with Running(Toy("older", answers={"tools/list": busy})) as on:
+        async with Running(ScriptedServer("older", answers={"tools/list": busy})) as on:
             await until(lambda: [tool["name"] for tool in on.upstream.definitions["tools"]] == ["late"])
 
     run(main())
@@ -763,14 +766,14 @@ def test_a_session_that_leaves_with_the_main_link_leaves_the_server_usable() -> 
     """LIF-2: a link may become everybody's while it is being found out that it is one session's own."""
 
     async def main() -> None:
-        async with Running(Toy(tools={"echo": echo})) as on:
-            caller = older("leaving")
+        async with Running(ScriptedServer(tools={"echo": echo})) as on:
+            caller = older_caller("leaving")
             link = on.upstream._links.main
             assert link is not None
             link.owner, link.use = caller.session, "session"
             assert caller.session is not None
             await on.upstream.end_session(caller.session)
             async with asyncio.timeout(5):
-                await on.call(older("next"))
+                await on.call(older_caller("next"))
 
     run(main())

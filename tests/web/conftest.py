@@ -21,7 +21,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
     """One with a server that works and one that does not start, for tests that leave it as it was."""
-    command, *args = stdio_command("everything.py", "--era", "older")
+    command, *args = stdio_command("everything_server.py", "--era", "older")
     servers = [
         {"name": "everything", "connection": {"type": "stdio", "command": command, "args": args}},
         {"name": "broken", "connection": {"type": "stdio", "command": "no-such-program-of-mcpx"}},

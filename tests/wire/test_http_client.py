@@ -15,6 +15,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.ports import closed_port
 from kit.waiting import until
 from mcpx.wire import http_client
 from mcpx.wire.http_client import BadResponse, ConnectionLost, Crowded, Pool, header_lines
@@ -520,8 +521,9 @@ def test_a_place_is_free_again_however_its_request_ended(run: Run) -> None:
                 call.abort()
             assert len((await fetch(pool)).calls) > 0
 
-        gone = Pool("http://127.0.0.1:1")
-        sinks = await asyncio.gather(*(fetch(gone) for _ in range(9)))
+        with closed_port() as port:
+            gone = Pool(f"http://127.0.0.1:{port}")
+            sinks = await asyncio.gather(*(fetch(gone) for _ in range(9)))
         assert all(isinstance(sink.error, ConnectionLost) and not sink.error.sent for sink in sinks)
 
     run(main())
@@ -739,7 +741,8 @@ def test_abort_while_connecting_is_silent_and_sends_nothing(run: Run, turns: int
                 await asyncio.sleep(0)
             call.abort()
             if turns == 0:
-                assert (await fetch(Pool("http://127.0.0.1:1"))).error is not None
+                with closed_port() as port:
+                    assert (await fetch(Pool(f"http://127.0.0.1:{port}"))).error is not None
                 assert not any(received)
             assert sink.calls == []
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.parts import forever, run, turns
 from kit.clock import LoopClock
+from kit.loop import never_return, run, yield_to_loop
 from kit.waiting import until
 from mcpx.model.call import Json
 from mcpx.model.errors import (
@@ -155,7 +155,7 @@ def test_a_result_that_is_no_object_is_an_error_that_names_the_server() -> None:
         other = Other()
         for result in (None, [], "x", 5):
             call = asyncio.create_task(other.peer.request("m", {}))
-            await turns()
+            await yield_to_loop()
             other.send(id=other.got[-1]["id"], result=result)
             with pytest.raises(Unavailable, match=r"^srv: ") as caught:
                 await call
@@ -255,7 +255,7 @@ def test_progress_starts_the_deadline_anew_but_not_beyond_an_hour(monkeypatch: p
         assert caught.value.code == SERVER_TIMEOUT
         assert [step["progress"] for step in meanwhile.steps] == list(range(13))
 
-    run(main(), bound=10_000)
+    run(main(), seconds=10_000)
 
 
 def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_progress_of_another_request_moves_no_deadline(monkeypatch: pytest.Monke
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
 
-    run(main(), bound=10_000)
+    run(main(), seconds=10_000)
 
 
 # --- progress
@@ -354,13 +354,13 @@ def test_a_cancelled_incoming_request_is_stopped_and_never_answered() -> None:
             if message["id"] != "slow":
                 return {}
             try:
-                return await forever()
+                return await never_return()
             finally:
                 stopped.set()
 
         other = Other(answer)
         other.send(id="slow", method="a")
-        await turns()
+        await yield_to_loop()
         other.send(method="notifications/cancelled", params={"requestId": "slow"})
         await stopped.wait()
         other.send(id="next", method="a")
@@ -381,7 +381,7 @@ def test_a_request_cancelled_in_the_same_breath_never_starts() -> None:
         other = Other(answer)
         other.send(id=1, method="a")
         other.send(method="notifications/cancelled", params={"requestId": 1})
-        await turns()
+        await yield_to_loop()
         assert started == []
         assert other.got == []
         other.send(id=1, method="a")  # the id is free again
@@ -397,19 +397,19 @@ def test_an_id_used_again_after_its_cancellation_can_be_cancelled_again() -> Non
 
         async def answer(message: Json) -> Json:
             try:
-                return await forever()
+                return await never_return()
             finally:
                 stopped.append(message["method"])
 
         other = Other(answer)
         other.send(id=1, method="first")
-        await turns()
+        await yield_to_loop()
         other.send(method="notifications/cancelled", params={"requestId": 1})
         other.send(id=1, method="second")  # before the first has come to its end
-        await turns()
+        await yield_to_loop()
         assert stopped == ["first"]
         other.send(method="notifications/cancelled", params={"requestId": 1})
-        await turns()
+        await yield_to_loop()
         assert stopped == ["first", "second"]
         assert other.got == []
 
@@ -421,7 +421,7 @@ def test_a_cancellation_of_nothing_is_harmless(id: Any) -> None:
     async def main() -> None:
         other = Other()
         other.send(method="notifications/cancelled", params={"requestId": id})
-        await turns()
+        await yield_to_loop()
         assert other.got == []
 
     run(main())
@@ -572,9 +572,9 @@ def test_whatever_the_other_side_sends_the_next_request_still_works(sent: list[b
         other = Other(answer, answer_garbage=True)
         for raw in sent:
             other.peer.receive(raw)
-        await turns()
+        await yield_to_loop()
         call = asyncio.create_task(other.peer.request("m", {}))
-        await turns(3)
+        await yield_to_loop(3)
         other.send(id=other.got[-1]["id"], result={"fine": True})
         assert await call == {"fine": True}
         await other.peer.close()
@@ -593,7 +593,7 @@ def test_losing_the_carrier_fails_everything_that_waits_once() -> None:
 
         async def answer(message: Json) -> Json:
             try:
-                return await forever()
+                return await never_return()
             finally:
                 stopped.append(1)
 
@@ -601,14 +601,14 @@ def test_losing_the_carrier_fails_everything_that_waits_once() -> None:
         calls = [asyncio.create_task(other.peer.request("m", {}, timeout=60)) for _ in range(5)]
         await other.asked(5)
         other.send(id="q", method="question")
-        await turns()
+        await yield_to_loop()
         other.peer.lose("the process exited with code 3")
         other.peer.lose("again")
         for call in calls:
             with pytest.raises(Unavailable, match=r"^srv: the process exited with code 3$") as caught:
                 await call
             assert caught.value.code == SERVER_DIED
-        await turns()
+        await yield_to_loop()
         assert stopped == [1]
         assert other.reasons == ["the process exited with code 3"]
         assert len(other.got) == 5  # nothing is said into a carrier that is gone
@@ -625,11 +625,11 @@ def test_losing_the_carrier_fails_everything_that_waits_once() -> None:
 def test_closing_ends_what_is_being_answered_and_tells_the_owner_once() -> None:
     async def main() -> None:
         async def answer(message: Json) -> Json:
-            return await forever()
+            return await never_return()
 
         other = Other(answer)
         other.send(id=1, method="a")
-        await turns()
+        await yield_to_loop()
         await other.peer.close()
         await other.peer.close()
         assert other.got == []
@@ -645,20 +645,20 @@ def test_finishing_lets_answers_out_within_the_grace() -> None:
         gate = asyncio.Event()
 
         async def answer(message: Json) -> Json:
-            await (gate.wait() if message["method"] == "quick" else forever())
+            await (gate.wait() if message["method"] == "quick" else never_return())
             return {}
 
         other = Other(answer)
         other.send(id=1, method="quick")
-        await turns()
+        await yield_to_loop()
         finishing = asyncio.create_task(other.peer.finish(5.0))
-        await turns()
+        await yield_to_loop()
         assert not finishing.done()
         gate.set()
         await finishing
         assert [m["id"] for m in other.got] == [1]
         other.send(id=2, method="endless")
-        await turns()
+        await yield_to_loop()
         await other.peer.finish(0.01)
         assert (other.got[-1]["id"], other.got[-1]["error"]["code"]) == (2, GATEWAY_ENDING)
         await other.peer.close()
@@ -713,7 +713,7 @@ def test_a_message_over_the_limit_that_answers_nobody_known_fails_nobody(head: b
         await other.asked(2)
         other.peer.waiting.too_large(head, 10)
         assert other.peer.waiting.strays == 1
-        await turns()
+        await yield_to_loop()
         assert not any(call.done() for call in calls)
         for call in calls:
             call.cancel()

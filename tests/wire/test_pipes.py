@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-from fixtures.parts import run, turns
+from kit.loop import run, yield_to_loop
 from mcpx.wire.pipes import AT_ONCE, Gathered
 
 
@@ -29,7 +29,7 @@ def test_one_message_alone_goes_at_once() -> None:
         pipe, out = gathered()
         out.write(b"a", more_to_come=False)
         assert pipe.writes == [b"a"]
-        await turns()
+        await yield_to_loop()
         assert pipe.writes == [b"a"]
 
     run(main())
@@ -41,10 +41,10 @@ def test_what_is_said_in_one_turn_is_one_write() -> None:
         for data in (b"a", b"b", b"c"):
             out.write(data, more_to_come=True)
         assert pipe.writes == []
-        await turns()
+        await yield_to_loop()
         assert pipe.writes == [b"abc"]
         out.write(b"d", more_to_come=True)
-        await turns()
+        await yield_to_loop()
         assert pipe.writes == [b"abc", b"d"]
 
     run(main())
@@ -56,7 +56,7 @@ def test_the_last_one_takes_the_others_with_it_in_order() -> None:
         out.write(b"a", more_to_come=True)
         out.write(b"b", more_to_come=False)
         assert pipe.writes == [b"ab"]
-        await turns()
+        await yield_to_loop()
         assert pipe.writes == [b"ab"]
 
     run(main())
@@ -80,7 +80,7 @@ def test_what_waits_is_flushed_before_a_close_and_dropped_after_it() -> None:
         assert pipe.writes == [b"a"]
         out.write(b"b", more_to_come=True)
         pipe.closing = True
-        await turns()
+        await yield_to_loop()
         assert pipe.writes == [b"a"]
 
     run(main())

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from fixtures.parts import forever, run, turns
+from kit.loop import never_return, run, yield_to_loop
 from mcpx.wire.tasks import Tasks
 
 
@@ -18,7 +18,7 @@ def test_a_task_that_dies_is_logged_and_the_others_live_on(caplog: pytest.LogCap
             raise ValueError("a bug")
 
         async def lives() -> None:
-            await turns()
+            await yield_to_loop()
             alive.set()
 
         tasks.start(lives())
@@ -57,14 +57,14 @@ def test_close_waits_until_every_task_has_ended_its_own_way() -> None:
 
         async def slow_to_end() -> None:
             try:
-                await forever()
+                await never_return()
             finally:
-                await turns()
+                await yield_to_loop()
                 ended.append("slow")
 
         for _ in range(3):
             tasks.start(slow_to_end())
-        await turns()
+        await yield_to_loop()
         await tasks.close()
         assert ended == ["slow"] * 3
 
@@ -91,8 +91,8 @@ def test_nothing_starts_after_the_end() -> None:
 def test_a_task_that_closes_its_own_owner_ends_with_it_and_does_not_hang() -> None:
     async def main() -> None:
         tasks = Tasks("owner")
-        other = tasks.start(forever())
-        await turns()
+        other = tasks.start(never_return())
+        await yield_to_loop()
 
         async def closes() -> None:
             await tasks.close()
@@ -117,12 +117,12 @@ def test_a_task_whose_own_time_is_up_in_the_turn_in_which_it_is_asked_to_stop_st
                 try:
                     async with asyncio.timeout(60) as deadline:
                         deadlines.append(deadline)
-                        await forever()
+                        await never_return()
                 except TimeoutError:
                     pass
 
         beating = tasks.start(beats())
-        await turns()
+        await yield_to_loop()
         deadlines[0].reschedule(loop.time())
         for _ in range(1_000):
             if beating.cancelling():
