@@ -2,13 +2,19 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import systems
+
+if TYPE_CHECKING:
+    from kit.gateway import Gateway
 
 os.environ["MCPX_STANDALONE"] = "true"  # No gateway outlives its test, unless the test asks for a shared one.
 
@@ -57,6 +63,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr == "not slow" and is_slow(collection_path):
         return True
     return True if systems.is_left_out(collection_path) else None
+
+
+@pytest.fixture
+def served() -> "Iterator[Callable[..., Gateway]]":
+    """Start a gateway in this process: `served(config, *options, admin=True)`. It ends with the test."""
+    from kit.gateway import Gateway
+
+    with ExitStack() as stack:
+        yield lambda config, *args, **options: stack.enter_context(Gateway(config, *args, **options))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from behaviour.clients import BOUND, AnsweringUser, Client, Door, Front, Json, Kind, Question, connected
 from kit.gateway import Gateway, GatewayProcess
-from kit.process import served
+from kit.process import running_server
 from kit.servers import everything_server
 from kit.waiting import wait_until
 
@@ -32,7 +32,7 @@ def entries() -> Iterator[list[Json]]:
             if transport == "stdio":
                 entries.append(everything_server(name, "--era", era))
                 continue
-            url = stack.enter_context(served("everything_server.py", "--transport", transport, "--era", era))
+            url = stack.enter_context(running_server("everything_server.py", "--transport", transport, "--era", era))
             entries.append({"name": name, "prefix": name, "connection": {"type": transport, "url": url}})
         yield entries
 
@@ -154,7 +154,7 @@ def test_the_first_modern_client_of_a_server_that_is_known_to_be_older_is_asked(
                 await cause(client, "s", "elicit")
         assert len(user.asked) == 1
 
-    with served("everything_server.py", "--transport", "http", "--era", "older") as url:
+    with running_server("everything_server.py", "--transport", "http", "--era", "older") as url:
         entry: Json = {"name": "s", "prefix": "s", "connection": {"type": "http", "url": url}}
         with Gateway(config([entry]), env=state):
             wait_until(lambda: any("older" in file.read_text() for file in tmp_path.glob("state/snapshots/*.json")))

@@ -14,7 +14,7 @@ from fixtures.everything import STATIC
 from kit.client import Session, Stream
 from kit.gateway import Gateway
 from kit.messages import notification, structured_content
-from kit.process import served
+from kit.process import running_server
 from kit.servers import odd_server, raw_server, recorded_messages
 from kit.waiting import wait_until
 from mcpx.catalog.naming import wrap_uri
@@ -28,7 +28,7 @@ def gateway() -> Iterator[Gateway]:
     """One server of each era, and one that says nothing by itself."""
     with ExitStack() as stack:
         urls = {
-            era: stack.enter_context(served("everything_server.py", "--transport", "http", "--era", era))
+            era: stack.enter_context(running_server("everything_server.py", "--transport", "http", "--era", era))
             for era in SERVERS
         }
         entries: list[Json] = [

@@ -10,7 +10,7 @@ import pytest
 from conformance import suite
 from conformance.suite import Run, Verdicts
 from kit.gateway import GatewayProcess
-from kit.process import served
+from kit.process import running_server
 
 CHOICE = ("server-sse-multiple-streams", "server-sse-streams-functional", 0)
 """The one check on which a difference is none. It asks for `tools/list` and looks at the kind of the answer: a
@@ -23,7 +23,7 @@ runs = pytest.mark.parametrize("run", suite.SERVER_RUNS, ids=lambda run: run.nam
 
 @pytest.fixture(scope="module")
 def fixture() -> Iterator[str]:
-    with served("conformance_server.py") as url:
+    with running_server("conformance_server.py") as url:
         yield url
 
 

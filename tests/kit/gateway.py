@@ -28,8 +28,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import uvloop
-
 from kit.process import END, START, Child, Output
 from mcpx import app
 from mcpx.cli.serve import run_options
@@ -38,6 +36,11 @@ from mcpx.front.control import ask, socket_path
 from mcpx.model.state import state_folder
 from mcpx.upkeep import Run
 from mcpx.wire.logs import Outlet, Plain
+
+try:
+    from uvloop import new_event_loop
+except ImportError:  # Windows
+    new_event_loop = None
 
 Json = dict[str, Any]
 Config = Mapping[str, Any] | str | Path | None
@@ -272,7 +275,7 @@ class _GatewayThread:
             redactor = app.checked(self._options)
             with (
                 _logging(self._name, self._options.log_level, self.log, redactor.redact),
-                asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+                asyncio.Runner(loop_factory=new_event_loop) as runner,
             ):
                 self._code = runner.run(self._serve(redactor))
         except BaseException as error:  # noqa: BLE001 - raised in the thread of the test
