@@ -13,13 +13,13 @@ sys.path.insert(0, FIXTURES)
 import raw_server  # noqa: E402 - started by path, without site packages
 
 
-class ChattyServer(raw_server.Server):
+class ChattyServer(raw_server.RawServer):
     def __init__(self, options):
         super().__init__(options)
         self.tools |= {"pour": (self.pour, {}), "large": (self.large, {})}
 
-    def capabilities(self):
-        return {**super().capabilities(), "logging": {}}
+    def offered_capabilities(self):
+        return {**super().offered_capabilities(), "logging": {}}
 
     def notify(self, method, params):
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
@@ -45,7 +45,5 @@ class ChattyServer(raw_server.Server):
         return raw_server.text("x" * int(arguments["bytes"]))
 
 
-raw_server.Server = ChattyServer
-
 if __name__ == "__main__":
-    raw_server.main()
+    raw_server.main(ChattyServer)

@@ -14,68 +14,61 @@ import sys
 import threading
 import time
 
-MODERN = "2026-07-28"
-META = "io.modelcontextprotocol/"
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "kit"))
+
+from stdio_server import META, MODERN, RpcError, StdioServer, text_result
+
 TOOLS = ("echo", "who", "wait", "ask", "ask_later", "log", "touch", "die", "steps")
 URI = "asking://one"
 
 
-class Server:
+class AskingServer(StdioServer):
+    name = "asking"
+    capabilities = {"tools": {}, "resources": {"subscribe": True}, "logging": {}}  # noqa: RUF012
+    threaded = True
+
     def __init__(self, options):
+        super().__init__(options.era)
         self.options = options
-        self.lock = threading.Lock()
+        self.record_lock = threading.Lock()
         self.ids = itertools.count(1)
         self.answers = {}
-        self.client = {}
-
-    def send(self, message):
-        with self.lock:
-            sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-            sys.stdout.flush()
 
     def record(self, message):
         line = json.dumps({"pid": os.getpid(), **message}).encode() + b"\n"
-        with self.lock, open(self.options.record, "ab", 0) as record:
+        with self.record_lock, open(self.options.record, "ab", 0) as record:
             record.write(line)
 
     def serve(self):
         self.record({"method": "started"})
         time.sleep(self.options.delay)
-        for line in sys.stdin.buffer:
-            message = json.loads(line)
-            self.record(message)
-            if self.options.mute:
-                continue
-            if "method" not in message:
-                waiting = self.answers.pop(message["id"], None)
-                if waiting is not None:
-                    waiting.append(message)
-            elif "id" in message:
-                threading.Thread(target=self.answer, args=(message,), daemon=True).start()
+        super().serve()
 
-    def answer(self, message):
-        params = message.get("params") or {}
+    def messages(self):
+        for message in super().messages():
+            self.record(message)
+            if not self.options.mute:
+                yield message
+
+    def receive_response(self, message):
+        waiting = self.answers.pop(message["id"], None)
+        if waiting is not None:
+            waiting.append(message)
+
+    def handle(self, request_id, method, params):
         modern = META + "protocolVersion" in (params.get("_meta") or {})
-        allowed = self.options.era == "dual" or (self.options.era == "modern") == modern
-        try:
-            if not allowed or (message["method"] == "server/discover" and self.options.era == "older"):
-                raise KeyError(message["method"])
-            result = self.result(message["method"], params)
-        except KeyError as error:
-            self.send({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {error}"}})
-            return
-        if modern:
-            result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
-        self.send({"id": message["id"], "result": result})
+        allowed = self.era == "dual" or (self.era == "modern") == modern
+        if not allowed or (method == "server/discover" and self.era == "older"):
+            raise RpcError(-32601, f"Method not found: {method}")
+        if not modern and method == "initialize":
+            self.client = params
+            return {"protocolVersion": params["protocolVersion"], **self.introduction()}
+        result = self.result(method, params)
+        return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result} if modern else result
 
     def result(self, method, params):
-        capabilities = {"tools": {}, "resources": {"subscribe": True}, "logging": {}}
-        if method == "initialize":
-            self.client = params
-            info = {"name": "asking", "version": "1"}
-            return {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info}
         if method == "server/discover":
-            return {"supportedVersions": [MODERN], "capabilities": capabilities}
+            return {"supportedVersions": [MODERN], "capabilities": self.capabilities}
         if method == "resources/subscribe":
             time.sleep(self.options.slow)
         if method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
@@ -91,7 +84,7 @@ class Server:
         if method == "tools/call":
             self.token = (params.get("_meta") or {}).get("progressToken")
             return getattr(self, params["name"])(params.get("arguments") or {})
-        raise KeyError(method)
+        return super().result(method, params)
 
     # -- tools
 
@@ -102,15 +95,15 @@ class Server:
         time.sleep(arguments.get("seconds", 0))
 
     def echo(self, arguments):
-        return said(arguments.get("text", ""))
+        return text_result(arguments.get("text", ""))
 
     def who(self, arguments):
         told = {"pid": os.getpid(), "initialize": self.client}
-        return {**said(str(os.getpid())), "structuredContent": told}
+        return {**text_result(str(os.getpid())), "structuredContent": told}
 
     def wait(self, arguments):
         self.until(arguments)
-        return said(arguments.get("text", "waited"))
+        return text_result(arguments.get("text", "waited"))
 
     def ask(self, arguments):
         """Ask the client, and give its answer as the result; with an argument `after` not before there is that file."""
@@ -118,7 +111,7 @@ class Server:
         reply = self.question(arguments)
         if "after" in arguments:
             self.until({"until": arguments["after"]})
-        return said(json.dumps(reply.get("result") or reply.get("error")))
+        return text_result(json.dumps(reply.get("result") or reply.get("error")))
 
     def ask_later(self, arguments):
         """Answer at once; ask when the file is there, on whatever goes on then."""
@@ -128,17 +121,17 @@ class Server:
             self.question(arguments)
 
         threading.Thread(target=later, daemon=True).start()
-        return said("soon")
+        return text_result("soon")
 
     def log(self, arguments):
         self.until(arguments)
         params = {"level": arguments.get("level", "error"), "data": arguments.get("text", "")}
         self.send({"method": "notifications/message", "params": params})
-        return said("logged")
+        return text_result("logged")
 
     def touch(self, arguments):
         self.send({"method": "notifications/resources/updated", "params": {"uri": arguments.get("uri", URI)}})
-        return said(str(os.getpid()))
+        return text_result(str(os.getpid()))
 
     def steps(self, arguments):
         """Progress before a question, while it is open (when the file is there), and after its answer."""
@@ -156,7 +149,7 @@ class Server:
         threading.Thread(target=meanwhile, daemon=True).start()
         self.question(arguments)
         step(3)
-        return said("done")
+        return text_result("done")
 
     def die(self, arguments):
         os._exit(3)
@@ -185,10 +178,6 @@ class Server:
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-def said(text):
-    return {"content": [{"type": "text", "text": text}]}
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("record")
@@ -196,4 +185,4 @@ if __name__ == "__main__":
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--slow", type=float, default=0.0, help="seconds to answer a subscription")
     parser.add_argument("--mute", action="store_true")
-    Server(parser.parse_args()).serve()
+    AskingServer(parser.parse_args()).serve()

@@ -17,7 +17,7 @@ sys.path.insert(0, FIXTURES)
 import raw_server  # noqa: E402 - started by path, without site packages
 
 
-class OddServer(raw_server.Server):
+class OddServer(raw_server.RawServer):
     record = sys.argv.pop(1)
 
     def __init__(self, options):
@@ -26,8 +26,8 @@ class OddServer(raw_server.Server):
         own = (self.tick, self.log, self.roots, self.broken, self.deep, self.twice, self.stranger, self.stubborn)
         self.tools |= {tool.__name__: (tool, {}) for tool in own}
 
-    def capabilities(self):
-        return {**super().capabilities(), "logging": {}}
+    def offered_capabilities(self):
+        return {**super().offered_capabilities(), "logging": {}}
 
     def messages(self):
         with open(self.record, "ab", 0) as record:
@@ -41,10 +41,8 @@ class OddServer(raw_server.Server):
     def notify(self, method, params):
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    def write(self, line):
-        with self.lock:
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
+    def write_line(self, line):
+        self.write_bytes(line + b"\n")
 
     # -- something before the answer
 
@@ -74,12 +72,14 @@ class OddServer(raw_server.Server):
 
     def broken(self, request_id, arguments, params):
         """An answer that is no JSON."""
-        self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}' % request_id)
+        self.write_line(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}' % request_id)
 
     def deep(self, request_id, arguments, params):
         """An answer nested so deep that parsers refuse it."""
         levels = int(arguments.get("levels", 5000))
-        self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"deep":%b%b}}' % (request_id, b"[" * levels, b"]" * levels))
+        self.write_line(
+            b'{"jsonrpc":"2.0","id":%d,"result":{"deep":%b%b}}' % (request_id, b"[" * levels, b"]" * levels)
+        )
 
     def twice(self, request_id, arguments, params):
         answer = {"jsonrpc": "2.0", "id": request_id, "result": raw_server.text("first")}
@@ -101,7 +101,5 @@ class OddServer(raw_server.Server):
             record.write(json.dumps({"method": "said too late"}).encode() + b"\n")
 
 
-raw_server.Server = OddServer
-
 if __name__ == "__main__":
-    raw_server.main()
+    raw_server.main(OddServer)

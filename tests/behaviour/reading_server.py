@@ -42,7 +42,5 @@ class ReadingServer(odd_server.OddServer):
         return raw_server.text("changed")
 
 
-raw_server.Server = ReadingServer
-
 if __name__ == "__main__":
-    raw_server.main()
+    raw_server.main(ReadingServer)

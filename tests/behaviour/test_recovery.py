@@ -60,7 +60,7 @@ def told(name, default=""):
         return default
 
 
-class Frail(raw_server.Server):
+class Frail(raw_server.RawServer):
     def __init__(self, options):
         note("start")
         if os.path.exists(os.path.join(FOLDER, "crash")):
@@ -75,7 +75,7 @@ class Frail(raw_server.Server):
         self.tools |= {name: (self.echo, {}) for name in told("tools").split()}
         self.tools |= {"learn": (self.learn, {})}
 
-    def capabilities(self):
+    def offered_capabilities(self):
         return {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
     def definition(self, name):
@@ -140,8 +140,7 @@ class Frail(raw_server.Server):
         return raw_server.text("learned")
 
 
-raw_server.Server = Frail
-raw_server.main()
+raw_server.main(Frail)
 """
 )
 
