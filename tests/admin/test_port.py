@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.command import mcpx
+from kit.command import mcpx, mcpx_process
 from kit.gateway import Gateway, GatewayProcess, admin_login
 from kit.http_client import fetch
 from kit.process import START, Child, Output
@@ -106,7 +106,7 @@ def test_a_client_over_stdio_does_not_wait_for_the_admin_ui() -> None:
 
 def test_a_port_that_is_taken_is_told_and_nothing_starts(tmp_path: Path) -> None:
     with taken_port() as port:
-        done = mcpx(tmp_path, written(tmp_path), "--port", "0", "--admin", "--admin-port", str(port))
+        done = mcpx_process(tmp_path, written(tmp_path), "--port", "0", "--admin", "--admin-port", str(port))
     assert done.returncode == 1
     assert done.stderr == (
         f"mcpx: the admin UI cannot listen on 127.0.0.1:{port}: Address already in use. "
@@ -126,7 +126,7 @@ def test_over_stdio_the_tools_matter_more_than_the_port(tmp_path: Path) -> None:
     """A second window of an editor starts a second gateway with the same settings."""
     with taken_port() as port:
         args = (written(tmp_path), "--transport", "stdio", "--admin-port", str(port))
-        done = mcpx(tmp_path, *args, stdin=json.dumps(INITIALIZE) + "\n")
+        done = mcpx_process(tmp_path, *args, stdin=json.dumps(INITIALIZE) + "\n")
     assert done.returncode == 0 and json.loads(done.stdout)["id"] == 1
     assert "Address already in use" in done.stderr
 

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.admin import Api
 from fixtures.control import reloaded
-from kit.command import mcpx
+from kit.command import mcpx, mcpx_process
 from kit.gateway import Gateway
 from kit.http_client import Reply, fetch
 
@@ -148,7 +148,7 @@ def test_certificates_that_cannot_be_used_are_told(tmp_path: Path, made: dict[st
         (tmp_path / f"{name}.pem").write_text(text, encoding="ascii")
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config(tls={"cert": "cert.pem", "key": "key.pem"})), encoding="utf-8")
-    done = mcpx(tmp_path, str(file), "--port", "0", "--admin-port", "0")
+    done = mcpx_process(tmp_path, str(file), "--port", "0", "--admin-port", "0")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "the certificate of the admin UI cannot be used" in done.stderr and "server.admin.tls" in done.stderr
 

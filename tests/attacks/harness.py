@@ -114,8 +114,10 @@ class Figures:
 class HealthyClient:
     """`healthy_client.py` beside us. Its calls go on all the time; `begin` and `end` mark the account."""
 
-    def __init__(self, port: int, tool: str = "well_echo", token: str = "", beat: float = BEAT) -> None:
-        self._command = [sys.executable, "-I", "-S", str(HERE / "healthy_client.py"), str(port), tool, str(beat)]
+    def __init__(self, gateway: "Program", tool: str = "well_echo", token: str = "", beat: float = BEAT) -> None:
+        script = str(HERE / "healthy_client.py")
+        pids = ",".join(map(str, (gateway.process.pid, *gateway.server_pids())))
+        self._command = [sys.executable, "-I", "-S", script, str(gateway.port), tool, str(beat), pids]
         self._command += [token] * bool(token)
 
     def __enter__(self) -> Self:
@@ -222,6 +224,11 @@ class Program:
             default=-1,
         )
         return said[max(0, at - 300) : at + 2000] if at >= 0 else ""
+
+    def server_pids(self) -> list[int]:
+        """The processes of `raw_server.py` that the gateway has started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"raw_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def memory(self) -> float:
         """Its resident memory in MiB, that of its children left out."""
@@ -331,7 +338,7 @@ class Siege(Program):
         try:
             if self._wait and not self._token:
                 self.states = wait_until_settled(self.port)
-            self.healthy = self._stack.enter_context(HealthyClient(self.port, token=self._token))
+            self.healthy = self._stack.enter_context(HealthyClient(self, token=self._token))
         except BaseException:
             self._stack.close()
             self._clean_up()

@@ -1,10 +1,13 @@
 """A good client beside an attack, in a process of its own: one call after another over one kept connection.
 
-    python -I -S healthy_client.py PORT TOOL EVERY_MS [TOKEN]
+    python -I -S healthy_client.py PORT TOOL EVERY_MS PIDS [TOKEN]
 
 Each call has a text that no other call has, and must get it back. `begin` on standard input starts a new account, `end`
 waits for the call in flight and prints it: one line of JSON with the milliseconds of each call, what failed, and what
 was answered with another text. A call is begun every `EVERY_MS`, or as soon as the one before it was answered.
+
+The milliseconds leave out the time that this process and the processes `PIDS` (with commas between) waited for a CPU.
+They show how long the gateway kept the call waiting, on a busy machine too.
 """
 
 import http.client
@@ -19,8 +22,10 @@ EXAMPLES = 5
 
 
 class Healthy:
-    def __init__(self, port, tool, every, token):
+    def __init__(self, port, tool, every, pids, token):
         self.port = port
+        names = [f"/proc/{pid}/schedstat" for pid in ("self", *pids)]
+        self.schedstats = [open(name, "rb", buffering=0) for name in names]  # noqa: SIM115 - read for each call
         self.tool = tool
         self.every = every
         self.headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -53,7 +58,7 @@ class Healthy:
         self.number += 1
         text = f"healthy-{self.number}"
         params = {"name": self.tool, "arguments": {"text": text}}
-        began = time.monotonic()
+        began = time.monotonic() - self.cpu_wait()
         try:
             answer = self.post({"jsonrpc": "2.0", "id": self.number, "method": "tools/call", "params": params})
             body = answer.read()
@@ -68,9 +73,20 @@ class Healthy:
             self.failed.append(f"{type(error).__name__}: {error}")
             self.connection.close()
             self.connection = None
-        took = time.monotonic() - began
+        took = time.monotonic() - self.cpu_wait() - began
         self.latencies.append(took * 1000)
         return took
+
+    def cpu_wait(self):
+        """Seconds that the processes have waited for a CPU since they started."""
+        nanoseconds = 0
+        for file in self.schedstats:
+            try:
+                file.seek(0)
+                nanoseconds += int(file.read().split()[1])
+            except (OSError, IndexError):
+                pass  # That process has ended.
+        return nanoseconds / 1e9
 
     def work(self):
         while True:
@@ -85,8 +101,8 @@ class Healthy:
 
 
 def main():
-    port, tool, every, *token = sys.argv[1:]
-    healthy = Healthy(int(port), tool, float(every) / 1000, token[0] if token else "")
+    port, tool, every, pids, *token = sys.argv[1:]
+    healthy = Healthy(int(port), tool, float(every) / 1000, pids.split(","), token[0] if token else "")
     healthy.greet()
     threading.Thread(target=healthy.work, daemon=True).start()
     sys.stdout.write("ready\n")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from kit.client import health
-from kit.command import run_command
+from kit.command import run_process
 from kit.gateway import GatewayProcess
 from kit.messages import Json
 from kit.process import FIXTURES
@@ -22,7 +22,7 @@ def server(name: str, value: str) -> Json:
 
 
 def run(gateway: GatewayProcess, *words: str, given: str = "") -> str:
-    done = run_command(words, gateway.folder, gateway.env, given)
+    done = run_process(words, gateway.folder, gateway.env, given)
     return done.stdout + done.stderr
 
 

@@ -46,21 +46,27 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {**ours, "HOME": str(home), "MCPX_STATE_DIR": str(tmp_path / "state"), "MCPX_LINGER": "0"}
 
 
-def run(folder: Path, env: dict[str, str], *args: str, command: list[str] = MCPX) -> "subprocess.CompletedProcess[str]":
-    """Run to the end, with nothing on standard input."""
-    if command is MCPX:
-        done = run_command(args, folder, env)
-    else:
-        done = subprocess.run(
-            [*command, *args],
-            env=env,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-            check=False,
-        )
+def run(folder: Path, env: dict[str, str], *args: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command that does not serve to its end, with nothing on standard input."""
+    done = run_command(args, folder, env)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def run_program(
+    folder: Path, env: dict[str, str], *args: str, command: list[str] = MCPX
+) -> "subprocess.CompletedProcess[str]":
+    """The same as a process of its own."""
+    done = subprocess.run(
+        [*command, *args],
+        env=env,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -93,7 +99,7 @@ def listening(folder: Path, env: dict[str, str], *args: str) -> Iterator[tuple[s
 @pytest.mark.parametrize("command", [MCPX, [SCRIPT]], ids=["python -m mcpx", "mcpx"])
 def test_version_is_one_line(folder: Path, env: dict[str, str], command: list[str]) -> None:
     """RUN-1, RUN-2."""
-    done = run(folder, env, "--version", command=command)
+    done = run_program(folder, env, "--version", command=command)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"mcpx {__version__}\n", "")
 
 
@@ -115,11 +121,11 @@ def test_help_names_what_there_is(folder: Path, env: dict[str, str], args: list[
 
 def test_a_start_by_a_client_that_finds_no_config_says_where_it_looked(folder: Path, env: dict[str, str]) -> None:
     """RUN-3: one line on standard error; with a config there is none."""
-    (said,) = run(folder, env, "--transport", "stdio").stderr.splitlines()
+    (said,) = run_program(folder, env, "--transport", "stdio").stderr.splitlines()
     for word in ("no config found", "MCPX_CONFIG", "mcpx.yaml", str(folder), "demo"):
         assert word in said
     write(folder / "mcpx.yaml", "mcp_servers: []")
-    assert "demo" not in run(folder, env, "--transport", "stdio").stderr
+    assert "demo" not in run_program(folder, env, "--transport", "stdio").stderr
 
 
 def test_without_a_config_the_demo_serves_a_client_on_a_pipe(folder: Path, env: dict[str, str]) -> None:
@@ -312,7 +318,7 @@ def test_a_port_in_use_is_exit_code_1_with_the_port(folder: Path, env: dict[str,
     write(folder / "good.json", GOOD)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = run(folder, env, "good.json", "--port", port)
+        done = run_program(folder, env, "good.json", "--port", port)
     assert done.returncode == 1
     assert port in done.stderr and done.stdout == ""
 
@@ -388,7 +394,7 @@ def test_the_port_of_the_command_line_wins_over_environment_and_file(folder: Pat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = taken.getsockname()[1]
         write(folder / "busy.json", {**GOOD, "server": {"port": busy}})
-        assert run(folder, env, "busy.json").returncode == 1
+        assert run_program(folder, env, "busy.json").returncode == 1
         with listening(folder, {**env, "MCPX_PORT": "0"}, "busy.json") as (_, port, _child):
             assert port != busy
         with listening(folder, {**env, "MCPX_PORT": str(busy)}, "busy.json", "--port", "0") as (_, port, _child):
@@ -513,7 +519,7 @@ def test_a_closed_standard_input_means_http(folder: Path, env: dict[str, str]) -
 
 def test_stdio_with_nothing_on_it_ends_at_once(folder: Path, env: dict[str, str]) -> None:
     """RUN-2, LIF-8: asked for by name, with the null device as input."""
-    done = run(folder, env, "--transport", "stdio")
+    done = run_program(folder, env, "--transport", "stdio")
     assert (done.returncode, done.stdout) == (0, "")
 
 

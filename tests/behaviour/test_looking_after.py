@@ -262,7 +262,8 @@ def test_a_long_state_folder_works(tmp_path: Path, folder: Path, env: dict[str, 
     """RUN-6: a socket's address has about 100 bytes, a path may have more."""
     env = {**env, "MCPX_STATE_DIR": str(tmp_path / ("long" * 20) / ("longer" * 15))}
     file = put(folder / "mcpx.json", config(raw_server("a")))
-    with running(folder, env, str(file)):
+    with running(folder, env, str(file)) as (_, port):
+        wait_until_settled(port)
         assert run(folder, env, "reload", str(file)).stdout == "nothing changed\n"
         assert run(folder, env, "servers", str(file)).returncode == 0
     assert sockets(env) == []
@@ -320,7 +321,8 @@ def test_garbage_on_the_socket_harms_nobody(folder: Path, env: dict[str, str]) -
         return one
 
     try:
-        with running(folder, env, str(file)):
+        with running(folder, env, str(file)) as (_, port):
+            wait_until_settled(port)
             for garbage in (b"\n", b"null\n", b"[1]\n", b'{"do":["x"]}\n', b"\xff\xfe\x00\n", b'{"do":"__class__"}\n'):
                 one = connect()
                 one.sendall(garbage)

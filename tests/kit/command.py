@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 from kit.process import START
+from mcpx import app
 from mcpx.cli.main import main
 
 Completed = subprocess.CompletedProcess
@@ -30,6 +31,7 @@ def run_command(words: Sequence[str], folder: Path, environ: Mapping[str, str], 
     with (
         mock.patch.dict(os.environ, environ, clear=True),
         mock.patch("sys.stdin", input_stream),
+        mock.patch("mcpx.app.serve", _refuse_to_serve),
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
     ):
@@ -41,6 +43,11 @@ def run_command(words: Sequence[str], folder: Path, environ: Mapping[str, str], 
         finally:
             os.chdir(previous_folder)
     return Completed(list(words), code, _written(stdout), _written(stderr))
+
+
+def _refuse_to_serve(options: app.Run, environ: Mapping[str, str]) -> int:
+    app.checked(options)
+    raise AssertionError("a command that serves changes its process: use run_process, GatewayProcess, or Gateway")
 
 
 def _text_stream() -> io.TextIOWrapper:

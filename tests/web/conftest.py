@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from fixtures.browser import LANGUAGES, Language, chromium
+from kit.client import wait_until_settled
 from kit.gateway import Gateway
 from kit.process import stdio_command
 
@@ -27,6 +28,7 @@ def gateway() -> Iterator[Gateway]:
         {"name": "broken", "connection": {"type": "stdio", "command": "no-such-program-of-mcpx"}},
     ]
     with Gateway({"mcp_servers": servers}, admin=True) as started:
+        wait_until_settled(started.port)
         yield started
 
 

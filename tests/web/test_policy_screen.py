@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fixtures.admin import Api
 from fixtures.browser import Language, Size, opened, serious, text
+from kit.client import wait_until_settled
 from kit.gateway import Gateway
 from kit.http_client import fetch
 from kit.process import stdio_command
-from kit.waiting import wait_until
 
 COMMAND, *ARGS = stdio_command("everything_server.py", "--era", "older")
 CONFIG: dict[str, Any] = {
@@ -30,7 +29,7 @@ CONFIG: dict[str, Any] = {
 def own() -> Iterator[Gateway]:
     """For tests that change it."""
     with Gateway(CONFIG, admin=True) as started:
-        wait_until(lambda: Api(started).status("everything") == "connected" or None)  # what is counted is there
+        wait_until_settled(started.port)  # The pages count its tools.
         yield started
 
 
@@ -38,6 +37,7 @@ def own() -> Iterator[Gateway]:
 def shared() -> Iterator[Gateway]:
     """For tests that leave it as it was."""
     with Gateway(CONFIG, admin=True) as started:
+        wait_until_settled(started.port)
         yield started
 
 
